@@ -1,0 +1,52 @@
+# The two commands of the README are `make demo` and `make test`; both make the environment they need.
+# PYTHON picks the interpreter the environment is made with.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PROJECTS := pyproject.toml $(wildcard integrations/*/pyproject.toml)
+QUESTIONS := \
+	"retry an operation a fixed number of times after a timeout" \
+	"compare two files and show the differences" \
+	"keep only the ten most recently used results of a function" \
+	"read a spreadsheet saved with commas between the values" \
+	"run a shell command and capture what it prints"
+
+.PHONY: help demo test check lint types install benchmark-retrieval clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
+
+install: $(STAMP)  ## Make .venv with the four packages, editable
+
+$(STAMP): $(PROJECTS) constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e ".[offline,dev]" -e "integrations/qdrant[documents]" -e integrations/langchain -e integrations/llama_index
+	@touch $@
+
+demo: $(STAMP)  ## Ingest the standard library's documentation, then answer five questions
+	$(BIN)/python examples/pydocs.py .twinvec-demo/pydocs.jsonl
+	$(BIN)/twinvec ingest .twinvec-demo/pydocs.jsonl --collection pydocs --prune
+	$(BIN)/twinvec search $(QUESTIONS) --collection pydocs --mode hybrid --rerank maxsim --limit 5
+
+test: $(STAMP)  ## Run all tests
+	$(BIN)/python -m pytest -q
+
+check: lint types  ## Lint and types
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+benchmark-retrieval: $(STAMP)  ## nDCG@10 of every mode on the sets below DATA/ir (make benchmark-retrieval DATA=...)
+	$(BIN)/python benchmarks/retrieval.py --data $(DATA)
+
+clean:  ## Remove the environment, caches and the demo's collection
+	rm -rf $(VENV) .twinvec .twinvec-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,34 @@
+"""Lengths -> batches under a token budget.
+
+Texts are taken in order of length, so that a batch holds texts of about the same length and little of the work
+is padding; a batch ends where (texts in it) x (its longest text) would exceed the budget. A count limits it as
+well, because very short texts would otherwise make batches that are slow to collate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+
+def token_budget_batches(
+    lengths: npt.NDArray[np.int64], budget: int, max_texts: int = 512
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield arrays of indices into ``lengths``: every index once, longest texts first.
+
+    Args:
+        lengths: Tokens of each text, shape (n,).
+        budget: Largest padded size of a batch, in tokens; a text above it makes a batch of its own.
+        max_texts: Largest number of texts in a batch.
+    """
+    if budget < 1 or max_texts < 1:
+        raise ValueError(f"budget and max_texts must be at least 1, got {budget} and {max_texts}")
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        longest = max(int(lengths[order[start]]), 1)
+        size = min(max(budget // longest, 1), max_texts)
+        yield order[start : start + size]
+        start += size

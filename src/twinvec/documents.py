@@ -1,0 +1,109 @@
+"""Documents: what retrieval and ingestion take in.
+
+A document is a text with an id, an optional title and the user's own payload. ``as_document`` makes one of what
+callers have at hand; it knows nothing of files or chunks (``twinvec_qdrant`` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from twinvec.errors import DocumentError
+from twinvec.text import MAX_TEXT_BYTES, check_text
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text to find again.
+
+    Attributes:
+        id: The caller's name for it, unique in an index or a collection: a path, a URL, a key.
+        text: The text.
+        title: Stands before the text, and before each chunk of it, when it is embedded; may be empty.
+        payload: The caller's own values, as JSON has them; filters look at these.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+DocumentLike = Document | Mapping[str, Any] | str | tuple[str, str]
+"""What ``as_document`` takes: a document, a mapping, a bare text, or a pair of id and text."""
+
+
+def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -> Document:
+    """Make a checked document of ``value``.
+
+    A mapping has ``text``, an id under ``id`` or ``_id`` (the BEIR layout), perhaps ``title`` and ``payload``;
+    what else it holds joins the payload. A bare text gets its ``position`` as id. Objects of LangChain
+    (``page_content``, ``metadata``) and LlamaIndex (``get_content``, ``metadata``) are read by their fields.
+
+    Raises:
+        DocumentError: there is no text or no id, or an id, a title or a payload is of the wrong type.
+        TextError: the text is refused by the input gate.
+    """
+    if isinstance(value, str):
+        document = Document(str(position), value)
+    elif isinstance(value, tuple) and len(value) == 2:
+        document = Document(*value)
+    elif isinstance(value, Document):
+        document = value
+    elif isinstance(value, Mapping):
+        document = _from_mapping(value, position)
+    elif hasattr(value, "page_content"):
+        document = Document(_id_of(value, position), value.page_content, payload=dict(value.metadata))
+    elif hasattr(value, "get_content"):
+        document = Document(_id_of(value, position), value.get_content(), payload=dict(getattr(value, "metadata", {})))
+    else:
+        raise DocumentError(
+            f"document {position}: expected a Document, a mapping, a string or (id, text), got {type(value).__name__}"
+        )
+    where = f"document {position}"
+    if not isinstance(document.id, str) or not document.id:
+        raise DocumentError(f"{where}: the id must be a non-empty string, got {document.id!r}")
+    check_text(document.id, f"{where}: id", max_bytes=64 * 1024)
+    where = f"document {document.id!r}"
+    check_text(document.title, f"{where}: title", max_bytes)
+    check_text(document.text, where, max_bytes)
+    if not isinstance(document.payload, Mapping):
+        raise DocumentError(f"{where}: the payload must be a mapping, got {type(document.payload).__name__}")
+    return document
+
+
+def as_documents(values: Iterable[object]) -> Iterator[Document]:
+    """``as_document`` for each of ``values``; stops at the first that is refused."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise DocumentError(f"expected an iterable of documents, got {type(values).__name__}")
+    return (as_document(value, position) for position, value in enumerate(values))
+
+
+def _from_mapping(value: Mapping[str, Any], position: int) -> Document:
+    rest = dict(value)
+    text = rest.pop("text", None)
+    if text is None:
+        raise DocumentError(f"document {position}: no 'text' among {sorted(map(str, value))}")
+    key = "id" if "id" in rest else "_id"
+    if key not in rest:
+        raise DocumentError(f"document {position}: no 'id' among {sorted(map(str, value))}")
+    identity = rest.pop(key)
+    title = rest.pop("title", None) or ""
+    payload = rest.pop("payload", None) or {}
+    if not isinstance(payload, Mapping):
+        raise DocumentError(f"document {position}: the payload must be a mapping, got {type(payload).__name__}")
+    if isinstance(identity, int) and not isinstance(identity, bool):
+        identity = str(identity)
+    return Document(identity, text, title, {**rest, **payload})
+
+
+def _id_of(value: Any, position: int) -> str:
+    identity = getattr(value, "id_", None) or getattr(value, "id", None)
+    if identity is None:
+        raise DocumentError(
+            f"document {position}: {type(value).__name__} has no id; set one, so that the same "
+            "document is recognised when it comes again"
+        )
+    return str(identity)

@@ -1,0 +1,314 @@
+"""Encoder: texts -> vectors.
+
+Composes the input gate, the tokenizer, batches under a token budget and an engine. What a text's vector is does
+not depend on what else is in the call: texts are sorted and batched for speed, and put back in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from twinvec.batching import token_budget_batches
+from twinvec.engines.base import Batch, Engine, FloatArray
+from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.models import find_model
+from twinvec.progress import progress_bar
+from twinvec.space import fingerprint
+from twinvec.spec import read_spec
+from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
+from twinvec.tokenizer import TextTokenizer, TokenIds
+
+logger = logging.getLogger(__name__)
+
+EngineName = Literal["auto", "torch"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
+Storage = Literal["float16", "binary"]
+Vectors = npt.NDArray[Any]
+
+_STREAM_TEXTS = 4096
+_STREAM_CHARACTERS = 16 * 1024 * 1024
+
+
+class Encoder:
+    """Sentence embeddings of one model.
+
+    Args:
+        model: ``"default"`` (all-MiniLM-L6-v2), a folder in the sentence-transformers format, or a hub name,
+            ``"org/name"`` or ``"org/name@commit"``.
+        engine: What computes: ``"auto"`` takes the fastest that is exact.
+        precision: Of the computation; ``"auto"`` is float32 on a CPU, bfloat16 never unless asked for.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; a GPU is taken where there is one unless given.
+        dim: Keep this many leading dimensions (Matryoshka models), normalised again where the model normalises.
+        max_tokens: Cut longer texts here, in place of the model's own limit; at most as many as it has positions.
+        prompts: Name -> text put before an input, in place of the model's own.
+        default_prompt: Name of the prompt for ``encode``, in place of the model's own.
+        token_budget: Largest padded size of a batch, in tokens.
+        max_text_bytes: Larger texts are refused.
+
+    Attributes:
+        name: The name that finds the same model again; hub models carry their commit.
+        dim: Size of the vectors.
+        max_tokens: Longest input in tokens, special tokens included.
+        space: Hex digest of all that decides the vectors; see ``twinvec.space``.
+        truncated: How many texts this encoder has cut so far.
+
+    Raises:
+        ConfigurationError: an argument that cannot work.
+        ModelError: the model is not found, damaged or not supported.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = "default",
+        *,
+        engine: EngineName = "auto",
+        precision: Precision = "auto",
+        device: str | None = None,
+        dim: int | None = None,
+        max_tokens: int | None = None,
+        prompts: dict[str, str] | None = None,
+        default_prompt: str | None = None,
+        token_budget: int = 4096,
+        max_text_bytes: int = MAX_TEXT_BYTES,
+    ) -> None:
+        if engine not in ("auto", "torch"):
+            raise ConfigurationError(f"engine {engine!r} is not one of auto, torch")
+        if token_budget < 1:
+            raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
+        found = find_model(model)
+        self.name = found.name
+        self._spec = read_spec(found.path).override(dim, max_tokens, prompts, default_prompt)
+        self.dim = self._spec.dim
+        self.max_tokens = self._spec.max_tokens
+        self._tokenizer = TextTokenizer(self._spec.folder, self.max_tokens, lower_case=self._spec.lower_case)
+        self.space = fingerprint(self._spec, self._tokenizer)
+        self._engine_options = {"device": device, "precision": "float32" if precision == "auto" else precision}
+        self._engine: Engine | None = None
+        self._loading = threading.Lock()
+        self._token_budget = token_budget
+        self._max_text_bytes = max_text_bytes
+        self.truncated = 0
+
+    def __repr__(self) -> str:
+        return f"Encoder({self.name!r}, dim={self.dim}, max_tokens={self.max_tokens}, space={self.space[:12]!r})"
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether the vectors have length 1."""
+        return self._spec.normalizes
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The prompts by name."""
+        return dict(self._spec.prompts)
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        """The model's tokenizer."""
+        return self._tokenizer
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, loaded when first used."""
+        with self._loading:
+            if self._engine is None:
+                from twinvec.engines.torch import TorchEngine
+
+                self._engine = TorchEngine(self._spec, **self._engine_options)  # type: ignore[arg-type]
+            return self._engine
+
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        *,
+        prompt: str | None = None,
+        storage: Storage | None = None,
+        progress: bool = False,
+        on_batch: Callable[[int], None] | None = None,
+    ) -> Vectors:
+        """Encode texts as they are, or behind a prompt.
+
+        Args:
+            texts: One text or several; the empty text and blanks are encoded too. A text that comes several times
+                is computed once.
+            prompt: The name of a prompt, or ``""`` for none; the model's default prompt unless given.
+            storage: How vectors are kept: ``None`` float32, ``"float16"``, or ``"binary"``, the signs packed into
+                bits, eight a byte, as ``numpy.packbits`` does.
+            progress: Show a progress bar on a terminal.
+            on_batch: Called after every batch with the number of texts that it finished.
+
+        Returns:
+            Shape (dim,) for one text, (n, dim) for n, in their order; float32 and of length 1 where the model
+            normalises. ``"binary"`` has ceil(dim / 8) columns of uint8.
+
+        Raises:
+            TextError: a text is refused by the input gate; named by its index.
+            ConfigurationError: an unknown prompt or storage.
+            BadVectorError: the engine gave something else than finite vectors.
+        """
+        if storage not in (None, "float16", "binary"):
+            raise ConfigurationError(f"storage {storage!r} is not one of None, 'float16', 'binary'")
+        prefix = self._prompt_text(prompt)
+        if isinstance(texts, str):
+            check_text(texts, "text", self._max_text_bytes)
+            vectors = self._encode([texts], prefix, progress, on_batch)[0]
+        else:
+            vectors = self._encode(check_texts(texts, self._max_text_bytes), prefix, progress, on_batch)
+        return _stored(vectors, storage)
+
+    def encode_query(self, texts: str | Sequence[str], **options: Any) -> Vectors:
+        """``encode`` with the model's ``query`` prompt, where it has one."""
+        return self.encode(texts, prompt=self._first_prompt("query"), **options)
+
+    def encode_document(self, texts: str | Sequence[str], **options: Any) -> Vectors:
+        """``encode`` with the model's ``document``, ``passage`` or ``corpus`` prompt, where it has one."""
+        return self.encode(texts, prompt=self._first_prompt("document", "passage", "corpus"), **options)
+
+    def encode_stream(self, texts: Iterable[str], *, window: int = _STREAM_TEXTS, **options: Any) -> Iterator[Vectors]:
+        """Encode any iterable, also an endless one, in bounded memory.
+
+        Takes up to ``window`` texts (or 16 million characters) at a time and yields their vectors, (k, dim), in
+        input order. Options are those of ``encode``. Errors name a text by its place in the whole stream.
+        """
+        if isinstance(texts, (str, bytes)):
+            raise ConfigurationError("encode_stream takes an iterable of strings, not one string")
+        if window < 1:
+            raise ConfigurationError(f"window must be at least 1, got {window}")
+        return self._stream(iter(texts), window, options)
+
+    def encode_tokens(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str | None = None,
+        progress: bool = False,
+    ) -> list[FloatArray]:
+        """Token states for late interaction: for each text (tokens, hidden size), L2-normalised rows.
+
+        The last layer's states, special tokens included; no pooling, no Dense. Truncation is that of ``encode``.
+        """
+        unique, inverse = _unique(check_texts(texts, self._max_text_bytes))
+        states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)
+
+        def keep(indices: npt.NDArray[np.int64], batch: Batch) -> None:
+            states_BTD = self.engine.states(batch)
+            norms_BT1 = np.linalg.norm(states_BTD, axis=-1, keepdims=True)
+            states_BTD /= np.maximum(norms_BT1, 1e-12)
+            for row, index in enumerate(indices):
+                states[index] = states_BTD[row, : int(batch.mask_BT[row].sum())].copy()
+
+        self._run(unique, self._prompt_text(prompt), keep, progress, None)
+        return [states[index] for index in inverse]
+
+    def count_tokens(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Tokens of each text before any cut, special tokens included, without a prompt: shape (n,)."""
+        return self._tokenizer.count(check_texts(texts, self._max_text_bytes))
+
+    def _encode(
+        self,
+        texts: list[str],
+        prefix: str,
+        progress: bool,
+        on_batch: Callable[[int], None] | None,
+    ) -> FloatArray:
+        unique, inverse = _unique(texts)
+        vectors = np.empty((len(unique), self.dim), dtype=np.float32)
+
+        def keep(indices: npt.NDArray[np.int64], batch: Batch) -> None:
+            vectors[indices] = self._checked(self.engine.vectors(batch))
+
+        self._run(unique, prefix, keep, progress, on_batch)
+        return vectors if len(unique) == len(texts) else vectors[inverse]
+
+    def _run(
+        self,
+        texts: list[str],
+        prefix: str,
+        keep: Callable[[npt.NDArray[np.int64], Batch], None],
+        progress: bool,
+        on_batch: Callable[[int], None] | None,
+    ) -> None:
+        """Tokenise, cut batches, and hand each to ``keep`` with the indices of its texts."""
+        tokens = self._tokenize(texts, prefix)
+        skipped = self._prompt_tokens(prefix)
+        with progress_bar("Encoding", len(texts), "texts", shown=progress) as advance:
+            for indices in token_budget_batches(tokens.lengths, self._token_budget):
+                keep(indices, tokens.batch(indices, self._tokenizer.pad_id, skipped))
+                advance(len(indices))
+                if on_batch is not None:
+                    on_batch(len(indices))
+
+    def _tokenize(self, texts: list[str], prefix: str) -> TokenIds:
+        tokens = self._tokenizer.encode([prefix + text for text in texts] if prefix else texts)
+        if tokens.truncated:
+            self.truncated += tokens.truncated
+            logger.warning(
+                "%d of %d texts are longer than %d tokens and were cut", tokens.truncated, len(texts), self.max_tokens
+            )
+        return tokens
+
+    def _prompt_tokens(self, prefix: str) -> int:
+        """Leading tokens that pooling leaves out: those of the prompt, without the closing special token."""
+        if not prefix or self._spec.include_prompt:
+            return 0
+        return int(self._tokenizer.count([prefix])[0]) - 1
+
+    def _prompt_text(self, name: str | None) -> str:
+        if name is None:
+            name = self._spec.default_prompt or ""
+        if name and name not in self._spec.prompts:
+            known = ", ".join(sorted(self._spec.prompts)) or "none"
+            raise ConfigurationError(f"the model has no prompt {name!r}; its prompts: {known}")
+        return self._spec.prompts[name] if name else ""
+
+    def _first_prompt(self, *names: str) -> str | None:
+        return next((name for name in names if name in self._spec.prompts), None)
+
+    def _checked(self, vectors_BD: FloatArray) -> FloatArray:
+        if vectors_BD.shape[1:] != (self.dim,):
+            raise BadVectorError(
+                f"engine {self.engine.name}: vectors of size {vectors_BD.shape[1:]}, expected {self.dim}"
+            )
+        if not np.isfinite(vectors_BD).all():
+            raise BadVectorError(f"engine {self.engine.name}: a vector is not finite")
+        return vectors_BD
+
+    def _stream(self, texts: Iterator[str], window: int, options: dict[str, Any]) -> Iterator[Vectors]:
+        position = 0
+        while taken := _take(texts, window, position, self._max_text_bytes):
+            yield self.encode(taken, **options)
+            position += len(taken)
+
+
+def _take(texts: Iterator[str], window: int, position: int, max_bytes: int) -> list[str]:
+    taken: list[str] = []
+    characters = 0
+    for text in islice(texts, window):
+        taken.append(check_text(text, f"text {position + len(taken)}", max_bytes))
+        characters += len(text)
+        if characters >= _STREAM_CHARACTERS:
+            break
+    return taken
+
+
+def _unique(texts: list[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """The distinct texts, and for each text the index of its own among them."""
+    first: dict[str, int] = {}
+    inverse = np.fromiter((first.setdefault(text, len(first)) for text in texts), dtype=np.int64, count=len(texts))
+    return list(first), inverse
+
+
+def _stored(vectors: FloatArray, storage: Storage | None) -> Vectors:
+    if storage == "float16":
+        return vectors.astype(np.float16)
+    if storage == "binary":
+        return np.packbits(vectors > 0, axis=-1)
+    return vectors

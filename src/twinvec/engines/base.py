@@ -1,0 +1,63 @@
+"""The border to the engines: token ids and masks in, pooled vectors out.
+
+An engine is given batches that are already tokenised, sorted and cut; it knows no texts and no order. Token
+states cross the border only through ``states``, which late interaction asks for.
+
+Legend: B texts, T tokens (padded), D dimension.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Token ids of B texts, padded on the right to T.
+
+    Attributes:
+        ids_BT: Token ids.
+        mask_BT: 1 for a token, 0 for padding.
+        types_BT: Segment of each token (pairs of a cross-encoder), or None for all zero.
+        prompt_tokens: How many leading tokens pooling leaves out (models with ``include_prompt: false``).
+    """
+
+    ids_BT: IntArray
+    mask_BT: IntArray
+    types_BT: IntArray | None = None
+    prompt_tokens: int = 0
+
+
+class Engine(Protocol):
+    """What every engine does."""
+
+    @property
+    def name(self) -> str:
+        """ "torch", "openvino" or "onnx", with device and precision, for messages."""
+        ...
+
+    def vectors(self, batch: Batch) -> FloatArray:
+        """Pooled vectors of shape (B, D), normalised where the model normalises."""
+        ...
+
+    def states(self, batch: Batch) -> FloatArray:
+        """Last-layer token states of shape (B, T, D); rows of padding are meaningless."""
+        ...
+
+
+class ScoringEngine(Protocol):
+    """A cross-encoder's engine."""
+
+    @property
+    def name(self) -> str: ...
+
+    def logits(self, batch: Batch) -> FloatArray:
+        """Classification logits of shape (B, labels) for pairs."""
+        ...

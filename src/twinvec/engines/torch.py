@@ -1,0 +1,201 @@
+"""The torch engine: every supported backbone, through transformers, on any torch device.
+
+The backbone is transformers' own; pooling, Dense and Normalize follow here. Weights come from safetensors only.
+Computation is float32 unless asked otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from twinvec.engines.base import Batch, FloatArray
+from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
+from twinvec.pooling import pool
+from twinvec.spec import Dense, ModelSpec
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class TorchEngine:
+    """Backbone, pooling and head of a model folder.
+
+    Raises:
+        ConfigurationError: a device or precision that torch does not have here.
+        ModelIntegrityError: weights that do not fit the configuration.
+    """
+
+    def __init__(self, spec: ModelSpec, *, device: str | None = None, precision: str = "float32") -> None:
+        self._spec = spec
+        self._device = _device(device)
+        self._dtype = _dtype(precision)
+        self.name = f"torch, {self._device}, {precision}"
+        self._backbone = _load_backbone(spec.folder, spec.config).to(self._device, self._dtype).eval()
+        self._head = _load_head(spec).to(self._device).eval()
+
+    def vectors(self, batch: Batch) -> FloatArray:
+        with torch.inference_mode(), _engine_errors(self.name):
+            states_BTD, mask_BT = self._run(batch)
+            pooled_BD = pool(states_BTD.float(), mask_BT, self._spec.pooling, batch.prompt_tokens)
+            return _to_numpy(self._head(pooled_BD))
+
+    def states(self, batch: Batch) -> FloatArray:
+        with torch.inference_mode(), _engine_errors(self.name):
+            return _to_numpy(self._run(batch)[0].float())
+
+    def _run(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        ids_BT = torch.from_numpy(batch.ids_BT).to(self._device)
+        mask_BT = torch.from_numpy(batch.mask_BT).to(self._device)
+        attended_BT = mask_BT.clone()
+        attended_BT[:, 0] = 1  # a row without any token would be all padding, and attention over nothing is NaN
+        return self._backbone(input_ids=ids_BT, attention_mask=attended_BT).last_hidden_state, mask_BT
+
+
+class TorchScoringEngine:
+    """A sequence-classification folder: pairs in, logits out."""
+
+    def __init__(self, folder: Path, *, device: str | None = None, precision: str = "float32") -> None:
+        from transformers import AutoModelForSequenceClassification
+
+        self._device = _device(device)
+        self.name = f"torch, {self._device}, {precision}"
+        with _quiet_transformers(), _load_errors(folder):
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            )
+        _refuse_missing(info, folder)
+        self._model = model.to(self._device, _dtype(precision)).eval()
+
+    def logits(self, batch: Batch) -> FloatArray:
+        inputs = {"input_ids": batch.ids_BT, "attention_mask": batch.mask_BT}
+        if batch.types_BT is not None and self._model.config.model_type == "bert":
+            inputs["token_type_ids"] = batch.types_BT
+        with torch.inference_mode(), _engine_errors(self.name):
+            tensors = {name: torch.from_numpy(array).to(self._device) for name, array in inputs.items()}
+            return _to_numpy(self._model(**tensors).logits.float())
+
+
+class _L2Normalize(nn.Module):
+    def forward(self, vectors_BD: Tensor) -> Tensor:
+        return nn.functional.normalize(vectors_BD, p=2, dim=-1)
+
+
+class _Truncate(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, vectors_BD: Tensor) -> Tensor:
+        return vectors_BD[:, : self.dim]
+
+
+def _load_backbone(folder: Path, config: dict[str, Any]) -> nn.Module:
+    from transformers import AutoModel
+
+    with _quiet_transformers(), _load_errors(folder):
+        model, info = AutoModel.from_pretrained(
+            folder,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+            attn_implementation="sdpa",
+        )
+    _refuse_missing(info, folder)
+    loaded: nn.Module = model
+    return loaded
+
+
+def _refuse_missing(info: dict[str, Any], folder: Path) -> None:
+    missing = sorted(key for key in info.get("missing_keys", ()) if "pooler" not in key)
+    if missing:
+        raise ModelIntegrityError(
+            f"{folder / 'model.safetensors'}: lacks {len(missing)} tensors of the model, {missing[0]} among them"
+        )
+
+
+def _load_head(spec: ModelSpec) -> nn.Sequential:
+    """Dense and Normalize in order. Truncated vectors are cut, then normalised again where the model normalises."""
+    steps = [_load_dense(step) if isinstance(step, Dense) else _L2Normalize() for step in spec.head]
+    if spec.truncate_dim is not None:
+        steps.append(_Truncate(spec.truncate_dim))
+        if spec.normalizes:
+            steps.append(_L2Normalize())
+    return nn.Sequential(*steps)
+
+
+def _load_dense(step: Dense) -> nn.Module:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = step.folder / "model.safetensors"
+    linear = nn.Linear(step.in_features, step.out_features, bias=step.bias)
+    try:
+        tensors = load_file(path)
+        linear.load_state_dict({name.removeprefix("linear."): value.float() for name, value in tensors.items()})
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise ModelIntegrityError(f"{path}: {error}") from error
+    activation: nn.Module = getattr(nn, step.activation)()
+    return nn.Sequential(linear, activation)
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigurationError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}") from error
+    return device
+
+
+def _dtype(precision: str) -> torch.dtype:
+    if precision not in _DTYPES:
+        raise ConfigurationError(f"the torch engine computes in {', '.join(_DTYPES)}, not in {precision!r}")
+    return _DTYPES[precision]
+
+
+def _to_numpy(tensor: Tensor) -> FloatArray:
+    array: FloatArray = tensor.cpu().numpy().astype(np.float32, copy=False)
+    return array
+
+
+@contextlib.contextmanager
+def _engine_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, IndexError) as error:
+        raise EngineError(f"engine {name}: {error}") from error
+
+
+@contextlib.contextmanager
+def _load_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ModelIntegrityError(f"{folder}: cannot be loaded: {error}") from error
+
+
+@contextlib.contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Silence the loading bar and the report of pooler weights, which are not used here."""
+    from transformers.utils import logging as library_logging
+
+    level, bars = library_logging.get_verbosity(), library_logging.is_progress_bar_enabled()
+    library_logging.set_verbosity(logging.ERROR)
+    library_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        library_logging.set_verbosity(level)
+        if bars:
+            library_logging.enable_progress_bar()

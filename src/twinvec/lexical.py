@@ -1,0 +1,79 @@
+"""Words for BM25: one analysis of text, for the memory index and for sparse vectors in a store alike.
+
+Tokens, stop words and stemming are bm25s' and PyStemmer's. A store that multiplies by inverse document frequency
+(Qdrant's ``Modifier.IDF``) gives Lucene's BM25 for the dot product of ``query_vector`` and ``document_vector``
+(Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene (accurate)").
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+
+import bm25s
+import numpy as np
+import numpy.typing as npt
+import Stemmer
+
+from twinvec.errors import ConfigurationError
+
+K1 = 1.5
+B = 0.75
+
+
+class Analyzer:
+    """Text -> stemmed terms.
+
+    Args:
+        language: A Snowball language; "english" also drops bm25s' English stop words.
+
+    Raises:
+        ConfigurationError: Snowball does not know the language.
+    """
+
+    def __init__(self, language: str = "english") -> None:
+        if language not in Stemmer.algorithms():
+            raise ConfigurationError(f"no stemmer for {language!r}; there are {', '.join(Stemmer.algorithms())}")
+        self.language = language
+
+    def terms(self, texts: Sequence[str]) -> list[list[str]]:
+        """The terms of each text, in order, repeated as often as they occur."""
+        tokens: list[list[str]] = bm25s.tokenize(
+            list(texts),
+            stopwords="en" if self.language == "english" else None,
+            stemmer=Stemmer.Stemmer(self.language),  # not shared: it is not safe between threads
+            return_ids=False,
+            show_progress=False,
+        )
+        return tokens
+
+
+SparseVector = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
+"""Term ids, ascending, and their values."""
+
+
+def document_vector(terms: Sequence[str], average_length: float) -> SparseVector:
+    """Saturated term frequencies: tf (k1 + 1) / (tf + k1 (1 - b + b length / average))."""
+    norm = K1 * (1 - B + B * len(terms) / max(average_length, 1.0))
+    return _vector({term: tf * (K1 + 1) / (tf + norm) for term, tf in Counter(terms).items()})
+
+
+def query_vector(terms: Sequence[str]) -> SparseVector:
+    """Counts of the terms in the query."""
+    return _vector(dict(Counter(terms)))
+
+
+def _vector(weights: dict[str, float]) -> SparseVector:
+    merged: dict[int, float] = {}
+    for term, weight in weights.items():
+        merged[term_id(term)] = merged.get(term_id(term), 0.0) + weight
+    ids = sorted(merged)
+    return np.array(ids, dtype=np.int64), np.array([merged[each] for each in ids], dtype=np.float32)
+
+
+@lru_cache(maxsize=65536)
+def term_id(term: str) -> int:
+    """A term's dimension: 32 bits of its hash, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=4).digest(), "big")

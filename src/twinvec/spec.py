@@ -1,0 +1,308 @@
+"""A model folder in the sentence-transformers format -> a checked ``ModelSpec``.
+
+Reads settings only, never weights: ``modules.json`` with its modules (Transformer, Pooling, then any of Dense and
+Normalize), prompts, limits. A folder without ``modules.json`` is a bare encoder: mean pooling, as
+sentence-transformers does. The lists of modules, backbones, pooling modes and activations are closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
+from twinvec.models import describe, read_json, safe_relative
+
+BACKBONES = {"bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta"}
+"""``model_type`` of the supported backbones (MiniLM models are of type bert or xlm-roberta)."""
+POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+ACTIVATIONS = {"Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"}
+
+_OFFSET_POSITIONS = {"roberta", "xlm-roberta", "mpnet"}  # positions start after the padding id
+_MODULES = {
+    f"sentence_transformers.{place}": kind
+    for kind, places in {
+        "Transformer": (
+            "models.Transformer",
+            "models.transformer.Transformer",
+            "models.Transformer.Transformer",
+            "base.modules.transformer.Transformer",
+            "base.modules.Transformer",
+        ),
+        "Pooling": (
+            "models.Pooling",
+            "models.pooling.Pooling",
+            "models.Pooling.Pooling",
+            "sentence_transformer.modules.pooling.Pooling",
+            "sentence_transformer.modules.Pooling",
+        ),
+        "Dense": (
+            "models.Dense",
+            "models.dense.Dense",
+            "models.Dense.Dense",
+            "base.modules.dense.Dense",
+            "base.modules.Dense",
+        ),
+        "Normalize": (
+            "models.Normalize",
+            "models.normalize.Normalize",
+            "models.Normalize.Normalize",
+            "base.modules.normalize.Normalize",
+            "base.modules.Normalize",
+        ),
+    }.items()
+    for place in places
+}
+_LEGACY_POOLING = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A linear layer after pooling; its weights lie in ``folder``."""
+
+    folder: Path
+    in_features: int
+    out_features: int
+    bias: bool
+    activation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Normalize:
+    """Division by the L2 norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """All settings that decide what a model computes; the weights aside.
+
+    Attributes:
+        folder: Where the backbone, its configuration and the tokenizer lie.
+        config: The backbone's ``config.json``.
+        max_tokens: Longest input in tokens, special tokens included.
+        lower_case: Lower-case before the tokenizer's own normalisation.
+        pooling: Pooling modes, concatenated in this order.
+        include_prompt: Whether the tokens of a prompt count in pooling.
+        head: What follows pooling, in order.
+        prompts: Name -> text put before an input; no empty ones.
+        default_prompt: Name of the prompt that ``encode`` uses, if any.
+        truncate_dim: Number of leading dimensions that are kept, if not all.
+        full_dim: Size of the vectors before that.
+        positions: Longest input that the backbone has positions for.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    max_tokens: int
+    lower_case: bool
+    pooling: tuple[str, ...]
+    include_prompt: bool
+    head: tuple[Dense | Normalize, ...]
+    prompts: dict[str, str]
+    default_prompt: str | None
+    truncate_dim: int | None
+    full_dim: int
+    positions: int
+
+    @property
+    def dim(self) -> int:
+        """Size of the vectors."""
+        return self.truncate_dim or self.full_dim
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether the vectors have length 1."""
+        return any(isinstance(step, Normalize) for step in self.head)
+
+    def override(
+        self, dim: int | None, max_tokens: int | None, prompts: dict[str, str] | None, default_prompt: str | None
+    ) -> ModelSpec:
+        """The same model with other settings where given.
+
+        Raises:
+            ConfigurationError: a setting that the model cannot have.
+        """
+        spec = self
+        if dim is not None:
+            _require(1 <= dim <= self.full_dim, f"dim must lie between 1 and the model's {self.full_dim}, got {dim}")
+            spec = replace(spec, truncate_dim=dim if dim < self.full_dim else None)
+        if max_tokens is not None:
+            _require(
+                3 <= max_tokens <= self.positions,
+                f"max_tokens must lie between 3 and the model's {self.positions} positions, got {max_tokens}",
+            )
+            spec = replace(spec, max_tokens=max_tokens)
+        if prompts is not None:
+            kept = {name: text for name, text in prompts.items() if text}
+            spec = replace(
+                spec, prompts=kept, default_prompt=spec.default_prompt if spec.default_prompt in kept else None
+            )
+        if default_prompt is not None:
+            _require(
+                default_prompt in spec.prompts,
+                f"default_prompt {default_prompt!r} is not among the prompts: "
+                f"{', '.join(sorted(spec.prompts)) or 'none'}",
+            )
+            spec = replace(spec, default_prompt=default_prompt)
+        return spec
+
+
+def read_spec(root: Path) -> ModelSpec:
+    """Read and check a model folder.
+
+    Raises:
+        ModelIntegrityError: a file is missing, malformed, or points outside the folder; the message names it.
+        UnsupportedModelError: a module, backbone, pooling mode or activation outside the closed lists.
+    """
+    modules = _read_modules(root)
+    folder = modules[0][1]
+    config = read_backbone_config(folder)
+    hidden = int(config.get("hidden_size", config.get("dim", 0)))
+    sentence_config = _optional_json(folder / "sentence_bert_config.json")
+    pooling, include_prompt, head = _read_head(modules[1:])
+    settings = _optional_json(root / "config_sentence_transformers.json")
+    prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text}
+    default_prompt = settings.get("default_prompt_name")
+    full = hidden * len(pooling)
+    for step in head:
+        if isinstance(step, Dense):
+            if step.in_features != full:
+                raise ModelIntegrityError(
+                    f"{step.folder / 'config.json'}: in_features is {step.in_features}, but {full} values come in"
+                )
+            full = step.out_features
+    truncate_dim = settings.get("truncate_dim")
+    positions = _positions(config)
+    stated = sentence_config.get("max_seq_length") or _tokenizer_limit(folder)
+    return ModelSpec(
+        folder=folder,
+        config=config,
+        max_tokens=min(int(stated or positions), positions),
+        lower_case=bool(sentence_config.get("do_lower_case", False)),
+        pooling=pooling,
+        include_prompt=include_prompt,
+        head=head,
+        prompts=prompts,
+        default_prompt=default_prompt if default_prompt in prompts else None,
+        truncate_dim=int(truncate_dim) if truncate_dim and truncate_dim < full else None,
+        full_dim=full,
+        positions=positions,
+    )
+
+
+def read_backbone_config(folder: Path) -> dict[str, Any]:
+    """The backbone's ``config.json``, if its ``model_type`` is supported."""
+    path = folder / "config.json"
+    config = read_json(path)
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if kind not in BACKBONES:
+        raise UnsupportedModelError(f"{path}: backbone {kind!r} is not supported; supported are {describe(BACKBONES)}")
+    return dict(config)
+
+
+def max_input_tokens(folder: Path, config: dict[str, Any]) -> int:
+    """The input limit in tokens: the tokenizer's, and never more than the backbone has positions."""
+    positions = _positions(config)
+    return min(_tokenizer_limit(folder) or positions, positions)
+
+
+def _tokenizer_limit(folder: Path) -> int | None:
+    limit = _optional_json(folder / "tokenizer_config.json").get("model_max_length")
+    return int(limit) if limit else None
+
+
+def _positions(config: dict[str, Any]) -> int:
+    positions = int(config.get("max_position_embeddings", 512))
+    return (
+        positions - int(config.get("pad_token_id", 1)) - 1 if config["model_type"] in _OFFSET_POSITIONS else positions
+    )
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigurationError(message)
+
+
+def _read_modules(root: Path) -> list[tuple[str, Path]]:
+    path = root / "modules.json"
+    if not path.is_file():
+        return [("Transformer", root)]
+    entries = read_json(path)
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise ModelIntegrityError(f"{path}: expected a list of modules")
+    modules = []
+    for entry in sorted(entries, key=lambda entry: entry.get("idx", 0)):
+        kind = _MODULES.get(str(entry.get("type")))
+        if kind is None:
+            raise UnsupportedModelError(
+                f"{path}: module class {entry.get('type')!r} is not supported; supported are "
+                f"{describe(set(_MODULES.values()))} of sentence-transformers"
+            )
+        modules.append((kind, root / safe_relative(entry.get("path", ""), path)))
+    kinds = [kind for kind, _ in modules]
+    if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Dense", "Normalize"}:
+        raise UnsupportedModelError(
+            f"{path}: the modules are {', '.join(kinds)}; expected Transformer, Pooling, then "
+            "any of Dense and Normalize"
+        )
+    return modules
+
+
+def _read_head(modules: list[tuple[str, Path]]) -> tuple[tuple[str, ...], bool, tuple[Dense | Normalize, ...]]:
+    if not modules:
+        return ("mean",), True, ()
+    (_, pooling_folder), *rest = modules
+    path = pooling_folder / "config.json"
+    config = read_json(path)
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [mode for key, mode in _LEGACY_POOLING.items() if config.get(key)] or ["mean"]
+    pooling = (modes,) if isinstance(modes, str) else tuple(modes)
+    if not pooling or set(pooling) - set(POOLING_MODES):
+        raise UnsupportedModelError(
+            f"{path}: pooling {modes!r} is not supported; supported are {describe(POOLING_MODES)}"
+        )
+    head = tuple(_read_dense(folder) if kind == "Dense" else _read_normalize(folder) for kind, folder in rest)
+    return pooling, bool(config.get("include_prompt", True)), head
+
+
+def _read_dense(folder: Path) -> Dense:
+    path = folder / "config.json"
+    config = read_json(path)
+    _require_sentence_vectors(config, path)
+    if config.get("use_residual"):
+        raise UnsupportedModelError(f"{path}: use_residual is not supported")
+    name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    activation = name.rpartition(".")[2]
+    if not name.startswith("torch.nn.modules.") or activation not in ACTIVATIONS:
+        raise UnsupportedModelError(
+            f"{path}: activation {name!r} is not supported; supported are {describe(ACTIVATIONS)} of torch.nn"
+        )
+    return Dense(
+        folder, int(config["in_features"]), int(config["out_features"]), bool(config.get("bias", True)), activation
+    )
+
+
+def _read_normalize(folder: Path) -> Normalize:
+    path = folder / "config.json"
+    if path.is_file():
+        _require_sentence_vectors(read_json(path), path)
+    return Normalize()
+
+
+def _require_sentence_vectors(config: dict[str, Any], path: Path) -> None:
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key) not in (None, "sentence_embedding"):
+            raise UnsupportedModelError(f"{path}: {key} is {config[key]!r}; only the sentence vector is supported")
+
+
+def _optional_json(path: Path) -> dict[str, Any]:
+    return dict(read_json(path)) if path.is_file() else {}
