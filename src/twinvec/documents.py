@@ -30,6 +30,14 @@ class Document:
     title: str = ""
     payload: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def full_text(self) -> str:
+        """What is embedded and found: title, blank line, text; without a title or a text, the other alone.
+
+        Word-piece models read any white space alike, so this gives them the vectors of BEIR's ``title + " " + text``.
+        """
+        return f"{self.title}\n\n{self.text}" if self.title and self.text else self.title or self.text
+
 
 DocumentLike = Document | Mapping[str, Any] | str | tuple[str, str]
 """What ``as_document`` takes: a document, a mapping, a bare text, or a pair of id and text."""
