@@ -13,6 +13,9 @@ from twinvec.engines.base import FloatArray
 
 Method = Literal["adaptive", "rrf", "distribution"]
 
+CANDIDATES = 100
+"""How many results of each stage to fuse, unless more are asked for."""
+
 
 def fuse(
     dense: FloatArray,

@@ -50,6 +50,28 @@ class Analyzer:
         return tokens
 
 
+class BM25Index:
+    """BM25 over documents given as terms, held in memory by bm25s.
+
+    Args:
+        terms: Of each document, from one ``Analyzer``.
+    """
+
+    def __init__(self, terms: Sequence[list[str]]) -> None:
+        self._size = len(terms)
+        self._index: bm25s.BM25 | None = None
+        if any(terms):  # bm25s cannot index a corpus without a single term
+            self._index = bm25s.BM25(k1=K1, b=B, method="lucene")
+            self._index.index(list(terms), show_progress=False)
+
+    def scores(self, terms: Sequence[str]) -> npt.NDArray[np.float32]:
+        """The score of every document for a query given as terms: shape (n,), 0 where no term matches."""
+        if self._index is None or not terms:
+            return np.zeros(self._size, dtype=np.float32)
+        scores: npt.NDArray[np.float32] = self._index.get_scores(list(terms))
+        return scores
+
+
 SparseVector = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 """Term ids, ascending, and their values."""
 

@@ -1,18 +1,36 @@
-"""Retrieval: what a hit is, what a retriever is.
+"""Retrieval: what a hit is, what a retriever is, exact search in memory, and two stages in one call.
 
-``MemoryIndex`` (exact search in memory) and ``RetrieveRerank`` (two stages in one call) live here too.
+``MemoryIndex`` compares the query with every document, by vectors and by words (``lexical``), and fuses both
+(``fusion``). It is the reference for quality and the right store up to some hundred thousand texts; what has to
+survive the process belongs into a collection (``twinvec_qdrant``). ``RetrieveRerank`` puts a reranker behind any
+retriever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from functools import cached_property
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
-from twinvec.filters import Filter
+import numpy as np
+import numpy.typing as npt
+
+from twinvec.documents import Document, DocumentLike, as_documents
+from twinvec.engines.base import FloatArray
+from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.filters import Filter, matches, parse_filter
+from twinvec.fusion import CANDIDATES, Method, fuse
+from twinvec.lexical import Analyzer, BM25Index
+from twinvec.text import check_text, check_texts
 
 Mode = Literal["hybrid", "dense", "sparse"]
 """How to search: by vectors, by words (BM25), or by both, fused."""
+
+Rows = npt.NDArray[np.int64]
+
+_BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +60,300 @@ class Retriever(Protocol):
     def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
         """At most ``limit`` hits, best first, that satisfy ``filter``."""
         ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Anything that scores hits again, looking at query and text together."""
+
+    def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
+        """New hits, best first, with the new stage's score added; at most ``limit``."""
+        ...
+
+
+class VectorEncoder(Protocol):
+    """What an index needs of an encoder."""
+
+    def encode_query(self, texts: Sequence[str]) -> Any:
+        """Vectors of queries: shape (n, dim)."""
+        ...
+
+    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> Any:
+        """Vectors of documents: shape (n, dim)."""
+        ...
+
+
+class MemoryIndex:
+    """Exact search over documents held in memory.
+
+    Dense scores are cosines; sparse scores are BM25 (Lucene's variant, k1 1.5, b 0.75). ``search`` and ``add``
+    may run in different threads: a search sees the index as it was when it began.
+
+    Args:
+        encoder: Gives the vectors, by ``encode_query`` and ``encode_document``.
+        documents: What to start with, as for ``add``.
+        language: Snowball language of the stemmer for BM25.
+        fusion: How hybrid search fuses its two stages; see ``twinvec.fusion``.
+
+    Raises:
+        ConfigurationError: no stemmer for ``language``.
+    """
+
+    def __init__(
+        self,
+        encoder: VectorEncoder,
+        documents: Iterable[DocumentLike] = (),
+        *,
+        language: str = "english",
+        fusion: Method = "adaptive",
+    ) -> None:
+        self._encoder = encoder
+        self._analyzer = Analyzer(language)
+        self._fusion: Method = fusion
+        self._adding = threading.Lock()
+        self._content = _Content([], np.empty((0, 0), dtype=np.float32), [])
+        self.add(documents)
+
+    def __len__(self) -> int:
+        return len(self._content.documents)
+
+    def add(self, documents: Iterable[DocumentLike], *, progress: bool = False) -> None:
+        """Add documents: anything that ``as_document`` takes; the same id again replaces the earlier document.
+
+        All or none: when a document is refused, the index stays as it was. Only new texts are encoded.
+
+        Raises:
+            DocumentError: a document without a text or an id, or with values of the wrong type.
+            TextError: a text refused by the input gate.
+            BadVectorError: the encoder gave a vector that is not finite, is zero, or of another size.
+        """
+        wanted = list({document.id: document for document in as_documents(documents)}.values())
+        if not wanted:
+            return
+        with self._adding:
+            old = self._content
+            changed = [d for d in wanted if (row := old.rows.get(d.id)) is None or old.texts[row] != d.full_text]
+            texts = [document.full_text for document in changed]
+            vectors = self._vectors(self._encoder.encode_document(texts, progress=progress), changed)
+            self._content = old.replaced(wanted, changed, vectors, self._analyzer.terms(texts))
+
+    def search(self, query: str, limit: int = 10, filter: Filter | None = None, *, mode: Mode = "hybrid") -> list[Hit]:
+        """At most ``limit`` hits, best first, that satisfy ``filter``; equal scores in the order of their ids.
+
+        A hybrid search fuses the best 100 of each stage (more where ``limit`` asks for more). A sparse search finds
+        only documents that share a term with the query. A blank query finds nothing, a
+        blank document is not found.
+
+        Raises:
+            TextError: the query is refused by the input gate.
+            FilterError: the filter has no meaning.
+            ConfigurationError: an unknown mode, or a limit below 1.
+        """
+        check_text(query, "query")
+        return self.search_many([query], limit, filter, mode=mode)[0]
+
+    def search_many(
+        self, queries: Sequence[str], limit: int = 10, filter: Filter | None = None, *, mode: Mode = "hybrid"
+    ) -> list[list[Hit]]:
+        """``search`` for many queries at once; errors name a query by its index."""
+        queries = check_texts(queries)
+        check_limit(limit)
+        if mode not in get_args(Mode):
+            raise ConfigurationError(f"mode {mode!r} is not one of {', '.join(get_args(Mode))}")
+        content = self._content
+        allowed = content.allowed(filter)
+        asked = [query for query in dict.fromkeys(queries) if query.strip()]
+        found: dict[str, list[Hit]] = {}
+        if len(allowed) and asked:
+            for query, dense, sparse in self._scores(content, asked, allowed, mode):
+                found[query] = self._hits(content, query, dense, sparse, allowed, limit, mode)
+        return [list(found.get(query, ())) for query in queries]
+
+    def _scores(
+        self, content: _Content, queries: list[str], allowed: Rows, mode: Mode
+    ) -> Iterator[tuple[str, FloatArray, FloatArray]]:
+        """For each query the dense and the sparse scores of the allowed rows; zeros for a stage left out."""
+        nothing = np.zeros(len(allowed), dtype=np.float32)
+        terms = self._analyzer.terms(queries) if mode != "dense" else [[]] * len(queries)
+        block = max(1, _BLOCK_SCORES // len(content.documents))
+        for start in range(0, len(queries), block):
+            part = queries[start : start + block]
+            if mode != "sparse":
+                vectors_QD = _normalized(np.asarray(self._encoder.encode_query(part), dtype=np.float32))
+                # rounded: the order in which products are summed must not decide between equal documents
+                dense_QN = np.round(vectors_QD @ content.vectors_ND.T, 6)[:, allowed]
+            for index, query in enumerate(part):
+                sparse = content.bm25.scores(terms[start + index])[allowed] if mode != "dense" else nothing
+                yield query, dense_QN[index] if mode != "sparse" else nothing, sparse
+
+    def _hits(
+        self,
+        content: _Content,
+        query: str,
+        dense: FloatArray,
+        sparse: FloatArray,
+        allowed: Rows,
+        limit: int,
+        mode: Mode,
+    ) -> list[Hit]:
+        ranks = content.id_ranks[allowed]
+        if mode == "dense":
+            best, stages = _top(dense, ranks, limit), {"dense": dense}
+        elif mode == "sparse":
+            best, stages = _top(sparse, ranks, limit), {"sparse": sparse}
+            best = best[sparse[best] > 0]
+        else:
+            depth = max(limit, CANDIDATES)
+            by_words = _top(sparse, ranks, depth)
+            union = np.union1d(_top(dense, ranks, depth), by_words[sparse[by_words] > 0])
+            fused = np.zeros_like(dense)
+            fused[union] = fuse(dense[union], sparse[union], query=query, method=self._fusion)
+            best = union[_top(fused[union], ranks[union], limit)]
+            stages = {"dense": dense, "sparse": sparse, "fused": fused}
+        hits = []
+        for each in best:
+            document = content.documents[allowed[each]]
+            scores = {name: float(values[each]) for name, values in stages.items()}
+            score = next(reversed(scores.values()))
+            hits.append(Hit(document.id, document.full_text, score, scores, dict(document.payload)))
+        return hits
+
+    def _vectors(self, vectors: Any, documents: list[Document]) -> FloatArray:
+        vectors_ND = np.asarray(vectors, dtype=np.float32).reshape(len(documents), -1)
+        dim = self._content.vectors_ND.shape[1]
+        if dim and documents and vectors_ND.shape[1] != dim:
+            raise BadVectorError(f"the encoder gave vectors of size {vectors_ND.shape[1]}; the index has {dim}")
+        norms = np.linalg.norm(vectors_ND, axis=1)
+        bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
+        if bad.size:
+            raise BadVectorError(f"document {documents[bad[0]].id!r}: its vector is zero or not finite")
+        return _normalized(vectors_ND)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What an index holds at one time; never changed, only replaced."""
+
+    documents: list[Document]
+    vectors_ND: FloatArray
+    terms: list[list[str]]
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        return {document.id: row for row, document in enumerate(self.documents)}
+
+    @cached_property
+    def texts(self) -> list[str]:
+        return [document.full_text for document in self.documents]
+
+    @cached_property
+    def filled(self) -> Rows:
+        """The rows whose documents are not blank."""
+        return np.array([row for row, text in enumerate(self.texts) if text.strip()], dtype=np.int64)
+
+    @cached_property
+    def bm25(self) -> BM25Index:
+        return BM25Index(self.terms)
+
+    @cached_property
+    def id_ranks(self) -> Rows:
+        """The place of each row in the order of ids."""
+        ranks = np.empty(len(self.documents), dtype=np.int64)
+        ranks[sorted(range(len(self.documents)), key=lambda row: self.documents[row].id)] = np.arange(len(ranks))
+        return ranks
+
+    def allowed(self, filter: Filter | None) -> Rows:
+        """The rows whose documents satisfy ``filter``; never those of blank documents."""
+        conditions = parse_filter(filter)
+        if not conditions:
+            return self.filled
+        kept = [row for row in self.filled if matches(conditions, (d := self.documents[row]).id, d.payload)]
+        return np.array(kept, dtype=np.int64)
+
+    def replaced(
+        self, wanted: list[Document], changed: list[Document], vectors: FloatArray, terms: list[list[str]]
+    ) -> _Content:
+        """A copy with ``wanted`` in place; of them, ``changed`` come with new vectors and terms."""
+        rows = dict(self.rows)
+        for document in wanted:
+            rows.setdefault(document.id, len(rows))
+        documents = self.documents + [document for document in wanted if document.id not in self.rows]
+        all_terms = self.terms + [[]] * (len(rows) - len(self.terms))
+        dim = vectors.shape[1] if changed else self.vectors_ND.shape[1]
+        vectors_ND = np.empty((len(rows), dim), dtype=np.float32)
+        vectors_ND[: len(self.documents)] = self.vectors_ND.reshape(len(self.documents), dim)
+        for document in wanted:
+            documents[rows[document.id]] = document
+        for document, vector, its_terms in zip(changed, vectors, terms, strict=True):
+            vectors_ND[rows[document.id]] = vector
+            all_terms[rows[document.id]] = its_terms
+        return _Content(documents, vectors_ND, all_terms)
+
+
+class RetrieveRerank:
+    """Retrieve many candidates, rerank them, keep the best.
+
+    Args:
+        retriever: Finds the candidates; its ``search_many`` is used where it has one.
+        reranker: Scores them again; its ``rerank_many`` is used where it has one.
+        candidates: How many to retrieve, or the limit of a search where that is more.
+
+    Raises:
+        ConfigurationError: ``candidates`` is below 1.
+    """
+
+    def __init__(self, retriever: Retriever, reranker: Reranker, candidates: int = 100) -> None:
+        check_limit(candidates, "candidates")
+        self.retriever = retriever
+        self.reranker = reranker
+        self.candidates = candidates
+
+    def search(self, query: str, limit: int = 10, filter: Filter | None = None, **options: Any) -> list[Hit]:
+        """At most ``limit`` hits, best first, with the scores of all stages; ``options`` go to the retriever.
+
+        Raises:
+            ConfigurationError: a limit below 1; and whatever retriever and reranker raise.
+        """
+        check_limit(limit)
+        hits = self.retriever.search(query, limit=max(limit, self.candidates), filter=filter, **options)
+        return self.reranker.rerank(query, hits, limit=limit)
+
+    def search_many(
+        self, queries: Sequence[str], limit: int = 10, filter: Filter | None = None, **options: Any
+    ) -> list[list[Hit]]:
+        """``search`` for many queries at once."""
+        check_limit(limit)
+        queries = check_texts(queries)
+        options = {"limit": max(limit, self.candidates), "filter": filter, **options}
+        if hasattr(self.retriever, "search_many"):
+            found: list[list[Hit]] = self.retriever.search_many(queries, **options)
+        else:
+            found = [self.retriever.search(query, **options) for query in queries]
+        if hasattr(self.reranker, "rerank_many"):
+            reranked: list[list[Hit]] = self.reranker.rerank_many(queries, found, limit=limit)
+            return reranked
+        return [self.reranker.rerank(query, hits, limit=limit) for query, hits in zip(queries, found, strict=True)]
+
+
+def check_limit(limit: int, name: str = "limit") -> None:
+    """Refuse a number of results that is not a whole number from 1.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1:
+        raise ConfigurationError(f"{name} must be a whole number from 1, got {limit!r}")
+
+
+def _normalized(vectors_ND: FloatArray) -> FloatArray:
+    norms_N1: FloatArray = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    return vectors_ND / np.maximum(norms_N1, np.float32(1e-12))
+
+
+def _top(scores: FloatArray, ranks: Rows, limit: int) -> Rows:
+    """Indices of the ``limit`` largest scores, in order; equal ones by ``ranks``."""
+    within = np.arange(len(scores))
+    if limit < len(scores):
+        threshold = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        within = np.flatnonzero(scores >= threshold)
+    return within[np.lexsort((ranks[within], -scores[within]))][:limit]
