@@ -1,0 +1,120 @@
+"""Rows of the files that evaluation reads: TSV with a header line and no quoting, and JSON lines.
+
+Every error names file and line. What the columns mean is left to the readers of each task.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from twinvec.errors import InputError
+from twinvec.text import check_text
+
+
+def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The wanted ``columns`` of a TSV file, row by row, each with its place ("file:line") for later errors.
+
+    The first line names the columns, in any order; there may be more than the wanted ones. A ``"`` is part of the
+    text. Blank lines are passed over.
+
+    Raises:
+        InputError: the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
+    """
+    reader = csv.reader(_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
+    header: list[str] | None = None
+    picked: list[int] = []
+    rows = 0
+    try:
+        for fields in reader:
+            place = f"{path}:{reader.line_num}"
+            if not fields:
+                continue
+            if header is None:
+                header = fields
+                missing = [column for column in columns if column not in header]
+                if missing:
+                    raise InputError(f"{place}: no column {missing[0]!r} among {', '.join(map(repr, header))}")
+                picked = [header.index(column) for column in columns]
+                continue
+            if len(fields) != len(header):
+                raise InputError(f"{place}: {len(fields)} fields, expected {len(header)}: {', '.join(header)}")
+            rows += 1
+            yield place, tuple(check_text(fields[index], place) for index in picked)
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: {error}") from error
+    if header is None:
+        raise InputError(f"{path}: the file is empty; expected a header line with {', '.join(columns)}")
+    if not rows:
+        raise InputError(f"{path}: no rows below the header")
+
+
+def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a JSON lines file, each with its place ("file:line"). Blank lines are passed over.
+
+    Raises:
+        InputError: the file cannot be read or is empty, or a line is no JSON object.
+    """
+    rows = 0
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}:{number}: no JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise InputError(f"{path}:{number}: expected a JSON object, got {type(value).__name__}")
+        rows += 1
+        yield f"{path}:{number}", value
+    if not rows:
+        raise InputError(f"{path}: the file is empty; expected one JSON object a line")
+
+
+def text_field(row: dict[str, Any], name: str, place: str) -> str:
+    """The string under ``name``.
+
+    Raises:
+        InputError: there is none, or it is no string that the input gate lets through.
+    """
+    if name not in row:
+        raise InputError(f"{place}: no {name!r} among {', '.join(map(repr, sorted(row))) or 'no keys'}")
+    return check_text(row[name], f"{place}: {name!r}")
+
+
+def number(text: str, place: str, name: str = "score") -> float:
+    """A finite number written as ``text``.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{place}: {name} {text!r} is not a number")
+    return value
+
+
+def data_name(path: Path) -> str:
+    """How results name a file or a folder: ``stsb/test`` for ``.../stsb/test.tsv``, ``scifact`` for a folder."""
+    path = path.resolve()
+    return path.name if path.is_dir() else f"{path.parent.name}/{path.stem}"
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Decoded line by line, so that bytes that are no UTF-8 are named by their line."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise InputError(f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
