@@ -346,8 +346,9 @@ def check_limit(limit: int, name: str = "limit") -> None:
 
 
 def _normalized(vectors_ND: FloatArray) -> FloatArray:
-    norms_N1: FloatArray = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    return vectors_ND / np.maximum(norms_N1, np.float32(1e-12))
+    norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    unit_ND: FloatArray = np.divide(vectors_ND, np.maximum(norms_N1, 1e-12), dtype=np.float32)
+    return unit_ND
 
 
 def _top(scores: FloatArray, ranks: Rows, limit: int) -> Rows:
