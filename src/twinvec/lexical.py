@@ -1,8 +1,9 @@
 """Words for BM25: one analysis of text, for the memory index and for sparse vectors in a store alike.
 
-Tokens, stop words and stemming are bm25s' and PyStemmer's. A store that multiplies by inverse document frequency
-(Qdrant's ``Modifier.IDF``) gives Lucene's BM25 for the dot product of ``query_vector`` and ``document_vector``
-(Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene (accurate)").
+Normalising is tokenizers', stop words are bm25s', stemming is Snowball's. A store that multiplies by inverse document
+frequency (Qdrant's ``Modifier.IDF``) gives for the dot product of ``query_vector`` and ``document_vector`` the score
+that ``BM25Index`` gives: BM25 as Lucene has it (Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene
+(accurate)", without the constant factor k1 + 1, as in Lucene since version 8).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import bm25s
 import numpy as np
 import numpy.typing as npt
 import Stemmer
+from tokenizers import Regex, normalizers
 
 from twinvec.errors import ConfigurationError
 
@@ -23,11 +25,45 @@ K1 = 1.5
 B = 0.75
 
 
+_STOP_WORDS = frozenset(
+    [
+        "danish",
+        "dutch",
+        "english",
+        "french",
+        "german",
+        "italian",
+        "norwegian",
+        "portuguese",
+        "russian",
+        "spanish",
+        "swedish",
+        "turkish",
+    ]
+)
+"""Languages for which bm25s has stop words and Snowball a stemmer."""
+
+# Python's \w leaves out the vowel signs of the Indic scripts; that of tokenizers is Unicode's and has them.
+_WORDS = normalizers.Sequence(
+    [
+        normalizers.NFKC(),
+        normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=True),
+        normalizers.Replace(Regex(r"\W+"), " "),
+    ]
+)
+# A single Latin letter is an initial or the rest of "it's": it costs more than it brings. A digit ("type 2 diabetes"),
+# a Greek letter and a Chinese character (each a word here, as in Lucene's StandardAnalyzer) stay.
+_TERM = r"\S{2,}|[0-9]|[^\x00-\x7f]"
+
+
 class Analyzer:
     """Text -> stemmed terms.
 
+    Lower case, compatibility characters unified (NFKC), words of any script, stop words dropped where bm25s has
+    them for the language. Scripts written without spaces other than Chinese are not cut into words.
+
     Args:
-        language: A Snowball language; "english" also drops bm25s' English stop words.
+        language: A Snowball language.
 
     Raises:
         ConfigurationError: Snowball does not know the language.
@@ -41,8 +77,10 @@ class Analyzer:
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """The terms of each text, in order, repeated as often as they occur."""
         tokens: list[list[str]] = bm25s.tokenize(
-            list(texts),
-            stopwords="en" if self.language == "english" else None,
+            [_WORDS.normalize_str(text) for text in texts],
+            lower=False,
+            token_pattern=_TERM,
+            stopwords=self.language if self.language in _STOP_WORDS else None,
             stemmer=Stemmer.Stemmer(self.language),  # not shared: it is not safe between threads
             return_ids=False,
             show_progress=False,
@@ -77,9 +115,17 @@ SparseVector = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 
 
 def document_vector(terms: Sequence[str], average_length: float) -> SparseVector:
-    """Saturated term frequencies: tf (k1 + 1) / (tf + k1 (1 - b + b length / average))."""
-    norm = K1 * (1 - B + B * len(terms) / max(average_length, 1.0))
-    return _vector({term: tf * (K1 + 1) / (tf + norm) for term, tf in Counter(terms).items()})
+    """Saturated term frequencies: tf / (tf + k1 (1 - b + b length / average)).
+
+    Args:
+        terms: Of the document.
+        average_length: Mean number of terms of a document of the collection; 0 where it is not known yet, which
+            takes the document as average.
+    """
+    if not terms:
+        return _vector({})
+    norm = K1 * (1 - B + B * len(terms) / (average_length or len(terms)))
+    return _vector({term: tf / (tf + norm) for term, tf in Counter(terms).items()})
 
 
 def query_vector(terms: Sequence[str]) -> SparseVector:
@@ -88,7 +134,7 @@ def query_vector(terms: Sequence[str]) -> SparseVector:
 
 
 def _vector(weights: dict[str, float]) -> SparseVector:
-    merged: dict[int, float] = {}
+    merged: dict[int, float] = {}  # two terms of one id share a dimension: stores refuse an id that comes twice
     for term, weight in weights.items():
         merged[term_id(term)] = merged.get(term_id(term), 0.0) + weight
     ids = sorted(merged)
