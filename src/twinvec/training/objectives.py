@@ -1,0 +1,246 @@
+"""The objectives of training, as pure functions of tensors: what to minimise, given the vectors of the texts.
+
+Every function returns a scalar, the mean over its rows unless it says otherwise. No models, no batches, no texts:
+``losses`` makes modules of these, ``infonce`` computes the first one without ever holding the whole matrix.
+
+Shapes: B rows of a batch, N candidates, D dimensions, F features, K classes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from twinvec.errors import ConfigurationError
+
+Similarity = Literal["cosine", "dot"]
+Distance = Literal["cosine", "euclidean", "manhattan"]
+
+CONCATENATIONS: dict[str, tuple[str, ...]] = {
+    "u,v": ("u", "v"),
+    "|u-v|": ("|u-v|",),
+    "u*v": ("u*v",),
+    "|u-v|,u*v": ("|u-v|", "u*v"),
+    "u,v,u*v": ("u", "v", "u*v"),
+    "u,v,|u-v|": ("u", "v", "|u-v|"),
+    "u,v,|u-v|,u*v": ("u", "v", "|u-v|", "u*v"),
+}
+"""The seven concatenations of Reimers and Gurevych 2019, table 6, by name."""
+
+
+def info_nce(
+    anchors_BD: Tensor,
+    candidates_ND: Tensor,
+    *,
+    scale: float = 20.0,
+    similarity: Similarity = "cosine",
+    symmetric: bool = False,
+    excluded_BN: Tensor | None = None,
+    false_negative_margin: float | None = None,
+) -> Tensor:
+    """Cross-entropy of picking each anchor's positive among all candidates (van den Oord et al. 2018, equation 4;
+    with in-batch negatives Henderson et al. 2017, section 4.4).
+
+        loss = 1/B sum_i  -log( exp(s_ii) / sum_j exp(s_ij) ),    s_ij = scale * similarity(anchor_i, candidate_j)
+
+    Args:
+        anchors_BD: One vector a row.
+        candidates_ND: Candidates 0..B-1 are the anchors' positives, in order; the rest hard negatives, any number.
+        scale: 1 / temperature.
+        similarity: "cosine", or "dot" for the vectors as they are.
+        symmetric: The mean of this and of picking each positive's anchor among all anchors.
+        excluded_BN: True where a pair is known to be no negative (equal texts, say); never applies to a positive
+            itself. The reverse direction leaves out the same pairs.
+        false_negative_margin: Leave out negatives whose similarity, unscaled, exceeds that of the positive by more
+            than this; None keeps all.
+
+    Raises:
+        ConfigurationError: shapes that do not fit, fewer candidates than anchors, or a setting without meaning.
+    """
+    check_info_nce(anchors_BD, candidates_ND, scale, similarity)
+    rows = len(anchors_BD)
+    if similarity == "cosine":
+        anchors_BD = functional.normalize(anchors_BD, dim=-1)
+        candidates_ND = functional.normalize(candidates_ND, dim=-1)
+    scores_BN = anchors_BD @ candidates_ND.T * scale
+    if excluded_BN is not None:
+        if excluded_BN.shape != scores_BN.shape or excluded_BN.dtype != torch.bool:
+            raise ConfigurationError(
+                f"excluded_BN must be boolean of shape {tuple(scores_BN.shape)}, "
+                f"got {excluded_BN.dtype} of shape {tuple(excluded_BN.shape)}"
+            )
+        own_BN = torch.eye(*scores_BN.shape, dtype=torch.bool, device=scores_BN.device)
+        scores_BN = scores_BN.masked_fill(excluded_BN & ~own_BN, float("-inf"))
+    margin = None if false_negative_margin is None else scale * false_negative_margin
+    loss = _pick_diagonal(scores_BN, margin)
+    if symmetric:
+        loss = (loss + _pick_diagonal(scores_BN[:, :rows].T, margin)) / 2
+    return loss
+
+
+def _pick_diagonal(scores_BN: Tensor, margin: float | None) -> Tensor:
+    positives_B = scores_BN.diagonal()
+    if margin is not None:
+        own_BN = torch.eye(*scores_BN.shape, dtype=torch.bool, device=scores_BN.device)
+        too_similar_BN = scores_BN.detach() > (positives_B.detach() + margin).unsqueeze(1)
+        scores_BN = scores_BN.masked_fill(too_similar_BN & ~own_BN, float("-inf"))
+    return (scores_BN.logsumexp(dim=1) - positives_B).mean()
+
+
+def check_info_nce(anchors_BD: Tensor, candidates_ND: Tensor, scale: float, similarity: str) -> None:
+    """Raise ConfigurationError unless the arguments of ``info_nce`` have a meaning."""
+    if anchors_BD.dim() != 2 or candidates_ND.dim() != 2 or anchors_BD.shape[1] != candidates_ND.shape[1]:
+        raise ConfigurationError(
+            f"info_nce: expected anchors (B, D) and candidates (N, D), got {tuple(anchors_BD.shape)} and "
+            f"{tuple(candidates_ND.shape)}"
+        )
+    if not 1 <= len(anchors_BD) <= len(candidates_ND):
+        raise ConfigurationError(
+            f"info_nce: {len(anchors_BD)} anchors and {len(candidates_ND)} candidates; expected at least one anchor, "
+            "and a positive for each, first among the candidates"
+        )
+    if not 0 < scale < float("inf"):
+        raise ConfigurationError(f"info_nce: scale must be positive and finite, got {scale}")
+    if similarity not in ("cosine", "dot"):
+        raise ConfigurationError(f"info_nce: similarity must be 'cosine' or 'dot', got {similarity!r}")
+
+
+def contrastive(
+    u_BD: Tensor, v_BD: Tensor, labels_B: Tensor, *, distance: Distance = "cosine", margin: float = 0.5
+) -> Tensor:
+    """Pull positive pairs together, push negative ones apart up to a margin (Hadsell et al. 2006, equation 4).
+
+        loss = 1/B sum_i  y_i d_i^2 + (1 - y_i) max(margin - d_i, 0)^2
+
+    The paper, and sentence-transformers' ``ContrastiveLoss`` with it, take half of this value.
+
+    Args:
+        u_BD, v_BD: The two arms.
+        labels_B: 1 for a positive pair, 0 for a negative one; values between weight both terms.
+        distance: "cosine" (1 - cosine), "euclidean" or "manhattan".
+        margin: Distance from which a negative pair costs nothing.
+    """
+    _check_pairs("contrastive", u_BD, v_BD, labels_B)
+    distances_B = _contrastive_distance(u_BD, v_BD, distance)
+    labels_B = labels_B.to(distances_B.dtype)
+    return (labels_B * distances_B**2 + (1 - labels_B) * (margin - distances_B).relu() ** 2).mean()
+
+
+def online_contrastive(
+    u_BD: Tensor, v_BD: Tensor, labels_B: Tensor, *, distance: Distance = "cosine", margin: float = 0.5
+) -> Tensor:
+    """``contrastive`` over the hard pairs of the batch only, as a **sum** (as sentence-transformers has it).
+
+    Hard are positives farther apart than the closest negative, and negatives closer than the farthest positive;
+    where a batch has one kind only, those beyond its mean. Labels are 0 or 1.
+    """
+    _check_pairs("online_contrastive", u_BD, v_BD, labels_B)
+    distances_B = _contrastive_distance(u_BD, v_BD, distance)
+    positives, negatives = distances_B[labels_B == 1], distances_B[labels_B == 0]
+    hard_positives = positives[positives > (negatives.min() if len(negatives) else positives.mean())]
+    hard_negatives = negatives[negatives < (positives.max() if len(positives) else negatives.mean())]
+    return (hard_positives**2).sum() + ((margin - hard_negatives).relu() ** 2).sum()
+
+
+def triplet(
+    anchors_BD: Tensor,
+    positives_BD: Tensor,
+    negatives_BD: Tensor,
+    *,
+    distance: Distance = "euclidean",
+    margin: float = 1.0,
+) -> Tensor:
+    """The negative must lie farther from the anchor than the positive, by a margin (Reimers and Gurevych 2019,
+    section 3, margin 1).
+
+        loss = 1/B sum_i  max(d(a_i, p_i) - d(a_i, n_i) + margin, 0)
+    """
+    if not anchors_BD.shape == positives_BD.shape == negatives_BD.shape or anchors_BD.dim() != 2:
+        raise ConfigurationError(
+            "triplet: expected three tensors of one shape (B, D), got "
+            f"{tuple(anchors_BD.shape)}, {tuple(positives_BD.shape)} and {tuple(negatives_BD.shape)}"
+        )
+    closer_B = _distance(anchors_BD, positives_BD, distance) - _distance(anchors_BD, negatives_BD, distance)
+    return (closer_B + margin).relu().mean()
+
+
+def cosine_regression(u_BD: Tensor, v_BD: Tensor, targets_B: Tensor) -> Tensor:
+    """Mean squared error between the cosine of each pair and its target in [-1, 1] (Reimers and Gurevych 2019,
+    section 3, regression).
+
+        loss = 1/B sum_i  (cos(u_i, v_i) - t_i)^2
+    """
+    _check_pairs("cosine_regression", u_BD, v_BD, targets_B)
+    cosines_B = torch.cosine_similarity(u_BD, v_BD)
+    return functional.mse_loss(cosines_B, targets_B.to(cosines_B.dtype))
+
+
+def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") -> Tensor:
+    """What the classifier sees of a pair: (B, F), F = D times the parts (Reimers and Gurevych 2019, table 6).
+
+    Args:
+        u_BD, v_BD: The two arms.
+        concatenation: One of ``CONCATENATIONS``; blanks and outer parentheses do not matter.
+    """
+    names = concatenation_parts(concatenation)
+    parts = {"u": u_BD, "v": v_BD}
+    if "|u-v|" in names:
+        parts["|u-v|"] = (u_BD - v_BD).abs()
+    if "u*v" in names:
+        parts["u*v"] = u_BD * v_BD
+    return torch.cat([parts[name] for name in names], dim=-1)
+
+
+def concatenation_parts(concatenation: str) -> tuple[str, ...]:
+    """The parts of a concatenation, in order.
+
+    Raises:
+        ConfigurationError: it is none of the seven.
+    """
+    name = concatenation.replace(" ", "").removeprefix("(").removesuffix(")")
+    if name not in CONCATENATIONS:
+        raise ConfigurationError(
+            f"concatenation {concatenation!r} is unknown; it must be one of {', '.join(map(repr, CONCATENATIONS))}"
+        )
+    return CONCATENATIONS[name]
+
+
+def softmax_classification(
+    features_BF: Tensor, labels_B: Tensor, weight_KF: Tensor, bias_K: Tensor | None = None
+) -> Tensor:
+    """Cross-entropy of a linear classifier over ``pair_features`` (Reimers and Gurevych 2019, section 3).
+
+    loss = 1/B sum_i  -log softmax(W f_i + b)[label_i]
+    """
+    return functional.cross_entropy(functional.linear(features_BF, weight_KF, bias_K), labels_B)
+
+
+def _check_pairs(name: str, u_BD: Tensor, v_BD: Tensor, labels_B: Tensor) -> None:
+    if u_BD.shape != v_BD.shape or u_BD.dim() != 2 or labels_B.shape != u_BD.shape[:1]:
+        raise ConfigurationError(
+            f"{name}: expected two tensors (B, D) and one (B,), got {tuple(u_BD.shape)}, {tuple(v_BD.shape)} and "
+            f"{tuple(labels_B.shape)}"
+        )
+
+
+def _contrastive_distance(u_BD: Tensor, v_BD: Tensor, distance: str) -> Tensor:
+    # torch's pairwise_distance shifts the difference by 1e-6, which sentence-transformers has here but not in triplets
+    if distance == "cosine":
+        return 1 - functional.cosine_similarity(u_BD, v_BD)
+    return functional.pairwise_distance(u_BD, v_BD, p=_order(distance))
+
+
+def _distance(u_BD: Tensor, v_BD: Tensor, distance: str) -> Tensor:
+    if distance == "cosine":
+        return 1 - functional.cosine_similarity(u_BD, v_BD)
+    return torch.linalg.vector_norm(u_BD - v_BD, ord=_order(distance), dim=-1)
+
+
+def _order(distance: str) -> int:
+    orders = {"euclidean": 2, "manhattan": 1}
+    if distance not in orders:
+        raise ConfigurationError(f"distance must be 'cosine', 'euclidean' or 'manhattan', got {distance!r}")
+    return orders[distance]
