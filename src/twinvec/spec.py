@@ -19,6 +19,12 @@ BACKBONES = {"bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-robert
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 ACTIVATIONS = {"Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"}
 
+_TRANSFORMER_CONFIGS = (
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_xlm-roberta_config.json",
+)
 _OFFSET_POSITIONS = {"roberta", "xlm-roberta", "mpnet"}  # positions start after the padding id
 _MODULES = {
     f"sentence_transformers.{place}": kind
@@ -162,13 +168,19 @@ def read_spec(root: Path) -> ModelSpec:
         ModelIntegrityError: a file is missing, malformed, or points outside the folder; the message names it.
         UnsupportedModelError: a module, backbone, pooling mode or activation outside the closed lists.
     """
-    modules = _read_modules(root)
+    modules = read_modules(root)
+    kinds = [kind for kind, _ in modules]
+    if kinds[1:2] not in ([], ["Pooling"]) or set(kinds[2:]) - {"Dense", "Normalize"}:
+        raise UnsupportedModelError(
+            f"{root / 'modules.json'}: the modules are {', '.join(kinds)}; expected Transformer, Pooling, then "
+            "any of Dense and Normalize"
+        )
     folder = modules[0][1]
     config = read_backbone_config(folder)
     hidden = int(config.get("hidden_size", config.get("dim", 0)))
-    sentence_config = _optional_json(folder / "sentence_bert_config.json")
+    sentence_config = read_transformer_config(folder)
     pooling, include_prompt, head = _read_head(modules[1:])
-    settings = _optional_json(root / "config_sentence_transformers.json")
+    settings = optional_json(root / "config_sentence_transformers.json")
     prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text}
     default_prompt = settings.get("default_prompt_name")
     full = hidden * len(pooling)
@@ -180,12 +192,10 @@ def read_spec(root: Path) -> ModelSpec:
                 )
             full = step.out_features
     truncate_dim = settings.get("truncate_dim")
-    positions = _positions(config)
-    stated = sentence_config.get("max_seq_length") or _tokenizer_limit(folder)
     return ModelSpec(
         folder=folder,
         config=config,
-        max_tokens=min(int(stated or positions), positions),
+        max_tokens=max_input_tokens(folder, config, sentence_config),
         lower_case=bool(sentence_config.get("do_lower_case", False)),
         pooling=pooling,
         include_prompt=include_prompt,
@@ -194,7 +204,7 @@ def read_spec(root: Path) -> ModelSpec:
         default_prompt=default_prompt if default_prompt in prompts else None,
         truncate_dim=int(truncate_dim) if truncate_dim and truncate_dim < full else None,
         full_dim=full,
-        positions=positions,
+        positions=position_limit(config),
     )
 
 
@@ -208,22 +218,28 @@ def read_backbone_config(folder: Path) -> dict[str, Any]:
     return dict(config)
 
 
-def max_input_tokens(folder: Path, config: dict[str, Any]) -> int:
-    """The input limit in tokens: the tokenizer's, and never more than the backbone has positions."""
-    positions = _positions(config)
-    return min(_tokenizer_limit(folder) or positions, positions)
+def read_transformer_config(folder: Path) -> dict[str, Any]:
+    """The Transformer module's own settings; the file is named after the backbone in folders of old."""
+    for name in _TRANSFORMER_CONFIGS:
+        if (folder / name).is_file():
+            return optional_json(folder / name)
+    return {}
 
 
-def _tokenizer_limit(folder: Path) -> int | None:
-    limit = _optional_json(folder / "tokenizer_config.json").get("model_max_length")
-    return int(limit) if limit else None
+def max_input_tokens(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> int:
+    """The input limit in tokens: the module's or the tokenizer's, and never more than the backbone has positions."""
+    tokenizer_config = optional_json(folder / "tokenizer_config.json")
+    positions = position_limit(config)
+    stated = sentence_config.get("max_seq_length") or tokenizer_config.get("model_max_length") or positions
+    return min(int(stated), positions)
 
 
-def _positions(config: dict[str, Any]) -> int:
+def position_limit(config: dict[str, Any]) -> int:
+    """How many tokens the backbone has positions for."""
     positions = int(config.get("max_position_embeddings", 512))
-    return (
-        positions - int(config.get("pad_token_id", 1)) - 1 if config["model_type"] in _OFFSET_POSITIONS else positions
-    )
+    if config["model_type"] in _OFFSET_POSITIONS:
+        positions -= int(config.get("pad_token_id", 1)) + 1
+    return positions
 
 
 def _require(condition: bool, message: str) -> None:
@@ -231,7 +247,13 @@ def _require(condition: bool, message: str) -> None:
         raise ConfigurationError(message)
 
 
-def _read_modules(root: Path) -> list[tuple[str, Path]]:
+def read_modules(root: Path) -> list[tuple[str, Path]]:
+    """Kind and folder of each module in order, the Transformer first.
+
+    Raises:
+        ModelIntegrityError: ``modules.json`` is malformed, or a path in it leaves the folder.
+        UnsupportedModelError: a module class outside the closed list.
+    """
     path = root / "modules.json"
     if not path.is_file():
         return [("Transformer", root)]
@@ -239,7 +261,7 @@ def _read_modules(root: Path) -> list[tuple[str, Path]]:
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise ModelIntegrityError(f"{path}: expected a list of modules")
     modules = []
-    for entry in sorted(entries, key=lambda entry: entry.get("idx", 0)):
+    for entry in entries:
         kind = _MODULES.get(str(entry.get("type")))
         if kind is None:
             raise UnsupportedModelError(
@@ -247,12 +269,8 @@ def _read_modules(root: Path) -> list[tuple[str, Path]]:
                 f"{describe(set(_MODULES.values()))} of sentence-transformers"
             )
         modules.append((kind, root / safe_relative(entry.get("path", ""), path)))
-    kinds = [kind for kind, _ in modules]
-    if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Dense", "Normalize"}:
-        raise UnsupportedModelError(
-            f"{path}: the modules are {', '.join(kinds)}; expected Transformer, Pooling, then "
-            "any of Dense and Normalize"
-        )
+    if modules[0][0] != "Transformer":
+        raise UnsupportedModelError(f"{path}: the first module is {modules[0][0]}, expected Transformer")
     return modules
 
 
@@ -304,5 +322,6 @@ def _require_sentence_vectors(config: dict[str, Any], path: Path) -> None:
             raise UnsupportedModelError(f"{path}: {key} is {config[key]!r}; only the sentence vector is supported")
 
 
-def _optional_json(path: Path) -> dict[str, Any]:
+def optional_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a model's folder, empty without the file."""
     return dict(read_json(path)) if path.is_file() else {}

@@ -1,0 +1,251 @@
+"""Rerankers: the candidates of a first stage, scored again by looking at query and text together.
+
+``MaxSimReranker`` needs no further model: it compares the token states of the encoder that found the candidates.
+``CrossEncoderReranker`` runs a trained cross-encoder over each pair. Both give new hits, keep the scores of all
+earlier stages, and take many queries at once, so that batches are full and a text is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from twinvec.batching import token_budget_batches
+from twinvec.classifier import read_classifier
+from twinvec.encoder import Encoder
+from twinvec.engines.base import FloatArray
+from twinvec.errors import BadVectorError, ConfigurationError, InputError
+from twinvec.models import find_model
+from twinvec.retrieval import Hit, check_limit
+from twinvec.text import check_text, check_texts
+from twinvec.tokenizer import TextTokenizer
+
+_QUERIES_AT_ONCE = 1024
+_TEXTS_AT_ONCE = 512
+_PAIRS_AT_ONCE = 16384
+
+
+class MaxSimReranker:
+    """Late interaction over the encoder's own token states, mixed with the score of the stage before.
+
+    MaxSim (Khattab and Zaharia 2020, ColBERT, equation 3) looks for each token of the query at the best cosine with
+    a token of the text; here the mean over the query's tokens is taken instead of the sum. Both scores are
+    standardised within the list of candidates (mean 0, standard deviation 1), since only their order within a list
+    means something, and mixed: ``(1 - mix) * z(before) + mix * z(maxsim)``.
+
+    Args:
+        encoder: The encoder that found the candidates.
+        mix: Weight of MaxSim, from 0 (the order of the stage before) to 1 (MaxSim alone).
+
+    Raises:
+        ConfigurationError: ``mix`` lies outside 0 to 1.
+    """
+
+    stage = "maxsim"
+
+    def __init__(self, encoder: Encoder, *, mix: float = 0.5) -> None:
+        if not 0 <= mix <= 1:
+            raise ConfigurationError(f"mix must lie between 0 and 1, got {mix}")
+        self._encoder = encoder
+        self._mix = mix
+
+    def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
+        """New hits, best first, with "maxsim" among their scores and the mixed score as ``score``.
+
+        Raises:
+            TextError: the query or a hit's text is refused by the input gate.
+            InputError: a hit's score is not finite.
+            ConfigurationError: a limit below 1.
+        """
+        return self.rerank_many([query], [hits], limit)[0]
+
+    def rerank_many(
+        self, queries: Sequence[str], hits_lists: Sequence[Sequence[Hit]], limit: int | None = None
+    ) -> list[list[Hit]]:
+        """``rerank`` for many queries. Memory holds the token states of about 1,000 queries and 500 texts."""
+        queries, lists = _checked(queries, hits_lists, limit)
+        reranked: list[list[Hit]] = []
+        for start in range(0, len(queries), _QUERIES_AT_ONCE):
+            part = lists[start : start + _QUERIES_AT_ONCE]
+            found = self._maxsim(queries[start : start + _QUERIES_AT_ONCE], part)
+            for hits, scores in zip(part, found, strict=True):
+                before = np.array([hit.score for hit in hits], dtype=np.float64)
+                mixed = (1 - self._mix) * _standardized(before) + self._mix * _standardized(scores)
+                reranked.append(_ordered(hits, self.stage, scores, mixed, limit))
+        return reranked
+
+    def _maxsim(self, queries: list[str], lists: list[list[Hit]]) -> list[FloatArray]:
+        """The MaxSim of each query with each of its hits."""
+        scores = [np.zeros(len(hits), dtype=np.float32) for hits in lists]
+        places: dict[str, list[tuple[int, int]]] = {}  # text -> (query, hit) that look at it
+        for row, hits in enumerate(lists):
+            for column, hit in enumerate(hits):
+                places.setdefault(hit.text, []).append((row, column))
+        if not places:
+            return scores
+        query_states = self._encoder.encode_tokens(queries, prompt=self._prompt("query"))
+        document_prompt = self._prompt("document", "passage", "corpus")
+        texts = sorted(places, key=len)  # neighbours of like length pad little
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            part = texts[start : start + _TEXTS_AT_ONCE]
+            for text, states_TD in zip(part, self._encoder.encode_tokens(part, prompt=document_prompt), strict=True):
+                asking = [query_states[row] for row, _ in places[text]]
+                for (row, column), value in zip(places[text], maxsim(asking, states_TD), strict=True):
+                    scores[row][column] = value
+        return scores
+
+    def _prompt(self, *names: str) -> str | None:
+        return next((name for name in names if name in self._encoder.prompts), None)
+
+
+def maxsim(queries: Sequence[FloatArray], states_TD: FloatArray) -> FloatArray:
+    """Mean over a query's tokens of the best cosine with a token of the text, for several queries: shape (n,).
+
+    Args:
+        queries: For each query its token states (tokens, D), at least one, of length 1.
+        states_TD: The text's token states, at least one, of length 1.
+    """
+    best = (np.concatenate(queries) @ states_TD.T).max(axis=1)
+    lengths = np.array([len(states) for states in queries])
+    starts = np.cumsum(lengths) - lengths
+    means: FloatArray = (np.add.reduceat(best, starts) / lengths).astype(np.float32)
+    return means
+
+
+class CrossEncoderReranker:
+    """A cross-encoder in sentence-transformers' CrossEncoder format: one score for each pair of query and text.
+
+    Scores are those of ``CrossEncoder.predict``: the logit through the activation that the model states, the
+    sigmoid unless it states one.
+
+    Args:
+        model: A folder or a hub name, as for ``Encoder``; the model has one label.
+        device: As for ``Encoder``.
+        precision: "float32", "bfloat16" or "float16"; "auto" is float32.
+        token_budget: Largest padded size of a batch, in tokens.
+        max_tokens: Cut longer pairs here, in place of the model's own limit; the longer side is cut first.
+
+    Raises:
+        ModelError: the model is not found, damaged, or not a cross-encoder with one label.
+        ConfigurationError: an argument that cannot work.
+    """
+
+    stage = "cross-encoder"
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        device: str | None = None,
+        precision: str = "auto",
+        token_budget: int = 4096,
+        max_tokens: int | None = None,
+    ) -> None:
+        if token_budget < 1:
+            raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
+        found = find_model(model)
+        spec = read_classifier(found.path).override(max_tokens)
+        from twinvec.engines.torch import TorchScoringEngine
+
+        self.name = found.name
+        self.max_tokens = spec.max_tokens
+        self._activate = spec.activate
+        self._tokenizer = TextTokenizer(spec.folder, spec.max_tokens, lower_case=spec.lower_case)
+        self._engine = TorchScoringEngine(
+            spec.folder, device=device, precision="float32" if precision == "auto" else precision
+        )
+        self._token_budget = token_budget
+
+    def __repr__(self) -> str:
+        return f"CrossEncoderReranker({self.name!r}, max_tokens={self.max_tokens})"
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
+        """Scores of pairs (query, text), in their order, float32 of shape (n,). A pair that comes twice costs once.
+
+        Raises:
+            TextError: a text is refused by the input gate; named by its index.
+            InputError: a pair is no pair.
+            BadVectorError: the engine gave a score that is not finite.
+        """
+        checked = [_checked_pair(pair, index) for index, pair in enumerate(pairs)]
+        return self._score(checked)
+
+    def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
+        """New hits, best first, with "cross-encoder" among their scores, which is also their ``score``.
+
+        Raises:
+            TextError: the query or a hit's text is refused by the input gate.
+            ConfigurationError: a limit below 1.
+        """
+        return self.rerank_many([query], [hits], limit)[0]
+
+    def rerank_many(
+        self, queries: Sequence[str], hits_lists: Sequence[Sequence[Hit]], limit: int | None = None
+    ) -> list[list[Hit]]:
+        """``rerank`` for many queries, in batches over the pairs of all of them."""
+        queries, lists = _checked(queries, hits_lists, limit)
+        scores = self._score([(query, hit.text) for query, hits in zip(queries, lists, strict=True) for hit in hits])
+        ends = np.cumsum([len(hits) for hits in lists])
+        return [
+            _ordered(hits, self.stage, scores[end - len(hits) : end], scores[end - len(hits) : end], limit)
+            for hits, end in zip(lists, ends, strict=True)
+        ]
+
+    def _score(self, pairs: list[tuple[str, str]]) -> FloatArray:
+        unique = list(dict.fromkeys(pairs))
+        scores = np.empty(len(unique), dtype=np.float32)
+        for start in range(0, len(unique), _PAIRS_AT_ONCE):
+            tokens = self._tokenizer.encode_pairs(unique[start : start + _PAIRS_AT_ONCE])
+            for indices in token_budget_batches(tokens.lengths, self._token_budget):
+                logits_BL = self._engine.logits(tokens.batch(indices, self._tokenizer.pad_id))
+                scores[start + indices] = self._activate(logits_BL[:, 0])
+        if not np.isfinite(scores).all():
+            raise BadVectorError(f"engine {self._engine.name}: a score is not finite")
+        where = {pair: index for index, pair in enumerate(unique)}
+        return scores[[where[pair] for pair in pairs]]
+
+
+def _checked(
+    queries: Sequence[str], hits_lists: Sequence[Sequence[Hit]], limit: int | None
+) -> tuple[list[str], list[list[Hit]]]:
+    if limit is not None:
+        check_limit(limit)
+    checked = check_texts(queries)
+    lists = [list(hits) for hits in hits_lists]
+    if len(lists) != len(checked):
+        raise InputError(f"{len(checked)} queries, but {len(lists)} lists of hits")
+    for row, hits in enumerate(lists):
+        for hit in hits:
+            if not isinstance(hit, Hit):
+                raise InputError(f"query {row}: expected hits, got {type(hit).__name__}")
+            check_text(hit.text, f"query {row}, hit {hit.id!r}")
+            if not np.isfinite(hit.score):
+                raise InputError(f"query {row}, hit {hit.id!r}: its score is {hit.score}")
+    return checked, lists
+
+
+def _checked_pair(pair: object, index: int) -> tuple[str, str]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise InputError(f"pair {index}: expected (query, text), got {type(pair).__name__}")
+    first, second = pair
+    return check_text(first, f"pair {index}: query"), check_text(second, f"pair {index}: text")
+
+
+def _ordered(
+    hits: Sequence[Hit], stage: str, scores: Iterable[float], final: npt.NDArray[np.floating], limit: int | None
+) -> list[Hit]:
+    """New hits by ``final``, best first; equal ones in the order they came in."""
+    new = [
+        replace(hit, score=float(score), scores={**hit.scores, stage: float(of_stage)})
+        for hit, of_stage, score in zip(hits, scores, final, strict=True)
+    ]
+    return [new[index] for index in np.argsort(-final, kind="stable")[:limit]]
+
+
+def _standardized(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    spread = scores.std() if len(scores) else 0.0
+    return (scores - scores.mean()) / spread if spread > 0 else np.zeros(len(scores))
