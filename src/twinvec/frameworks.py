@@ -7,6 +7,7 @@ names, its events) stays with its adapter.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -92,12 +93,22 @@ class TwoSided:
         return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What stands before the texts of one side: a text, or the ``name`` of one of the model's prompts."""
+
+    text: str = ""
+    name: str | None = None
+
+
 def open_encoder(
     model: str,
     *,
     revision: str | None = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
+    query_prompt: Prompt | None = None,
+    document_prompt: Prompt | None = None,
+    prompts: dict[str, str] | None = None,
+    cache_folder: str | None = None,
     **options: Any,
 ) -> Encoder:
     """An ``Encoder`` from the settings that frameworks have for one.
@@ -105,8 +116,10 @@ def open_encoder(
     Args:
         model: As for ``Encoder``; a bare name ("all-MiniLM-L6-v2") means the repository of sentence-transformers.
         revision: A commit, branch or tag of a hub model.
-        query_prompt: Text put before queries, in place of the model's own; ``""`` for none.
-        document_prompt: Text put before documents, in place of the model's own; ``""`` for none.
+        query_prompt: For queries, in place of the model's own.
+        document_prompt: For documents, in place of the model's own.
+        prompts: All prompts, in place of the model's own.
+        cache_folder: Where hub models are kept.
         options: The other arguments of ``Encoder``.
 
     Raises:
@@ -118,8 +131,17 @@ def open_encoder(
         if "@" in name or Path(name).exists() or name == "default":
             raise ConfigurationError(f"revision {revision!r} is for a hub name without one, not for {model!r}")
         name = f"{name}@{revision}"
-    if query_prompt is not None or document_prompt is not None:
-        own = options.pop("prompts", None) or read_spec(find_model(name).path).prompts
-        given = {"query": query_prompt, "document": document_prompt}
-        options["prompts"] = own | {side: text for side, text in given.items() if text is not None}
-    return Encoder(name, **options)
+    sides = {"query": query_prompt, "document": document_prompt}
+    if any(sides.values()):
+        own = read_spec(find_model(name, cache_folder).path).prompts if prompts is None else prompts
+        prompts = own | {side: _text(prompt, own) for side, prompt in sides.items() if prompt is not None}
+    return Encoder(name, prompts=prompts, cache_folder=cache_folder, **options)
+
+
+def _text(prompt: Prompt, prompts: dict[str, str]) -> str:
+    if prompt.name is None:
+        return prompt.text
+    if prompt.name not in prompts:
+        known = ", ".join(sorted(prompts)) or "none"
+        raise ConfigurationError(f"the model has no prompt {prompt.name!r}; its prompts: {known}")
+    return prompts[prompt.name]

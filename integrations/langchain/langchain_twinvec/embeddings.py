@@ -1,0 +1,153 @@
+"""TwinvecEmbeddings: a twinvec encoder as LangChain's ``Embeddings``.
+
+Takes the fields of ``HuggingFaceEmbeddings`` too, with the same vectors; what cannot be honoured is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from langchain_core.embeddings import Embeddings
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from twinvec import Encoder
+from twinvec.errors import ConfigurationError
+from twinvec.frameworks import Prompt, TwoSided, open_encoder
+
+_MODEL_KWARGS = {
+    "device": "device",
+    "revision": "revision",
+    "truncate_dim": "dim",
+    "prompts": "prompts",
+    "default_prompt_name": "default_prompt",
+    "backend": "engine",
+}
+"""Arguments of ``SentenceTransformer`` that have the same meaning here, and their names here."""
+_ENCODE_KWARGS = {"normalize_embeddings", "prompt", "prompt_name", "batch_size", "show_progress_bar"}
+
+
+class TwinvecEmbeddings(BaseModel, Embeddings):
+    """Embeddings of a sentence-transformers model, run by twinvec.
+
+    Queries and documents get the model's prompts for them, where it has any. Awaited calls do not block the event
+    loop, and those that wait at the same time are encoded together.
+
+        embeddings = TwinvecEmbeddings(model="default")
+        vector = embeddings.embed_query("How do I get time off?")
+
+    Raises:
+        pydantic.ValidationError: a field is unknown, or its value cannot work.
+        ModelError: the model is not found, damaged or not supported.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", protected_namespaces=(), populate_by_name=True, arbitrary_types_allowed=True
+    )
+
+    model_name: str = Field(default="default", alias="model")
+    """``"default"``, a folder in the sentence-transformers format, or ``"org/name"`` or ``"org/name@commit"``."""
+    encoder: Encoder | None = Field(default=None, exclude=True, repr=False)
+    """An encoder that is open already, in place of a model's name and the settings below."""
+    engine: str = "auto"
+    """What computes, as for ``twinvec.Encoder``."""
+    precision: str = "auto"
+    """Of the computation, as for ``twinvec.Encoder``."""
+    device: str | None = None
+    """``"cpu"``, ``"cuda"``, ...; a GPU is taken where there is one unless given."""
+    dimensions: int | None = None
+    """Keep this many leading dimensions (Matryoshka models)."""
+    max_tokens: int | None = None
+    """Cut longer texts here, in place of the model's own limit."""
+    query_prompt: str | None = None
+    """Put before queries, in place of the model's own prompt; ``""`` for none."""
+    document_prompt: str | None = None
+    """Put before documents, in place of the model's own prompt; ``""`` for none."""
+    normalize: bool = False
+    """Give every vector the length 1, also where the model does not."""
+    show_progress: bool = False
+    """Show a progress bar for documents, on a terminal."""
+    cache_folder: str | None = None
+    """Where hub models are kept, in place of the hub's own cache."""
+    multi_process: Literal[False] = False
+    """As in ``HuggingFaceEmbeddings``; several processes are not supported."""
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """As in ``HuggingFaceEmbeddings``: device, revision, truncate_dim, prompts, default_prompt_name, backend."""
+    encode_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """As in ``HuggingFaceEmbeddings``: normalize_embeddings, prompt, prompt_name; ``batch_size`` is taken and not
+    needed, since batches are made under a token budget."""
+    query_encode_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """As ``encode_kwargs``, and in place of them, for queries."""
+
+    _sides: TwoSided = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Open the encoder."""
+        documents = _checked(self.encode_kwargs, _ENCODE_KWARGS, "encode_kwargs")
+        queries = _checked(self.query_encode_kwargs, _ENCODE_KWARGS, "query_encode_kwargs") or documents
+        settings = {
+            "engine": None if self.engine == "auto" else self.engine,
+            "precision": None if self.precision == "auto" else self.precision,
+            "device": self.device,
+            "dim": self.dimensions,
+            "max_tokens": self.max_tokens,
+            "cache_folder": self.cache_folder,
+            "query_prompt": _prompt(queries, self.query_prompt),
+            "document_prompt": _prompt(documents, self.document_prompt),
+        }
+        given = _loading(self.model_kwargs) | {name: value for name, value in settings.items() if value is not None}
+        if self.encoder is None:
+            self.encoder = open_encoder(self.model_name, **given)
+        elif given or "model_name" in self.model_fields_set:
+            raise ConfigurationError(f"an encoder is given; set these there: {', '.join(given) or 'model'}")
+        normalize = [self.normalize or bool(each.get("normalize_embeddings")) for each in (documents, queries)]
+        if len(set(normalize)) > 1 and not self.encoder.normalizes:
+            raise ConfigurationError("normalize_embeddings must be the same for documents and queries")
+        progress = self.show_progress or bool(documents.get("show_progress_bar"))
+        self._sides = TwoSided(self.encoder, normalize=normalize[0], progress=progress)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """One vector a text, in order; with the model's prompt for documents.
+
+        Raises:
+            TextError: a text is refused by the input gate; named by its index.
+        """
+        return self._sides.documents(texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a query; with the model's prompt for queries.
+
+        Raises:
+            TextError: the text is refused by the input gate.
+        """
+        return self._sides.query(text)
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """``embed_documents`` without blocking the event loop."""
+        return await self._sides.adocuments(texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """``embed_query`` without blocking the event loop; queries that wait at the same time share a batch."""
+        return await self._sides.aquery(text)
+
+
+def _loading(model_kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of ``open_encoder`` that mean the same as these of ``SentenceTransformer``."""
+    checked = _checked(model_kwargs, {*_MODEL_KWARGS, "trust_remote_code"}, "model_kwargs")
+    if checked.pop("trust_remote_code", False):
+        raise ConfigurationError("model_kwargs: trust_remote_code: code that comes with a model is never run")
+    return {_MODEL_KWARGS[name]: value for name, value in checked.items() if value is not None}
+
+
+def _prompt(encode_kwargs: dict[str, Any], text: str | None) -> Prompt | None:
+    if text is None:
+        text = encode_kwargs.get("prompt")
+    if text is not None:
+        return Prompt(text)
+    name = encode_kwargs.get("prompt_name")
+    return None if name is None else Prompt(name=name)
+
+
+def _checked(values: dict[str, Any], known: set[str], where: str) -> dict[str, Any]:
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ConfigurationError(f"{where}: {', '.join(unknown)} cannot be honoured; known are {', '.join(sorted(known))}")
+    return dict(values)
