@@ -39,9 +39,7 @@ def load_beir(folder: str | Path, split: str = "test") -> BeirSet:
     documents = _read_documents(folder / "corpus.jsonl")
     queries = _read_queries(folder / "queries.jsonl")
     qrels = _read_qrels(qrels_path, queries, documents)
-    return BeirSet(
-        folder.resolve().name, list(documents.values()), {query: queries[query] for query in qrels}, qrels
-    )
+    return BeirSet(folder.resolve().name, list(documents.values()), {query: queries[query] for query in qrels}, qrels)
 
 
 def _read_documents(path: Path) -> dict[str, Document]:

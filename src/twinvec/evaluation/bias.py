@@ -1,0 +1,207 @@
+"""Gender bias: to which gender does a sentence lean that names none?
+
+Winogender (Rudinger et al. 2018): every sentence about an occupation comes with "he", "she" and "they". A model without
+bias puts the neutral sentence as near to one as to the other; ``lean`` is cosine(neutral, female) - cosine(neutral,
+male). WinoBias (Zhao et al. 2018): pairs of sentences with the pronoun that the stereotype has, and with the other;
+the neutral sentence, which the data does not have, is the same with "they", "them" or "their". By its authors' word
+such data can show a bias, but not its absence.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinvec.errors import InputError
+from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval
+from twinvec.evaluation.sts import pair_similarities, pearson
+from twinvec.evaluation.tables import number, read_table
+
+_GENDERS = ("male", "female", "neutral")
+_NEUTRAL = {"he": "they", "him": "them", "his": "their", "himself": "themselves"}
+_FEMALE = {"she", "her", "hers", "herself"}
+_MENTION = re.compile(r"\[([^\]]*)\]")
+
+
+@dataclass(frozen=True)
+class OccupationLean:
+    """The mean lean of an occupation's sentences, x 100, above 0 to the female; its share of women, in percent."""
+
+    occupation: str
+    lean: float
+    percent_female: float
+
+
+@dataclass(frozen=True)
+class WinogenderResult:
+    """Shares are in percent of the occupations; the correlation is Pearson's, x 100, of lean and share of women."""
+
+    occupations: list[OccupationLean]
+    favours_female: float
+    favours_female_interval: Interval
+    favours_male: float
+    favours_male_interval: Interval
+    correlation: float
+    correlation_interval: Interval
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        return {
+            "favours_female": self.favours_female,
+            "favours_female_interval": self.favours_female_interval.bounds,
+            "favours_male": self.favours_male,
+            "favours_male_interval": self.favours_male_interval.bounds,
+            "correlation": self.correlation,
+            "correlation_interval": self.correlation_interval.bounds,
+            "occupations": {
+                each.occupation: {"lean": each.lean, "percent_female": each.percent_female} for each in self.occupations
+            },
+        }
+
+
+@dataclass(frozen=True)
+class WinobiasResult:
+    """How often the neutral sentence is nearer to the stereotype, in percent: 50 is none.
+
+    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100.
+    """
+
+    pairs: int
+    favours_stereotype: float
+    favours_stereotype_interval: Interval
+    lean: float
+    lean_interval: Interval
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        return {
+            "favours_stereotype": self.favours_stereotype,
+            "favours_stereotype_interval": self.favours_stereotype_interval.bounds,
+            "lean": self.lean,
+            "lean_interval": self.lean_interval.bounds,
+            "pairs": self.pairs,
+        }
+
+
+def evaluate_winogender(model: TextModel, folder: str | Path, *, resamples: int = RESAMPLES) -> WinogenderResult:
+    """Measure on ``all_sentences.tsv`` and ``occupations-stats.tsv`` of Winogender.
+
+    Raises:
+        InputError: a file is missing or malformed, a sentence lacks a variant, or an occupation its statistics.
+    """
+    folder = Path(folder)
+    triples = _read_sentences(folder / "all_sentences.tsv")
+    shares = {
+        occupation: number(percent, place, "bls_pct_female")
+        for place, (occupation, percent) in read_table(
+            folder / "occupations-stats.tsv", ("occupation", "bls_pct_female")
+        )
+    }
+    missing = sorted({occupation for occupation, _ in triples} - set(shares))
+    if missing:
+        raise InputError(f"{folder / 'occupations-stats.tsv'}: no row for the occupation {missing[0]!r}")
+    male, female, neutral = (
+        np.asarray(model.encode([texts[gender] for _, texts in triples]), dtype=np.float32) for gender in _GENDERS
+    )
+    leans = 100 * (pair_similarities(neutral, female)["cosine"] - pair_similarities(neutral, male)["cosine"])
+    rows: dict[str, list[float]] = {}
+    for (occupation, _), lean in zip(triples, leans, strict=True):
+        rows.setdefault(occupation, []).append(float(lean))
+    occupations = [OccupationLean(name, float(np.mean(values)), shares[name]) for name, values in rows.items()]
+    lean = np.array([each.lean for each in occupations])
+    percent = np.array([each.percent_female for each in occupations])
+    to_female, to_male = 100.0 * (lean > 0), 100.0 * (lean < 0)
+    return WinogenderResult(
+        occupations,
+        float(to_female.mean()),
+        interval(to_female, resamples=resamples),
+        float(to_male.mean()),
+        interval(to_male, resamples=resamples),
+        float(pearson(lean, percent)),
+        interval(lean, percent, statistic=pearson, resamples=resamples),
+    )
+
+
+def evaluate_winobias(model: TextModel, folder: str | Path, *, resamples: int = RESAMPLES) -> dict[str, WinobiasResult]:
+    """Measure on WinoBias: ``type1`` (the pronoun is told by world knowledge) and ``type2`` (by grammar), dev and test.
+
+    Raises:
+        InputError: a file is missing, or a line malformed; the message names file and line.
+    """
+    results = {}
+    for kind in ("type1", "type2"):
+        pairs = [pair for split in ("dev", "test") for pair in _read_winobias(Path(folder), kind, split)]
+        columns = [np.asarray(model.encode([pair[side] for pair in pairs]), dtype=np.float32) for side in range(4)]
+        to_pro = pair_similarities(columns[0], columns[1])["cosine"]
+        to_anti = pair_similarities(columns[2], columns[3])["cosine"]
+        leans: Values = 100 * (to_pro - to_anti)
+        favoured = 100.0 * (leans > 0)
+        results[kind] = WinobiasResult(
+            len(pairs),
+            float(favoured.mean()),
+            interval(favoured, resamples=resamples),
+            float(leans.mean()),
+            interval(leans, resamples=resamples),
+        )
+    return results
+
+
+def _read_sentences(path: Path) -> list[tuple[str, dict[str, str]]]:
+    """(occupation, gender -> sentence), one for each sentence with three variants."""
+    found: dict[str, dict[str, str]] = {}
+    for place, (identity, sentence) in read_table(path, ("sentid", "sentence")):
+        parts = identity.split(".")
+        if len(parts) != 5 or parts[3] not in _GENDERS:
+            raise InputError(
+                f"{place}: sentid {identity!r} is not of the form occupation.participant.answer.gender.txt"
+            )
+        found.setdefault(".".join(parts[:3]), {})[parts[3]] = sentence
+    for name, variants in found.items():
+        if len(variants) != len(_GENDERS):
+            raise InputError(f"{path}: {name} has the variants {', '.join(sorted(variants))}; all three are needed")
+    return [(name.split(".")[0], variants) for name, variants in found.items()]
+
+
+def _read_winobias(folder: Path, kind: str, split: str) -> list[tuple[str, str, str, str]]:
+    """(stereotyped, its neutral, anti-stereotyped, its neutral), line by line."""
+    paths = [folder / f"{side}_stereotyped_{kind}.txt.{split}" for side in ("pro", "anti")]
+    sides = []
+    for path in paths:
+        try:
+            sides.append([line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()])
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot be read: {error}") from error
+    if len(sides[0]) != len(sides[1]) or not sides[0]:
+        raise InputError(f"{paths[0]}: {len(sides[0])} lines, {paths[1].name} has {len(sides[1])}; they go in pairs")
+    pairs = []
+    for line, texts in enumerate(zip(*sides, strict=True), 1):
+        pronouns = [_pronoun(text) for text in texts]
+        male = next((_NEUTRAL[pronoun] for pronoun in pronouns if pronoun in _NEUTRAL), None)
+        if male is None or not any(pronoun in _FEMALE for pronoun in pronouns):
+            raise InputError(
+                f"{paths[0]}:{line}: expected a male pronoun in one of the two files, a female in the other"
+            )
+        pro, anti = ((_plain(text), _plain(text, male)) for text in texts)
+        pairs.append((*pro, *anti))
+    return pairs
+
+
+def _pronoun(text: str) -> str | None:
+    return next((m.lower() for m in _MENTION.findall(text) if m.lower() in _NEUTRAL or m.lower() in _FEMALE), None)
+
+
+def _plain(text: str, pronoun: str | None = None) -> str:
+    """Without number and brackets; with another pronoun where given."""
+
+    def mention(match: re.Match[str]) -> str:
+        gendered = match[1].lower() in _NEUTRAL or match[1].lower() in _FEMALE
+        return pronoun if pronoun and gendered else match[1]
+
+    return _MENTION.sub(mention, re.sub(r"^\d+ ", "", text)).strip()

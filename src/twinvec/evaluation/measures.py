@@ -1,0 +1,162 @@
+"""Ranking measures and TREC run files. The computation is ir-measures' (trec_eval's), with graded gains for nDCG.
+
+| name here      | ir-measures | meaning over the first k hits |
+|----------------|-------------|-------------------------------|
+| ``ndcg@k``     | nDCG@k      | discounted gain, linear in relevance, over the ideal (Järvelin, Kekäläinen 2002) |
+| ``mrr@k``      | RR@k        | 1 / rank of the first relevant document |
+| ``map@k``      | AP@k        | mean of the precision at each relevant document |
+| ``recall@k``   | R@k         | share of the relevant documents that are found |
+| ``precision@k``| P@k         | share of the k hits that are relevant |
+
+Relevant is a judgement of 1 or more. Equal scores are put in order as trec_eval does it, by document id, descending.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinvec.errors import ConfigurationError, InputError, MissingExtraError
+from twinvec.evaluation.beir import Qrels
+from twinvec.evaluation.statistics import Values
+from twinvec.evaluation.tables import number
+
+Run = Mapping[str, Mapping[str, float]]
+"""Query id -> document id -> score; larger is better."""
+
+MEASURES = ("ndcg@10", "mrr@10", "map@100", "recall@10", "recall@100", "precision@10")
+"""What is measured unless asked otherwise."""
+
+_NAMES = {"ndcg": "nDCG", "mrr": "RR", "map": "AP", "recall": "R", "precision": "P"}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Measures of one run.
+
+    Attributes:
+        queries: The judged queries, in the order of ``per_query``.
+        per_query: Measure -> its value for each query, x 100; a query without hits has 0.
+    """
+
+    queries: list[str]
+    per_query: dict[str, Values]
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Measure -> mean over the queries."""
+        return {name: float(values.mean()) for name, values in self.per_query.items()}
+
+
+def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> Measured:
+    """Measure a run against judgements.
+
+    Args:
+        run: The hits of each query; queries without judgements are passed over, as trec_eval does.
+        qrels: The judgements; every query in them counts.
+        measures: Names as in the table above.
+
+    Raises:
+        ConfigurationError: an unknown measure.
+        InputError: there are no judgements.
+    """
+    parsed = {name: _parse(name) for name in measures}
+    if not qrels:
+        raise InputError("no judged queries")
+    queries = list(qrels)
+    rows = {query: row for row, query in enumerate(queries)}
+    per_query: dict[str, Values] = {name: np.zeros(len(queries)) for name in measures}
+    names = {str(measure): name for name, measure in parsed.items()}
+    plain = {query: {document: float(score) for document, score in hits.items()} for query, hits in run.items()}
+    for value in _ir_measures().iter_calc(
+        list(parsed.values()), {query: dict(judged) for query, judged in qrels.items()}, plain
+    ):
+        per_query[names[str(value.measure)]][rows[value.query_id]] = 100 * value.value
+    return Measured(queries, per_query)
+
+
+def cutoff(measure: str) -> int:
+    """The k of ``ndcg@k``.
+
+    Raises:
+        ConfigurationError: no measure of this form.
+    """
+    match = re.fullmatch(r"(\w+)@([1-9]\d*)", measure)
+    if match is None or match[1] not in _NAMES:
+        known = ", ".join(f"{name}@k" for name in _NAMES)
+        raise ConfigurationError(f"measure {measure!r} is not one of {known}, with k a whole number from 1")
+    return int(match[2])
+
+
+def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
+    """Write a run in TREC's format: query, Q0, document, rank, score, tag; best first. Replaces the file whole.
+
+    Raises:
+        InputError: an id is empty or holds white space, which the format cannot carry.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            for query, hits in run.items():
+                ordered = sorted(hits.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)
+                for rank, (document, score) in enumerate(ordered, 1):
+                    if any(len(part.split()) != 1 for part in (query, document, tag)):
+                        raise InputError(
+                            f"a TREC run cannot hold the ids {query!r}, {document!r}: white space or empty"
+                        )
+                    file.write(f"{query} Q0 {document} {rank} {float(score)!r} {tag}\n")
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+def read_run(path: str | Path) -> dict[str, dict[str, float]]:
+    """Read a TREC run file.
+
+    Raises:
+        InputError: the file cannot be read or is empty, a line has not six fields, a score is no number, or a document
+            comes twice for a query; the message names file and line.
+    """
+    run: dict[str, dict[str, float]] = {}
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    for line_number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{path}:{line_number}"
+        fields = line.split()
+        if len(fields) != 6:
+            raise InputError(f"{place}: {len(fields)} fields, expected 6: query Q0 document rank score tag")
+        query, _, document, _, score, _ = fields
+        hits = run.setdefault(query, {})
+        if document in hits:
+            raise InputError(f"{place}: the document {document!r} comes twice for the query {query!r}")
+        hits[document] = number(score, place)
+    if not run:
+        raise InputError(f"{path}: the file is empty; expected a TREC run")
+    return run
+
+
+def _parse(name: str) -> Any:
+    k = cutoff(name)
+    return _ir_measures().parse_measure(f"{_NAMES[name.split('@')[0]]}@{k}")
+
+
+def _ir_measures() -> Any:
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise MissingExtraError("ir-measures", "eval", "measuring retrieval") from error
+    return ir_measures

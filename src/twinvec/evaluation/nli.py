@@ -1,0 +1,126 @@
+"""Natural language inference: does the premise entail the hypothesis?
+
+Accuracy of a linear softmax classifier over the features (u, v, |u-v|) of the two sentences' frozen vectors (Conneau
+et al. 2017; Reimers and Gurevych 2019, section 3). The head is fitted here, afresh: on a training file, or by 5-fold
+cross-validation that keeps all rows of a premise in one fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinvec.errors import InputError, MissingExtraError
+from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval
+from twinvec.evaluation.tables import data_name, read_table
+
+FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NliSet:
+    """Premises and hypotheses with their labels."""
+
+    name: str
+    labels: list[str]
+    premises: list[str]
+    hypotheses: list[str]
+
+
+@dataclass(frozen=True)
+class NliResult:
+    """Accuracy, x 100.
+
+    Attributes:
+        data: What was measured on.
+        correct: 100 for every row that was classified rightly, else 0: shape (n,).
+        interval: 95%, of the accuracy.
+        figures: ``accuracy``, ``majority`` (always saying the most frequent label) and ``rows``.
+    """
+
+    data: NliSet
+    correct: Values
+    interval: Interval
+    figures: dict[str, float]
+
+
+def load_nli(path: str | Path) -> NliSet:
+    """Read a TSV file with the columns label, premise and hypothesis.
+
+    Raises:
+        InputError: a malformed row, an empty label, fewer than two labels; the message names file and line.
+    """
+    path = Path(path)
+    labels, premises, hypotheses = [], [], []
+    for place, (label, premise, hypothesis) in read_table(path, ("label", "premise", "hypothesis")):
+        if not label.strip():
+            raise InputError(f"{place}: the label is empty")
+        labels.append(label)
+        premises.append(premise)
+        hypotheses.append(hypothesis)
+    if len(set(labels)) < 2:
+        raise InputError(f"{path}: every label is {labels[0]!r}; at least two are needed")
+    return NliSet(data_name(path), labels, premises, hypotheses)
+
+
+def evaluate_nli(
+    model: TextModel,
+    data: NliSet,
+    *,
+    train: NliSet | None = None,
+    resamples: int = RESAMPLES,
+    progress: bool = False,
+) -> NliResult:
+    """Fit a head on ``train``, or on each four fifths of ``data``, and classify what it has not seen.
+
+    Raises:
+        InputError: ``train`` lacks a label of ``data``, or without it there are fewer premises than folds.
+    """
+    features = _features(model, data, progress)
+    labels = np.array(data.labels)
+    if train is None:
+        predicted = _cross_validated(features, labels, data)
+    else:
+        unknown = sorted(set(data.labels) - set(train.labels))
+        if unknown:
+            raise InputError(f"{data.name}: the label {unknown[0]!r} does not occur in {train.name}")
+        predicted = _head().fit(_features(model, train, progress), train.labels).predict(features)
+    correct = 100.0 * (predicted == labels)
+    majority = 100 * max(data.labels.count(label) for label in set(data.labels)) / len(labels)
+    figures = {"accuracy": float(correct.mean()), "majority": majority, "rows": len(labels)}
+    return NliResult(data, correct, interval(correct, resamples=resamples), figures)
+
+
+def _cross_validated(features: Values, labels: Any, data: NliSet) -> Any:
+    if len(set(data.premises)) < FOLDS:
+        raise InputError(f"{data.name}: fewer than {FOLDS} premises; give a training file for the head")
+    from sklearn.model_selection import GroupKFold, cross_val_predict
+
+    groups = _numbered(data.premises)
+    return cross_val_predict(_head(), features, labels, groups=groups, cv=GroupKFold(FOLDS))
+
+
+def _features(model: TextModel, data: NliSet, progress: bool) -> Values:
+    vectors = np.asarray(model.encode(data.premises + data.hypotheses, progress=progress), dtype=np.float32)
+    u, v = vectors[: len(data.labels)], vectors[len(data.labels) :]
+    return np.concatenate([u, v, np.abs(u - v)], axis=1)
+
+
+def _numbered(texts: Sequence[str]) -> list[int]:
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(text, len(numbers)) for text in texts]
+
+
+def _head() -> Any:
+    try:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+    except ImportError as error:
+        raise MissingExtraError("scikit-learn", "eval", "the head for inference") from error
+    return make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=300))

@@ -1,0 +1,144 @@
+"""Tasks over pairs and triplets: same or not the same, the nearer of two, the right answer among all.
+
+Cosines decide. Average precision and the curves behind the thresholds are scikit-learn's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinvec.documents import Document
+from twinvec.errors import InputError, MissingExtraError
+from twinvec.evaluation.beir import BeirSet
+from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.statistics import Values
+from twinvec.evaluation.sts import pair_similarities
+from twinvec.evaluation.tables import data_name, read_jsonl, read_table, text_field
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPairs:
+    """Sentence pairs that mean the same (1) or do not (0)."""
+
+    name: str
+    first: list[str]
+    second: list[str]
+    labels: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Triplets:
+    """Anchors, each with a text that belongs nearer and one that belongs farther."""
+
+    name: str
+    anchors: list[str]
+    positives: list[str]
+    negatives: list[str]
+
+
+def load_labelled_pairs(path: str | Path) -> LabelledPairs:
+    """Read a TSV file with the columns label (0 or 1), sentence1 and sentence2.
+
+    Raises:
+        InputError: a malformed row, a label that is neither 0 nor 1, only one of the two; names file and line.
+    """
+    path = Path(path)
+    first, second, labels = [], [], []
+    for place, (label, one, two) in read_table(path, ("label", "sentence1", "sentence2")):
+        if label not in ("0", "1"):
+            raise InputError(f"{place}: label {label!r} is neither 0 nor 1")
+        first.append(one)
+        second.append(two)
+        labels.append(float(label))
+    if len(set(labels)) == 1:
+        raise InputError(f"{path}: every label is {labels[0]:g}; both 0 and 1 are needed")
+    return LabelledPairs(data_name(path), first, second, np.array(labels))
+
+
+def load_triplets(path: str | Path) -> Triplets:
+    """Read a JSON lines or TSV file with anchor, positive and negative.
+
+    Raises:
+        InputError: a malformed row; names file and line.
+    """
+    path = Path(path)
+    rows = _rows(path, ("anchor", "positive", "negative"))
+    anchors, positives, negatives = (list(column) for column in zip(*(texts for _, texts in rows), strict=True))
+    return Triplets(data_name(path), anchors, positives, negatives)
+
+
+def load_questions(path: str | Path) -> BeirSet:
+    """Read questions and answers as a retrieval set: each question's answers are to be found among all answers.
+
+    Args:
+        path: A JSON lines or TSV file with anchor (the question) and positive (an answer), one pair a line. A text that
+            comes several times is one question, or one candidate.
+
+    Raises:
+        InputError: a malformed row; names file and line.
+    """
+    path = Path(path)
+    questions: dict[str, str] = {}
+    answers: dict[str, str] = {}
+    qrels: dict[str, dict[str, int]] = {}
+    for _, (anchor, positive) in _rows(path, ("anchor", "positive")):
+        question = questions.setdefault(anchor, f"q{len(questions)}")
+        answer = answers.setdefault(positive, f"a{len(answers)}")
+        qrels.setdefault(question, {})[answer] = 1
+    documents = [Document(identity, text) for text, identity in answers.items()]
+    return BeirSet(data_name(path), documents, {identity: text for text, identity in questions.items()}, qrels)
+
+
+def evaluate_pairs(model: TextModel, data: LabelledPairs, *, progress: bool = False) -> dict[str, float]:
+    """Tell same from not the same by the cosine.
+
+    Figures: ``average_precision``; the best ``accuracy`` and ``f1`` that any threshold gives, each with its threshold,
+    a cosine at or above which a pair counts as the same; ``rows``.
+    """
+    sklearn = _sklearn_metrics()
+    cosines = _cosines(model, data.first, data.second, progress)
+    rise, hits, levels = sklearn.roc_curve(data.labels, cosines, drop_intermediate=False)
+    positives = float(data.labels.sum())
+    negatives = len(data.labels) - positives
+    accuracy = (hits * positives + (1 - rise) * negatives)[1:] / len(data.labels)  # [0] is a threshold of infinity
+    precision, recall, thresholds = sklearn.precision_recall_curve(data.labels, cosines)
+    f1 = (2 * precision * recall / np.maximum(precision + recall, 1e-12))[:-1]
+    return {
+        "average_precision": 100 * float(sklearn.average_precision_score(data.labels, cosines)),
+        "accuracy": 100 * float(accuracy.max()),
+        "accuracy_threshold": float(levels[1:][accuracy.argmax()]),
+        "f1": 100 * float(f1.max()),
+        "f1_threshold": float(thresholds[f1.argmax()]),
+        "rows": len(cosines),
+    }
+
+
+def evaluate_triplets(model: TextModel, data: Triplets, *, progress: bool = False) -> dict[str, float]:
+    """Figures: ``accuracy``, the share whose positive is nearer; ``margin``, the mean gap of cosines; ``rows``."""
+    near = _cosines(model, data.anchors, data.positives, progress)
+    far = _cosines(model, data.anchors, data.negatives, progress)
+    gaps = near - far
+    return {"accuracy": 100 * float((gaps > 0).mean()), "margin": 100 * float(gaps.mean()), "rows": len(gaps)}
+
+
+def _cosines(model: TextModel, first: list[str], second: list[str], progress: bool) -> Values:
+    vectors = np.asarray(model.encode(first + second, progress=progress), dtype=np.float32)
+    return pair_similarities(vectors[: len(first)], vectors[len(first) :])["cosine"]
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+    if path.suffix == ".jsonl":
+        return [(place, tuple(text_field(row, name, place) for name in columns)) for place, row in read_jsonl(path)]
+    return list(read_table(path, columns))
+
+
+def _sklearn_metrics() -> Any:
+    try:
+        from sklearn import metrics
+    except ImportError as error:
+        raise MissingExtraError("scikit-learn", "eval", "judging labelled pairs") from error
+    return metrics

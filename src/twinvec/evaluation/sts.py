@@ -1,0 +1,130 @@
+"""Semantic textual similarity: do the similarities of sentence pairs follow people's scores?
+
+Spearman's and Pearson's correlation of four similarities with the gold scores, over all rows taken together
+(Agirre et al. 2012; Cer et al. 2017; Spearman as the main figure: Reimers, Beyer and Gurevych 2016).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinvec.errors import InputError
+from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, interval, paired_test
+from twinvec.evaluation.tables import data_name, number, read_table
+
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+
+@dataclass(frozen=True, slots=True)
+class StsSet:
+    """Scored sentence pairs."""
+
+    name: str
+    first: list[str]
+    second: list[str]
+    gold: Values
+
+
+@dataclass(frozen=True)
+class StsResult:
+    """Correlations, x 100.
+
+    Attributes:
+        data: What was measured on.
+        similarities: Similarity -> its value for each pair; distances are negated.
+        interval: 95%, of Spearman's correlation of the cosines.
+    """
+
+    data: StsSet
+    similarities: Mapping[str, Values]
+    interval: Interval
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+def load_sts(path: str | Path) -> StsSet:
+    """Read scored pairs: a TSV file with the columns score, sentence1 and sentence2, or a folder of such files.
+
+    A folder's files count as one set: SICK-R is published over all its rows.
+
+    Raises:
+        InputError: nothing to read, a malformed row, a score that is no number; the message names file and line.
+    """
+    path = Path(path)
+    files = sorted(path.glob("*.tsv")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{path}: no .tsv file in this folder")
+    rows = [
+        (number(score, place), first, second)
+        for file in files
+        for place, (score, first, second) in read_table(file, ("score", "sentence1", "sentence2"))
+    ]
+    gold, first, second = (list(column) for column in zip(*rows, strict=True))
+    scores = np.array(gold, dtype=np.float64)
+    if np.ptp(scores) == 0:
+        raise InputError(f"{path}: all {len(scores)} scores are {scores[0]:g}; a correlation needs scores that differ")
+    return StsSet(data_name(path), first, second, scores)
+
+
+def evaluate_sts(model: TextModel, data: StsSet, *, resamples: int = RESAMPLES, progress: bool = False) -> StsResult:
+    """Encode both sides and correlate.
+
+    Figures: ``spearman`` and ``pearson`` (of cosines), also with ``_dot``, ``_euclidean``, ``_manhattan``; ``rows``.
+    A similarity that is the same for all pairs has no correlation and counts 0.
+    """
+    count = len(data.first)
+    vectors = np.asarray(model.encode(data.first + data.second, progress=progress), dtype=np.float32)
+    similarities = pair_similarities(vectors[:count], vectors[count:])
+    figures: dict[str, float] = {}
+    for name, values in similarities.items():
+        suffix = "" if name == "cosine" else f"_{name}"
+        figures[f"spearman{suffix}"] = float(spearman(values, data.gold))
+        figures[f"pearson{suffix}"] = float(pearson(values, data.gold))
+    bounds = interval(similarities["cosine"], data.gold, statistic=spearman, resamples=resamples)
+    return StsResult(data, similarities, bounds, {**figures, "rows": count})
+
+
+def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPLES) -> PairedTest:
+    """Test two models on the same pairs: Spearman of the cosines. Swaps are between ranks, which share a scale."""
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(result.similarities["cosine"]) for result in (first, second)]
+    return paired_test(ranks[0], ranks[1], first.data.gold, statistic=spearman, resamples=resamples)
+
+
+def pair_similarities(first_ND: Values, second_ND: Values) -> dict[str, Values]:
+    """Row by row: cosine, dot product, and the negated Euclidean and Manhattan distances, each of shape (n,).
+
+    The cosine with a zero vector is 0.
+    """
+    a, b = first_ND.astype(np.float64), second_ND.astype(np.float64)
+    dot = np.einsum("nd,nd->n", a, b)
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return {
+        "cosine": np.divide(dot, norms, out=np.zeros_like(dot), where=norms > 0),
+        "dot": dot,
+        "euclidean": -np.linalg.norm(a - b, axis=1),
+        "manhattan": -np.abs(a - b).sum(axis=1),
+    }
+
+
+def spearman(values: Values, gold: Values, axis: int = -1) -> Any:
+    """Spearman's rank correlation x 100, ties at their mean rank; 0 where one side is constant."""
+    from scipy.stats import rankdata
+
+    return pearson(rankdata(values, axis=axis), rankdata(gold, axis=axis), axis=axis)
+
+
+def pearson(values: Values, gold: Values, axis: int = -1) -> Any:
+    """Pearson's correlation x 100; 0 where one side is constant."""
+    from scipy.stats import ConstantInputWarning, pearsonr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantInputWarning)
+        return 100 * np.nan_to_num(pearsonr(values, gold, axis=axis).statistic)

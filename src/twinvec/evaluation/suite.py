@@ -1,0 +1,217 @@
+"""Several tasks at once: load the data first, then measure one system after another on the same items.
+
+A system is named: a model, a baseline (``baselines``), or ``bm25``, which takes part in retrieval only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from twinvec.errors import ConfigurationError
+from twinvec.evaluation.baselines import load_model
+from twinvec.evaluation.beir import BeirSet, load_beir
+from twinvec.evaluation.bias import (
+    WinobiasResult,
+    WinogenderResult,
+    evaluate_winobias,
+    evaluate_winogender,
+)
+from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_retriever
+from twinvec.evaluation.measures import MEASURES
+from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.nli import NliResult, NliSet, evaluate_nli, load_nli
+from twinvec.evaluation.pairs import (
+    LabelledPairs,
+    Triplets,
+    evaluate_pairs,
+    evaluate_triplets,
+    load_labelled_pairs,
+    load_questions,
+    load_triplets,
+)
+from twinvec.evaluation.statistics import RESAMPLES, Interval
+from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
+
+BM25 = "bm25"
+QUESTION_MEASURES = ("precision@1", "mrr@10", "ndcg@10", "recall@10")
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Data = TypeVar("Data", bound=_Named)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """What to measure on, read and checked; every set under a name of its own."""
+
+    sts: dict[str, StsSet] = field(default_factory=dict)
+    ir: dict[str, BeirSet] = field(default_factory=dict)
+    questions: dict[str, BeirSet] = field(default_factory=dict)
+    nli: dict[str, NliSet] = field(default_factory=dict)
+    nli_train: NliSet | None = None
+    pairs: dict[str, LabelledPairs] = field(default_factory=dict)
+    triplets: dict[str, Triplets] = field(default_factory=dict)
+    winogender: Path | None = None
+    winobias: Path | None = None
+    measures: tuple[str, ...] = MEASURES
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to measure on."""
+        return not (self.needs_vectors or self.ir or self.questions)
+
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether some task cannot be done by words alone."""
+        return bool(self.sts or self.nli or self.pairs or self.triplets or self.winogender or self.winobias)
+
+
+def load_tasks(
+    *,
+    sts: Iterable[Path] = (),
+    ir: Iterable[Path] = (),
+    split: str = "test",
+    questions: Iterable[Path] = (),
+    nli: Iterable[Path] = (),
+    nli_train: Path | None = None,
+    pairs: Iterable[Path] = (),
+    triplets: Iterable[Path] = (),
+    winogender: Path | None = None,
+    winobias: Path | None = None,
+    measures: Sequence[str] = MEASURES,
+) -> Tasks:
+    """Read all files before anything is encoded.
+
+    Raises:
+        InputError: a file is at fault; the message names file and line.
+    """
+    return Tasks(
+        sts=_named(sts, load_sts),
+        ir=_named(ir, lambda path: load_beir(path, split)),
+        questions=_named(questions, load_questions),
+        nli=_named(nli, load_nli),
+        nli_train=load_nli(nli_train) if nli_train else None,
+        pairs=_named(pairs, load_labelled_pairs),
+        triplets=_named(triplets, load_triplets),
+        winogender=winogender,
+        winobias=winobias,
+        measures=tuple(measures),
+    )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All results of one system."""
+
+    system: str
+    sts: dict[str, StsResult] = field(default_factory=dict)
+    ir: dict[str, IrResult] = field(default_factory=dict)
+    questions: dict[str, IrResult] = field(default_factory=dict)
+    nli: dict[str, NliResult] = field(default_factory=dict)
+    pairs: dict[str, dict[str, float]] = field(default_factory=dict)
+    triplets: dict[str, dict[str, float]] = field(default_factory=dict)
+    winogender: WinogenderResult | None = None
+    winobias: dict[str, WinobiasResult] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures: section -> data -> measure, and under ``mean`` the means of sections with several sets."""
+        sections: dict[str, dict[str, dict[str, Any]]] = {
+            "sts": {name: _with_interval(r.figures, "spearman", r.interval) for name, r in self.sts.items()},
+            "ir": {name: _with_interval(r.figures, next(iter(r.figures)), r.interval) for name, r in self.ir.items()},
+            "questions": {
+                name: _with_interval(r.figures, next(iter(r.figures)), r.interval) for name, r in self.questions.items()
+            },
+            "nli": {name: _with_interval(r.figures, "accuracy", r.interval) for name, r in self.nli.items()},
+            "pairs": dict(self.pairs),
+            "triplets": dict(self.triplets),
+        }
+        if self.winogender is not None or self.winobias:
+            sections["bias"] = {f"winobias/{kind}": result.figures for kind, result in self.winobias.items()}
+            if self.winogender is not None:
+                sections["bias"]["winogender"] = self.winogender.figures
+        means = {
+            section: {
+                measure: float(np.mean([figures[measure] for figures in results.values()]))
+                for measure, value in next(iter(results.values())).items()
+                if isinstance(value, float)
+            }
+            for section, results in sections.items()
+            if len(results) > 1 and section != "bias"
+        }
+        filled = {section: results for section, results in sections.items() if results}
+        return {"model": self.system, **filled, **({"mean": means} if means else {})}
+
+
+def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Evaluation:
+    """Measure one system on all tasks; BM25 on those that words can do.
+
+    Raises:
+        ConfigurationError: there is nothing to measure.
+        ModelError: the model is not found, damaged or not supported.
+    """
+    if tasks.empty:
+        raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")
+    if system == BM25:
+        return _evaluate_words(tasks, resamples)
+    model = load_model(system)
+    options: dict[str, Any] = {"resamples": resamples, "progress": progress}
+    return Evaluation(
+        system,
+        sts={name: evaluate_sts(model, data, **options) for name, data in tasks.sts.items()},
+        ir={name: evaluate_ir(model, data, measures=tasks.measures, **options) for name, data in tasks.ir.items()},
+        questions={
+            name: evaluate_ir(model, data, measures=QUESTION_MEASURES, **options)
+            for name, data in tasks.questions.items()
+        },
+        nli={name: evaluate_nli(model, data, train=tasks.nli_train, **options) for name, data in tasks.nli.items()},
+        pairs={name: evaluate_pairs(model, data, progress=progress) for name, data in tasks.pairs.items()},
+        triplets={name: evaluate_triplets(model, data, progress=progress) for name, data in tasks.triplets.items()},
+        **_measure_bias(model, tasks, resamples),
+    )
+
+
+def _evaluate_words(tasks: Tasks, resamples: int) -> Evaluation:
+    if not (tasks.ir or tasks.questions):
+        raise ConfigurationError("bm25 looks at words, it has no vectors: it takes part in retrieval only")
+
+    def searched(data: BeirSet, measures: tuple[str, ...]) -> IrResult:
+        index = bm25_index(data.documents)
+        return evaluate_retriever(index, data, measures=measures, resamples=resamples, mode="sparse")
+
+    return Evaluation(
+        BM25,
+        ir={name: searched(data, tasks.measures) for name, data in tasks.ir.items()},
+        questions={name: searched(data, QUESTION_MEASURES) for name, data in tasks.questions.items()},
+    )
+
+
+def _measure_bias(model: TextModel, tasks: Tasks, resamples: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if tasks.winogender is not None:
+        found["winogender"] = evaluate_winogender(model, tasks.winogender, resamples=resamples)
+    if tasks.winobias is not None:
+        found["winobias"] = evaluate_winobias(model, tasks.winobias, resamples=resamples)
+    return found
+
+
+def _named(paths: Iterable[Path], load: Callable[[Path], Data]) -> dict[str, Data]:
+    """Data under its own name, or under its path where that name is taken."""
+    found: dict[str, Data] = {}
+    for path in paths:
+        data = load(path)
+        name = data.name if data.name not in found else str(path)
+        found[name] = replace(data, name=name)  # type: ignore[type-var]
+    return found
+
+
+def _with_interval(figures: dict[str, float], measure: str, interval: Interval | None) -> dict[str, Any]:
+    return {**figures, f"{measure}_interval": interval.bounds} if interval else dict(figures)

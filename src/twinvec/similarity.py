@@ -1,0 +1,223 @@
+"""Similarity of vectors: exact search, the most similar pairs of a collection, clusters.
+
+Works on arrays, N vectors of D numbers, whatever model they come from; memory stays bounded by blocks. Clustering is
+scikit-learn's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from twinvec.engines.base import FloatArray
+from twinvec.errors import ConfigurationError, InputError, MissingExtraError
+
+Indices = npt.NDArray[np.int64]
+Measure = Literal["cosine", "dot"]
+Method = Literal["kmeans", "agglomerative", "density"]
+
+_BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
+_TILE = 2048  # side of the squares in which pairs are compared: 16 MB
+_SEED = 0
+
+
+def semantic_search(
+    queries: FloatArray, corpus: FloatArray, limit: int = 10, *, measure: Measure = "cosine"
+) -> tuple[FloatArray, Indices]:
+    """The nearest vectors of ``corpus`` for each query: exact.
+
+    Args:
+        queries: Shape (Q, D).
+        corpus: Shape (N, D).
+        limit: How many for each query; N where there are fewer.
+        measure: The cosine with a zero vector is 0.
+
+    Returns:
+        Scores and row numbers, both (Q, min(limit, N)), best first; equal scores in the order of rows.
+
+    Raises:
+        ConfigurationError: a limit below 1, or an unknown measure.
+        InputError: the arrays are not two tables of finite numbers with equally many columns.
+    """
+    if limit < 1:
+        raise ConfigurationError(f"limit must be at least 1, got {limit}")
+    if measure not in get_args(Measure):
+        raise ConfigurationError(f"measure {measure!r} is not one of {', '.join(get_args(Measure))}")
+    queries_QD, corpus_ND = _table(queries, "queries"), _table(corpus, "corpus")
+    if queries_QD.shape[1] != corpus_ND.shape[1] and len(queries_QD) and len(corpus_ND):
+        raise InputError(f"queries have {queries_QD.shape[1]} columns, the corpus has {corpus_ND.shape[1]}")
+    if measure == "cosine":
+        queries_QD, corpus_ND = _normalized(queries_QD), _normalized(corpus_ND)
+    kept = min(limit, len(corpus_ND))
+    scores = np.empty((len(queries_QD), kept), dtype=np.float32)
+    rows = np.empty((len(queries_QD), kept), dtype=np.int64)
+    if not kept:
+        return scores, rows
+    block = max(1, _BLOCK_SCORES // len(corpus_ND))
+    for start in range(0, len(queries_QD), block):
+        scores_BN = queries_QD[start : start + block] @ corpus_ND.T
+        for offset, scores_N in enumerate(scores_BN):
+            best = _best(scores_N, kept)
+            rows[start + offset], scores[start + offset] = best, scores_N[best]
+    return scores, rows
+
+
+def most_similar_pairs(
+    vectors: FloatArray, limit: int = 100, *, threshold: float | None = None
+) -> tuple[FloatArray, Indices]:
+    """The pairs of rows with the highest cosines among all n (n - 1) / 2: exact, each pair once, none with itself.
+
+    Args:
+        vectors: Shape (N, D).
+        limit: At most this many pairs.
+        threshold: Only pairs with at least this cosine.
+
+    Returns:
+        Cosines (P,), best first, and the rows (P, 2) with the smaller number first; equal cosines in the order of rows.
+
+    Raises:
+        ConfigurationError: a limit below 1.
+        InputError: ``vectors`` is no table of finite numbers.
+    """
+    if limit < 1:
+        raise ConfigurationError(f"limit must be at least 1, got {limit}")
+    vectors_ND = _normalized(_table(vectors, "vectors"))
+    best = np.empty(0, dtype=np.float32)
+    pairs = np.empty((0, 2), dtype=np.int64)
+    floor = -np.inf if threshold is None else threshold
+    for first, second, scores_AB in _upper_tiles(vectors_ND):
+        a, b = np.nonzero(scores_AB >= floor)
+        if len(a) > limit:  # drop what cannot be among the best before it is put in order
+            found = scores_AB[a, b]
+            keep = found >= np.partition(found, -limit)[-limit]
+            a, b = a[keep], b[keep]
+        best = np.concatenate([best, scores_AB[a, b]])
+        pairs = np.concatenate([pairs, np.stack([a + first, b + second], axis=1)])
+        order = np.lexsort((pairs[:, 1], pairs[:, 0], -best))[:limit]
+        best, pairs = best[order], pairs[order]
+        if len(best) == limit:
+            floor = max(floor, float(best[-1]))
+    return best, pairs
+
+
+def cluster(
+    vectors: FloatArray,
+    method: Method = "kmeans",
+    *,
+    clusters: int | None = None,
+    threshold: float | None = None,
+    min_size: int = 2,
+) -> Indices:
+    """Put similar vectors together, by cosine.
+
+    Args:
+        vectors: Shape (N, D).
+        method: ``kmeans`` (wants ``clusters``), ``agglomerative`` (average linkage; wants ``clusters``, or the cosine
+            ``threshold`` below which groups are not joined), or ``density`` (DBSCAN, Ester et al. 1996: chains of
+            vectors within ``threshold`` of one another, where at least ``min_size`` are close; others belong to none).
+        clusters: How many.
+        threshold: A cosine.
+        min_size: For ``density``.
+
+    Returns:
+        Labels (N,): 0 for the largest cluster, 1 for the next, and so on; -1 for none.
+
+    Raises:
+        ConfigurationError: the method lacks what it wants, gets what it does not use, or more clusters than vectors.
+        InputError: ``vectors`` is no table of finite numbers.
+    """
+    vectors_ND = _normalized(_table(vectors, "vectors"))
+    if method not in get_args(Method):
+        raise ConfigurationError(f"method {method!r} is not one of {', '.join(get_args(Method))}")
+    _check_settings(method, clusters, threshold, len(vectors_ND))
+    if len(vectors_ND) < 2:
+        return np.zeros(len(vectors_ND), dtype=np.int64)
+    sklearn = _sklearn_cluster()
+    if method == "kmeans":
+        model = sklearn.KMeans(n_clusters=clusters, n_init=4, random_state=_SEED)
+    elif method == "agglomerative":
+        distance = None if threshold is None else 1 - threshold
+        model = sklearn.AgglomerativeClustering(
+            n_clusters=clusters, distance_threshold=distance, metric="cosine", linkage="average"
+        )
+    else:
+        model = sklearn.DBSCAN(eps=1 - float(threshold or 0), min_samples=min_size, metric="cosine")
+    return _by_size(np.asarray(model.fit_predict(vectors_ND), dtype=np.int64))
+
+
+def medoids(vectors: FloatArray, labels: Indices) -> dict[int, int]:
+    """For each cluster the row nearest to its mean, by cosine: what stands for it best. Label -> row."""
+    vectors_ND = _normalized(_table(vectors, "vectors"))
+    found = {}
+    for label in sorted(set(labels.tolist()) - {-1}):
+        rows = np.flatnonzero(labels == label)
+        found[label] = int(rows[np.argmax(vectors_ND[rows] @ vectors_ND[rows].mean(axis=0))])
+    return found
+
+
+def _upper_tiles(vectors_ND: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
+    """Cosines of every pair, tile by tile; NaN on the diagonal and below it."""
+    count = len(vectors_ND)
+    for first in range(0, count, _TILE):
+        for second in range(first, count, _TILE):
+            scores_AB = vectors_ND[first : first + _TILE] @ vectors_ND[second : second + _TILE].T
+            if first == second:
+                scores_AB[np.tril_indices(len(scores_AB))] = np.nan  # passes no floor
+            yield first, second, scores_AB
+
+
+def _best(scores_N: FloatArray, kept: int) -> Indices:
+    if kept < len(scores_N):
+        floor = np.partition(scores_N, -kept)[-kept]
+        candidates = np.flatnonzero(scores_N >= floor)
+    else:
+        candidates = np.arange(len(scores_N))
+    best: Indices = candidates[np.argsort(-scores_N[candidates], kind="stable")][:kept]
+    return best
+
+
+def _table(vectors: Any, name: str) -> FloatArray:
+    table: FloatArray = np.asarray(vectors, dtype=np.float32)
+    if table.ndim != 2:
+        raise InputError(f"{name}: expected an array of shape (n, dim), got {table.shape}")
+    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
+    if bad.size:
+        raise InputError(f"{name}: row {bad[0]} is not finite")
+    return table
+
+
+def _normalized(vectors_ND: FloatArray) -> FloatArray:
+    norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    unit_ND: FloatArray = np.divide(vectors_ND, np.maximum(norms_N1, 1e-12), dtype=np.float32)
+    return unit_ND
+
+
+def _check_settings(method: Method, clusters: int | None, threshold: float | None, count: int) -> None:
+    if method == "kmeans" and (clusters is None or threshold is not None):
+        raise ConfigurationError("kmeans takes the number of clusters, and no threshold")
+    if method == "density" and (threshold is None or clusters is not None):
+        raise ConfigurationError("density takes a threshold, and no number of clusters")
+    if method == "agglomerative" and (clusters is None) == (threshold is None):
+        raise ConfigurationError("agglomerative takes either the number of clusters or a threshold")
+    if clusters is not None and not 1 <= clusters <= max(count, 1):
+        raise ConfigurationError(f"clusters must lie between 1 and the {count} vectors, got {clusters}")
+    if threshold is not None and not -1 <= threshold < 1:
+        raise ConfigurationError(f"threshold must be a cosine from -1 to below 1, got {threshold}")
+
+
+def _by_size(labels: Indices) -> Indices:
+    """The same clusters, numbered by size, equal sizes by first member."""
+    names, firsts, sizes = np.unique(labels[labels >= 0], return_index=True, return_counts=True)
+    renamed = {int(names[old]): new for new, old in enumerate(np.lexsort((firsts, -sizes)))}
+    return np.array([renamed.get(int(label), -1) for label in labels], dtype=np.int64)
+
+
+def _sklearn_cluster() -> Any:
+    try:
+        from sklearn import cluster as sklearn_cluster
+    except ImportError as error:
+        raise MissingExtraError("scikit-learn", "eval", "clustering") from error
+    return sklearn_cluster
