@@ -17,6 +17,8 @@ from twinvec.concurrent import Gathered
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError
 from twinvec.models import find_model
+from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
+from twinvec.retrieval import Reranker
 from twinvec.spec import read_spec
 from twinvec.text import check_text, check_texts
 
@@ -145,3 +147,19 @@ def _text(prompt: Prompt, prompts: dict[str, str]) -> str:
         known = ", ".join(sorted(prompts)) or "none"
         raise ConfigurationError(f"the model has no prompt {prompt.name!r}; its prompts: {known}")
     return prompts[prompt.name]
+
+
+def open_reranker(model: str = "maxsim", *, encoder: Encoder | None = None, device: str | None = None) -> Reranker:
+    """A reranker by name.
+
+    Args:
+        model: ``"maxsim"``, or the folder or hub name of a cross-encoder.
+        encoder: Gives the token states for "maxsim"; the default encoder unless given.
+        device: As for ``Encoder``.
+
+    Raises:
+        ModelError: the model is not found, damaged or not supported.
+    """
+    if model == "maxsim":
+        return MaxSimReranker(encoder or Encoder(device=device))
+    return CrossEncoderReranker(model, device=device)

@@ -1,0 +1,79 @@
+"""TwinvecRetriever: anything that twinvec can search, as a LangChain retriever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from langchain_core.runnables import run_in_executor
+from langchain_twinvec.documents import document_of
+from pydantic import ConfigDict, Field, PrivateAttr
+from twinvec import Retriever, RetrieveRerank
+
+
+class TwinvecRetriever(BaseRetriever):
+    """Retrieves from a twinvec collection or index, and reranks if asked to.
+
+    Documents carry the hit's payload, ``relevance_score`` and ``twinvec_scores`` (the scores of all stages by name)
+    in their metadata, and the hit's id.
+
+        retriever = TwinvecRetriever(retriever=collection, reranker=MaxSimReranker(encoder), k=5)
+        documents = retriever.invoke("How do I get time off?", filter={"team": "hr"})
+    """
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    retriever: Any = Field(exclude=True, repr=False)
+    """Anything with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``twinvec.MemoryIndex``, ..."""
+    reranker: Any = Field(default=None, exclude=True, repr=False)
+    """Anything with ``rerank(query, hits, limit)``; None for no reranking."""
+    k: int = Field(default=4, ge=1)
+    """How many documents to give."""
+    candidates: int = Field(default=100, ge=1)
+    """How many to retrieve for the reranker."""
+    filter: dict[str, Any] | None = None
+    """Conditions on the payload, as in ``twinvec.filters``."""
+    search_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of the retriever's ``search``, such as ``{"mode": "dense"}``."""
+
+    _search: Retriever = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Put the reranker behind the retriever."""
+        self._search = (
+            self.retriever
+            if self.reranker is None
+            else RetrieveRerank(self.retriever, self.reranker, candidates=self.candidates)
+        )
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: dict[str, Any] | None = None,
+        **search_kwargs: Any,
+    ) -> list[Document]:
+        options = {**self.search_kwargs, **search_kwargs}
+        limit = self.k if k is None else k
+        hits = self._search.search(query, limit=limit, filter=self.filter if filter is None else filter, **options)
+        return [document_of(hit) for hit in hits]
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return await run_in_executor(
+            None, self._get_relevant_documents, query, run_manager=run_manager.get_sync(), **options
+        )
+
+    def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
+        params = super()._get_ls_params(**kwargs)
+        params["ls_vector_store_provider"] = type(self.retriever).__name__
+        params["ls_embedding_provider"] = "twinvec"
+        model = getattr(getattr(self.retriever, "encoder", None), "name", None)
+        if model is not None:
+            params["ls_embedding_model"] = model
+        return params
