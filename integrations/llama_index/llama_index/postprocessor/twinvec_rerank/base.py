@@ -1,0 +1,121 @@
+"""TwinvecRerank: twinvec's rerankers as a LlamaIndex postprocessor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
+from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from twinvec import Encoder, Hit
+from twinvec.errors import ConfigurationError
+from twinvec.frameworks import open_reranker
+from twinvec.retrieval import Reranker
+
+dispatcher = get_dispatcher(__name__)
+
+
+class TwinvecRerank(BaseNodePostprocessor):
+    """Puts nodes into a new order by looking at query and text together.
+
+    The nodes handed in stay as they are.
+
+        postprocessor = TwinvecRerank(top_n=3)
+        best = postprocessor.postprocess_nodes(nodes, query_str="How do I get time off?")
+
+    Args:
+        top_n: How many nodes are kept.
+        model: ``"maxsim"`` (late interaction over the encoder's token states), or the folder or hub name of a
+            cross-encoder.
+        device: ``"cpu"``, ``"cuda"``, ...; a GPU is taken where there is one unless given.
+        keep_retrieval_score: Keep the score of the stage before under ``retrieval_score`` in the metadata of a copy,
+            out of the texts that are embedded or shown to a model.
+        encoder: Gives the token states for "maxsim"; the default encoder unless given.
+        reranker: A reranker that is open already, in place of ``model``.
+
+    Raises:
+        ModelError: the model is not found, damaged or not supported.
+    """
+
+    model: str = Field(description="maxsim, or the folder or hub name of a cross-encoder.")
+    top_n: int = Field(description="Number of nodes to keep.", ge=1)
+    device: str | None = Field(description="Device of the computation.")
+    keep_retrieval_score: bool = Field(description="Whether to keep the score of the stage before in the metadata.")
+
+    _reranker: Reranker = PrivateAttr()
+
+    def __init__(
+        self,
+        top_n: int = 2,
+        model: str = "maxsim",
+        *,
+        device: str | None = None,
+        keep_retrieval_score: bool = False,
+        callback_manager: CallbackManager | None = None,
+        encoder: Encoder | None = None,
+        reranker: Reranker | None = None,
+    ) -> None:
+        super().__init__(
+            model=model if reranker is None else getattr(reranker, "name", type(reranker).__name__),
+            top_n=top_n,
+            device=device,
+            keep_retrieval_score=keep_retrieval_score,
+            callback_manager=callback_manager or CallbackManager([]),
+        )
+        self._reranker = reranker or open_reranker(model, encoder=encoder, device=device)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name in serialised settings."""
+        return "TwinvecRerank"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if query_bundle is None:
+            raise ConfigurationError("reranking needs the query: pass query_bundle or query_str")
+        dispatcher.event(
+            ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=self.top_n, model_name=self.model)
+        )
+        payload: dict[str, Any] = {
+            EventPayload.NODES: nodes,
+            EventPayload.MODEL_NAME: self.model,
+            EventPayload.QUERY_STR: query_bundle.query_str,
+            EventPayload.TOP_K: self.top_n,
+        }
+        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
+            best = self._reranked(nodes, query_bundle.query_str)
+            event.on_end(payload={EventPayload.NODES: best})
+        dispatcher.event(ReRankEndEvent(nodes=best))
+        return best
+
+    def _reranked(self, nodes: list[NodeWithScore], query: str) -> list[NodeWithScore]:
+        if not nodes:
+            return []
+        hits = [
+            Hit(
+                id=node.node_id,
+                text=node.node.get_content(metadata_mode=MetadataMode.EMBED),
+                score=node.score or 0.0,
+                payload={"position": position},
+            )
+            for position, node in enumerate(nodes)
+        ]
+        best = self._reranker.rerank(query, hits, limit=self.top_n)
+        return [self._rescored(nodes[hit.payload["position"]], hit.score) for hit in best]
+
+    def _rescored(self, scored: NodeWithScore, score: float) -> NodeWithScore:
+        node = scored.node
+        if self.keep_retrieval_score:
+            hidden = "retrieval_score"
+            node = node.model_copy(
+                update={
+                    "metadata": {**node.metadata, hidden: scored.score},
+                    "excluded_embed_metadata_keys": [*node.excluded_embed_metadata_keys, hidden],
+                    "excluded_llm_metadata_keys": [*node.excluded_llm_metadata_keys, hidden],
+                }
+            )
+        return NodeWithScore(node=node, score=score)
