@@ -93,6 +93,6 @@ class PairTexts:
             torch.cat([self.candidates_N, self.anchors_B]), return_inverse=True, return_counts=True
         )
         again = counts[inverse] > 1
-        repeated_N = again[: len(self.candidates_N)].clone()
+        repeated_N: Tensor = again[: len(self.candidates_N)].clone()
         repeated_N[: len(self.anchors_B)] |= again[len(self.candidates_N) :]
         return repeated_N

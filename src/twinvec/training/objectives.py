@@ -236,7 +236,8 @@ def _contrastive_distance(u_BD: Tensor, v_BD: Tensor, distance: str) -> Tensor:
 def _distance(u_BD: Tensor, v_BD: Tensor, distance: str) -> Tensor:
     if distance == "cosine":
         return 1 - functional.cosine_similarity(u_BD, v_BD)
-    return torch.linalg.vector_norm(u_BD - v_BD, ord=_order(distance), dim=-1)
+    norms_B: Tensor = torch.linalg.vector_norm(u_BD - v_BD, ord=_order(distance), dim=-1)
+    return norms_B
 
 
 def _order(distance: str) -> int:

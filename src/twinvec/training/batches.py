@@ -1,0 +1,140 @@
+"""Which rows make a batch: one or several datasets, weighted, without equal texts, the same for a seed everywhere.
+
+Rows are numbered through all datasets in order. The plan of an epoch depends on seed and epoch alone, so that every
+process, and a run that is resumed, draws the same batches; processes then share each batch among them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from twinvec.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+
+def dataset_weights(
+    sizes: Sequence[int], *, power: float = 1.0, cap: int | None = None, given: Sequence[float] | None = None
+) -> npt.NDArray[np.float64]:
+    """Share of each dataset, summing to 1: as given, else (size, no more than ``cap``) to a power."""
+    counted = np.minimum(sizes, cap) if cap is not None else np.array(sizes)
+    weights = np.array(given, dtype=np.float64) if given is not None else counted.astype(np.float64) ** power
+    if len(weights) != len(sizes) or not np.isfinite(weights).all() or (weights <= 0).any():
+        raise ConfigurationError(f"{len(sizes)} datasets need as many positive weights, got {weights.tolist()}")
+    normalised: npt.NDArray[np.float64] = weights / weights.sum()
+    return normalised
+
+
+class BatchPlan:
+    """A batch sampler for a data loader: yields lists of row numbers.
+
+    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. With one dataset, or with several by
+    size, one a batch, it shows every row about once; weights show small datasets more often. Every batch draws
+    from ``datasets`` of them, in equal parts; which, is settled by smooth weighted turns, so that the shares hold in
+    any stretch of batches.
+
+    Args:
+        hashes: For each dataset (rows, texts): what must not be twice in a batch, where ``unique_texts``. Rows that
+            would repeat a text wait for the next batch; those that find no place in the epoch are left out of it.
+        batch_size: Rows of a batch.
+        weights: Share of each dataset.
+        datasets: Number of datasets in a batch.
+        seed: Of the order.
+    """
+
+    def __init__(
+        self,
+        hashes: Sequence[npt.NDArray[np.int64]],
+        batch_size: int,
+        *,
+        weights: npt.NDArray[np.float64],
+        datasets: int = 1,
+        unique_texts: bool = True,
+        seed: int = 0,
+    ) -> None:
+        if not 1 <= datasets <= len(hashes) or batch_size < datasets:
+            raise ConfigurationError(
+                f"a batch of {batch_size} rows cannot draw from {datasets} of {len(hashes)} datasets"
+            )
+        self.batch_size = batch_size
+        self.drop_last = False
+        self.epoch = 0
+        self._hashes = hashes
+        self._offsets = np.cumsum([0, *(len(rows) for rows in hashes)])
+        self._weights = weights
+        self._datasets = datasets
+        self._unique = unique_texts
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return -(-int(self._offsets[-1]) // self.batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration draws."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        alone = len(self._hashes) == 1
+        streams = [_Stream(len(rows), (self._seed, self.epoch, index)) for index, rows in enumerate(self._hashes)]
+        for chosen in self._turns():
+            seen: set[int] = set()
+            batch: list[int] = []
+            for place, index in enumerate(chosen):
+                # what the division leaves over goes to the first of them
+                wanted = self.batch_size // len(chosen) + (place < self.batch_size % len(chosen))
+                rows = streams[index].take(wanted, self._hashes[index] if self._unique else None, seen, once=alone)
+                batch.extend(int(self._offsets[index]) + row for row in rows)
+            yield batch
+        if alone and streams[0].left:
+            logger.warning("%d rows repeat texts too often to find a place in this epoch", streams[0].left)
+
+    def _turns(self) -> Iterator[list[int]]:
+        """The datasets of each batch."""
+        credit = np.random.default_rng((self._seed, self.epoch)).random(len(self._weights)) * self._weights
+        for _ in range(len(self)):
+            credit += self._weights * self._datasets
+            chosen = np.argsort(-credit, kind="stable")[: self._datasets]
+            credit[chosen] -= 1
+            yield sorted(chosen.tolist())
+
+
+class _Stream:
+    """The rows of one dataset in random order, again and again, with those that had to wait first."""
+
+    def __init__(self, size: int, seed: tuple[int, ...]) -> None:
+        self._generator = np.random.default_rng(seed)
+        self._size = size
+        self._order = deque(self._generator.permutation(size).tolist())
+
+    @property
+    def left(self) -> int:
+        """Rows of this turn that were not taken yet."""
+        return len(self._order)
+
+    def take(self, count: int, hashes: npt.NDArray[np.int64] | None, seen: set[int], *, once: bool) -> Iterator[int]:
+        """Up to ``count`` rows none of whose texts is in ``seen``, which grows; ``once``: stop where the turn ends."""
+        waiting: list[int] = []
+        taken = refilled = 0
+        while taken < count:
+            if not self._order:
+                if once or refilled > 1:  # a dataset smaller than its part of a batch gives what it has
+                    break
+                refilled += 1
+                again = self._generator.permutation(self._size).tolist()
+                self._order.extend(again if not waiting else [row for row in again if row not in set(waiting)])
+                if not self._order:
+                    break
+            row = self._order.popleft()
+            texts = set(hashes[row].tolist()) if hashes is not None else set()
+            if texts & seen:
+                waiting.append(row)
+                continue
+            seen |= texts
+            taken += 1
+            yield row
+        self._order.extendleft(reversed(waiting))

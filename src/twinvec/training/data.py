@@ -1,0 +1,235 @@
+"""Files of rows -> checked rows, memory-mapped through ``datasets``.
+
+A row is a dict of texts by role (``columns``), with ``negatives`` a list, ``label`` an int and ``score`` a float in
+0..1. Every row is checked when the file is opened: training does not stop at its millionth row for an empty field.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twinvec.errors import ConfigurationError, DocumentError, MissingExtraError, TextError
+from twinvec.text import check_text
+from twinvec.training.columns import ROLES, Role
+from twinvec.training.config import Source
+from twinvec.training.masks import text_hash
+
+FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
+_AT_ONCE = 1000
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The checked rows of one file.
+
+    Attributes:
+        name: What reports call it.
+        path: The file.
+        hashes: ``text_hash`` of the row's texts, negatives left out: (n, texts) int64.
+        labels: The names of the classes for softmax, in the order of their numbers; otherwise empty.
+    """
+
+    name: str
+    path: Path
+    hashes: npt.NDArray[np.int64]
+    labels: tuple[str, ...]
+    _table: Any
+    _reader: _Reader
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def rows(self, indices: Sequence[int]) -> list[Row]:
+        """The rows at ``indices``."""
+        columns = self._table[list(indices)]
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        rows = []
+        for place, index in enumerate(indices):
+            row = self._reader.row({name: values[place] for name, values in columns.items()}, index)
+            if numbers:
+                row["label"] = numbers[row["label"]]
+            rows.append(row)
+        return rows
+
+
+def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ...] | None = None) -> Rows:
+    """Open a dataset and check all of its rows.
+
+    Args:
+        source: File, columns, limits.
+        objective: Its name decides which columns there must be.
+        cache: Folder for the memory-mapped copy.
+        labels: The classes for softmax; taken from the file unless given.
+
+    Raises:
+        ConfigurationError: no known format, or a column is missing; the message names the field and the file.
+        DocumentError: the file cannot be read, is empty, or a row has a wrong field; it names file, row and field.
+    """
+    table = _load(source.path, cache)
+    reader = _Reader(source, objective, table.column_names)
+    if source.limit is not None:
+        table = table.select(range(min(source.limit, len(table))))
+    table = table.select_columns(reader.used)
+    hashes: list[list[int]] = []
+    names: set[str] = set()
+    for row in _all_rows(table, reader):
+        hashes.append([text_hash(row[role]) for role in ROLES[objective].texts])
+        if objective == "softmax":
+            names.add(row["label"])
+            if labels is not None and row["label"] not in labels:
+                raise DocumentError(
+                    f"{source.path}, row {len(hashes)}: label {row['label']!r} is not one of {', '.join(labels)}"
+                )
+    if not hashes:
+        raise DocumentError(f"{source.path}: has no rows")
+    return Rows(
+        source.name or source.path.stem,
+        source.path,
+        np.array(hashes, dtype=np.int64),
+        (labels or tuple(sorted(names))) if objective == "softmax" else (),
+        table,
+        reader,
+    )
+
+
+class _Reader:
+    """A row of the file -> a row by role, checked. Row numbers in errors count from 1, without a header line."""
+
+    def __init__(self, source: Source, objective: str, columns: Sequence[str]) -> None:
+        roles = ROLES[objective]
+        self._path = source.path
+        self._objective = objective
+        self._low, self._high = source.score_range
+        self._columns: dict[Role, list[str]] = {}
+        for role in (*roles.needed, *roles.optional):
+            named = source.columns.get(role)
+            wanted = [named] if isinstance(named, str) else named or [role]
+            missing = [column for column in wanted if column not in columns]
+            if missing and (named or role in roles.needed):
+                raise ConfigurationError(
+                    f"{source.path}: has no column {missing[0]!r} for {role!r}; its columns are {', '.join(columns)} "
+                    "(columns: {role: column} in the configuration maps them)"
+                )
+            if len(wanted) > 1 and role != "negatives":
+                raise ConfigurationError(f"{source.path}: {role!r} takes one column, got {', '.join(wanted)}")
+            if not missing:
+                self._columns[role] = wanted
+        self.used = list(dict.fromkeys(column for wanted in self._columns.values() for column in wanted))
+
+    def row(self, values: dict[str, Any], index: int) -> Row:
+        row: Row = {}
+        for role, columns in self._columns.items():
+            where = f"{self._path}, row {index + 1}, field {columns[0]!r}"
+            if role == "negatives":
+                row[role] = self._negatives([values[column] for column in columns], where)
+            elif role == "score":
+                row[role] = self._score(values[columns[0]], where)
+            elif role == "label":
+                row[role] = self._label(values[columns[0]], where)
+            else:
+                row[role] = _text(values[columns[0]], where)
+        return row
+
+    def _negatives(self, values: list[Any], where: str) -> list[str]:
+        texts: list[Any] = []
+        for value in values:
+            texts.extend(value if isinstance(value, list) else [value])
+        return [_text(text, where) for text in texts if text is not None and text != ""]
+
+    def _score(self, value: Any, where: str) -> float:
+        score = _number(value)
+        if score is None or not self._low <= score <= self._high:
+            raise DocumentError(
+                f"{where}: expected a number from {self._low:g} to {self._high:g} (score_range), got {value!r}"
+            )
+        return (score - self._low) / (self._high - self._low)
+
+    def _label(self, value: Any, where: str) -> int | str:
+        if self._objective == "softmax":
+            return _text(str(value) if isinstance(value, int) else value, where)
+        number = _number(value)
+        if number not in (0, 1):
+            raise DocumentError(f"{where}: expected 0 or 1, got {value!r}")
+        return int(number)
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        got = "nothing" if value is None or value == "" else repr(value)[:40]
+        raise DocumentError(f"{where}: expected a text, got {got}")
+    try:
+        return check_text(value, where)
+    except TextError as error:
+        raise DocumentError(str(error)) from None
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _all_rows(table: Any, reader: _Reader) -> Iterator[Row]:
+    for start in range(0, len(table), _AT_ONCE):
+        columns = table[start : start + _AT_ONCE]
+        for place in range(len(columns[reader.used[0]])):
+            yield reader.row({name: values[place] for name, values in columns.items()}, start + place)
+
+
+def _load(path: Path, cache: Path) -> Any:
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtraError("datasets", "train", "training") from None
+    if path.suffix not in FORMATS:
+        raise ConfigurationError(f"{path}: unknown format; expected a file ending in {', '.join(FORMATS)}")
+    if path.stat().st_size == 0:
+        raise DocumentError(f"{path}: is empty")
+    options = {"cache_dir": str(cache), "keep_in_memory": False}
+    # words such as "null" and "NA" are texts like any other
+    as_text = {"keep_default_na": False, "na_values": [], "dtype": str}
+    bars = datasets.utils.logging.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    try:
+        match path.suffix:
+            case ".jsonl":
+                return datasets.Dataset.from_json(str(path), **options)
+            case ".csv":
+                return datasets.Dataset.from_csv(str(path), **as_text, **options)
+            case ".tsv":
+                return datasets.Dataset.from_csv(str(path), sep="\t", quoting=csv.QUOTE_NONE, **as_text, **options)
+            case _:
+                return datasets.Dataset.from_parquet(str(path), **options)
+    except Exception as error:  # the library lets errors of arrow, pandas and the decoder through
+        where = _bad_line(path) if path.suffix == ".jsonl" else None
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise DocumentError(where or f"{path}: cannot be read: {reason}") from error
+    finally:
+        if bars:
+            datasets.enable_progress_bars()
+
+
+def _bad_line(path: Path) -> str | None:
+    """Where a .jsonl file goes wrong, if a line alone shows it."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                value = json.loads(line)
+            except (ValueError, UnicodeDecodeError) as error:
+                return f"{path}, row {number}: no valid JSON: {error}"
+            if not isinstance(value, dict):
+                return f"{path}, row {number}: expected an object with fields, got {type(value).__name__}"
+    return None

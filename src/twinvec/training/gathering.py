@@ -1,0 +1,57 @@
+"""The vectors of all processes in one place, for objectives that compare every row with every other.
+
+One collective a step carries vectors and text hashes (and a small one before it the numbers of rows). Only a process'
+own rows take part in its gradient: every process computes the loss of the whole batch, each differentiates it by its
+own vectors, so nothing has to be sent back.
+
+Shapes: M texts of all arms, D dimensions.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def world_size() -> int:
+    """How many processes train together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def average(gradient: Tensor) -> Tensor:
+    """The mean of a gradient over all processes."""
+    total = gradient.clone()
+    dist.all_reduce(total)
+    return total / world_size()
+
+
+def gather(vectors: list[Tensor], hashes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """For each arm the vectors and hashes of all processes, in order of rank; ``hashes`` may be empty.
+
+    Processes must have the same number of arms, each may have its own number of rows.
+    """
+    rows_by_rank = _gather_rows(torch.tensor([len(arm) for arm in vectors], device=vectors[0].device))
+    largest = max(int(rows.sum()) for rows in rows_by_rank)
+    local = torch.cat(vectors)
+    payload = torch.zeros(largest, local.shape[1] + 8, dtype=local.dtype, device=local.device)
+    payload[: len(local), :-8] = local.detach()
+    if hashes:
+        payload[: len(local), -8:] = torch.cat(hashes).view(torch.uint8).view(-1, 8).to(local.dtype)
+    received = [torch.empty_like(payload) for _ in rows_by_rank]
+    dist.all_gather(received, payload)
+    vectors_of: list[list[Tensor]] = [[] for _ in vectors]
+    hashes_of: list[list[Tensor]] = [[] for _ in hashes]
+    for rank, (rows, block) in enumerate(zip(rows_by_rank, received, strict=True)):
+        own = rank == dist.get_rank()
+        for arm, part in enumerate(torch.split(block[: int(rows.sum())], rows.tolist())):
+            vectors_of[arm].append(vectors[arm] if own else part[:, :-8])
+            if hashes:
+                hashes_of[arm].append(part[:, -8:].to(torch.uint8).contiguous().view(torch.int64).squeeze(1))
+    return [torch.cat(arm) for arm in vectors_of], [torch.cat(arm) for arm in hashes_of]
+
+
+def _gather_rows(rows: Tensor) -> list[Tensor]:
+    received = [torch.empty_like(rows) for _ in range(world_size())]
+    dist.all_gather(received, rows)
+    return received
