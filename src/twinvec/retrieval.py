@@ -133,9 +133,9 @@ class MemoryIndex:
         with self._adding:
             old = self._content
             changed = [d for d in wanted if (row := old.rows.get(d.id)) is None or old.texts[row] != d.full_text]
-            texts = [document.full_text for document in changed]
-            vectors = self._vectors(self._encoder.encode_document(texts, progress=progress), changed)
-            self._content = old.replaced(wanted, changed, vectors, self._analyzer.terms(texts))
+            vectors = self._encoded(changed, progress)
+            terms = self._analyzer.terms([document.full_text for document in changed])
+            self._content = old.replaced(wanted, changed, vectors, terms)
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None, *, mode: Mode = "hybrid") -> list[Hit]:
         """At most ``limit`` hits, best first, that satisfy ``filter``; equal scores in the order of their ids.
@@ -218,11 +218,16 @@ class MemoryIndex:
             hits.append(Hit(document.id, document.full_text, score, scores, dict(document.payload)))
         return hits
 
-    def _vectors(self, vectors: Any, documents: list[Document]) -> FloatArray:
-        vectors_ND = np.asarray(vectors, dtype=np.float32).reshape(len(documents), -1)
+    def _encoded(self, documents: list[Document], progress: bool) -> FloatArray:
+        """The vectors of documents, checked, of length 1."""
         dim = self._content.vectors_ND.shape[1]
-        if dim and documents and vectors_ND.shape[1] != dim:
-            raise BadVectorError(f"the encoder gave vectors of size {vectors_ND.shape[1]}; the index has {dim}")
+        if not documents:
+            return np.empty((0, dim), dtype=np.float32)
+        texts = [document.full_text for document in documents]
+        vectors_ND = np.asarray(self._encoder.encode_document(texts, progress=progress), dtype=np.float32)
+        expected = (len(documents), dim or vectors_ND.shape[-1])
+        if vectors_ND.shape != expected:
+            raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape}, expected {expected}")
         norms = np.linalg.norm(vectors_ND, axis=1)
         bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
         if bad.size:
@@ -279,9 +284,8 @@ class _Content:
             rows.setdefault(document.id, len(rows))
         documents = self.documents + [document for document in wanted if document.id not in self.rows]
         all_terms = self.terms + [[]] * (len(rows) - len(self.terms))
-        dim = vectors.shape[1] if changed else self.vectors_ND.shape[1]
-        vectors_ND = np.empty((len(rows), dim), dtype=np.float32)
-        vectors_ND[: len(self.documents)] = self.vectors_ND.reshape(len(self.documents), dim)
+        vectors_ND = np.empty((len(rows), vectors.shape[1]), dtype=np.float32)
+        vectors_ND[: len(self.documents)] = self.vectors_ND.reshape(-1, vectors.shape[1])
         for document in wanted:
             documents[rows[document.id]] = document
         for document, vector, its_terms in zip(changed, vectors, terms, strict=True):
