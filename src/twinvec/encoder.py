@@ -33,6 +33,7 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 Storage = Literal["float16", "binary"]
 Vectors = npt.NDArray[Any]
 
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _STREAM_TEXTS = 4096
 _STREAM_CHARACTERS = 16 * 1024 * 1024
 
@@ -121,6 +122,11 @@ class Encoder:
         return dict(self._spec.prompts)
 
     @property
+    def document_prompt(self) -> str:
+        """The text that ``encode_document`` puts before its inputs; empty where the model has none."""
+        return self._prompt_text(self._first_prompt(*_DOCUMENT_PROMPTS))
+
+    @property
     def tokenizer(self) -> TextTokenizer:
         """The model's tokenizer."""
         return self._tokenizer
@@ -180,7 +186,7 @@ class Encoder:
 
     def encode_document(self, texts: str | Sequence[str], **options: Any) -> Vectors:
         """``encode`` with the model's ``document``, ``passage`` or ``corpus`` prompt, where it has one."""
-        return self.encode(texts, prompt=self._first_prompt("document", "passage", "corpus"), **options)
+        return self.encode(texts, prompt=self._first_prompt(*_DOCUMENT_PROMPTS), **options)
 
     def encode_stream(self, texts: Iterable[str], *, window: int = _STREAM_TEXTS, **options: Any) -> Iterator[Vectors]:
         """Encode any iterable, also an endless one, in bounded memory.

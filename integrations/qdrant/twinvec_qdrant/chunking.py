@@ -1,0 +1,258 @@
+"""A document -> chunks that the model reads whole, each carrying the heading it stands under.
+
+Where to cut is decided by semantic-text-splitter (tokens, sentences, paragraphs, Markdown blocks), where a Markdown
+document has headings by markdown-it-py. Left to this file: sections, the heading path of each ("Guide > Install"), and
+room for heading, prompt and special tokens below the model's limit. No text is lost: what a heading path
+cannot hold stays in the body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from twinvec.documents import Document
+from twinvec.errors import ConfigurationError
+from twinvec.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    from semantic_text_splitter import MarkdownSplitter, TextSplitter
+
+_SMALLEST_ROOM = 8  # tokens for heading and body together, below which chunks say nothing
+_MARGIN = 2  # tokens of heading and body may be more, joined, than each alone
+_STEP = 8  # capacities are multiples of this, so that few splitters serve all headings
+_WINDOW = 32_768  # characters a splitter is given at once: its time grows faster than the text
+_CHARACTERS_A_TOKEN = 16  # a piece with more than this, for its tokens, is no language: cut by characters
+_MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
+_FRONT_MATTER = re.compile(r"---[ \t]*\n.*?^---[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSettings:
+    """How documents are cut; a collection records it, because other settings give other chunks.
+
+    Attributes:
+        enabled: False keeps each document whole, as one chunk.
+        max_tokens: Largest chunk in tokens, heading and special tokens included; the model's limit unless given.
+        overlap: Tokens that a chunk repeats of the one before it, within a section.
+
+    Raises:
+        ConfigurationError: a value that cannot work.
+    """
+
+    enabled: bool = True
+    max_tokens: int | None = None
+    overlap: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.enabled and (self.max_tokens is not None or self.overlap):
+            raise ConfigurationError("chunking is off: max_tokens and overlap have no meaning")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ConfigurationError(f"max_tokens must be at least 1, got {self.max_tokens}")
+        if self.overlap < 0:
+            raise ConfigurationError(f"overlap must not be negative, got {self.overlap}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings as JSON has them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ChunkSettings:
+        """The settings that ``as_dict`` gave."""
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document.
+
+    Attributes:
+        text: Exactly what is embedded: heading, blank line, body.
+        heading: The document's title and the headings that the piece stands under, "Guide > Install"; may be empty.
+        position: Its place in the document, from 0.
+        truncated: Whether it is longer than the model reads.
+    """
+
+    text: str
+    heading: str
+    position: int
+    truncated: bool
+
+
+class Chunker:
+    """Cuts documents for one encoder.
+
+    Args:
+        encoder: A ``twinvec.Encoder``. One without its ``tokenizer`` will do where chunking is off.
+        settings: How to cut.
+
+    Raises:
+        ConfigurationError: chunking needs a tokenizer that the encoder lacks, or the limit leaves no room for text.
+    """
+
+    def __init__(self, encoder: object, settings: ChunkSettings | None = None) -> None:
+        self.settings = settings or ChunkSettings()
+        tokenizer = getattr(encoder, "tokenizer", None)
+        self._tokenizer = tokenizer if isinstance(tokenizer, TextTokenizer) else None
+        self._prompt: str = getattr(encoder, "document_prompt", "")
+        if not self.settings.enabled:
+            return
+        if self._tokenizer is None:
+            raise ConfigurationError(
+                f"{type(encoder).__name__} has no tokenizer to measure chunks with; switch chunking off "
+                "(ChunkSettings(enabled=False)) and cut the documents beforehand"
+            )
+        model_limit = self._tokenizer.max_tokens
+        self._limit = self.settings.max_tokens or model_limit
+        if self._limit > model_limit:
+            raise ConfigurationError(f"chunks of {self._limit} tokens: the model reads {model_limit}")
+        self._room = self._limit - int(self._tokenizer.count([self._prompt])[0])
+        if self._room < _SMALLEST_ROOM:
+            raise ConfigurationError(
+                f"chunks of {self._limit} tokens: {self._room} are left beside prompt and special tokens, "
+                f"at least {_SMALLEST_ROOM} are needed"
+            )
+        if self.settings.overlap > self._room // 2:
+            raise ConfigurationError(
+                f"an overlap of {self.settings.overlap} tokens: at most {self._room // 2}, half of what a chunk holds"
+            )
+        self._splitter = lru_cache(maxsize=64)(self._new_splitter)
+
+    def chunks(self, document: Document) -> list[Chunk]:
+        """The chunks of a document in its order; a blank document has none."""
+        whole = (document.title, document.full_text)
+        pieces = [each for each in (self._pieces(document) if self.settings.enabled else [whole]) if each[1].strip()]
+        too_long = self._too_long([text for _, text in pieces])
+        return [
+            Chunk(text, heading, position, truncated)
+            for position, ((heading, text), truncated) in enumerate(zip(pieces, too_long, strict=True))
+        ]
+
+    def _pieces(self, document: Document) -> Iterator[tuple[str, str]]:
+        """Heading and text (heading included) of every chunk."""
+        markdown = is_markdown(document)
+        parts = [document.title] if document.title.strip() else []
+        if self._fits(document.full_text) and not (markdown and "\n" in document.text.strip()):
+            yield document.title, document.full_text
+            return
+        sections = _markdown_sections(document.text, parts) if markdown else [(parts, document.text)]
+        headings = [self._carried(path) for path, _ in sections]
+        for index, (path, body) in enumerate(sections):
+            heading = headings[index]
+            if path and heading != _join(path):
+                body = f"{path[-1]}\n\n{body}"
+            if not body.strip() and index + 1 < len(sections) and headings[index + 1].startswith(heading):
+                continue  # the section below says it
+            for piece in self._split(body, heading, markdown):
+                yield heading, _under(heading, piece)
+
+    def _carried(self, path: Sequence[str]) -> str:
+        """The heading path, as much of it as takes a third of the room: the last parts, or the start of the last."""
+        room = max(self._room // 3, 1)
+        for start in range(len(path)):
+            heading = _join(path[start:])
+            if self._tokens(heading, room) <= room:
+                return heading
+        longest = path[-1][: room * _CHARACTERS_A_TOKEN] if path else ""
+        pieces = self._splitter(room, False).chunks(longest)
+        return pieces[0].strip() if pieces else ""
+
+    def _split(self, body: str, heading: str, markdown: bool) -> Iterator[str]:
+        """The pieces of a section's body; one empty piece where there is only the heading."""
+        whole = body.strip("\r\n").rstrip()
+        if not whole or self._fits(_under(heading, whole)):
+            yield whole
+            return
+        capacity = self._room - self._tokens(heading, self._room) - _MARGIN
+        capacity = max(capacity // _STEP * _STEP if capacity > 2 * _STEP else capacity, 1)
+        splitter = self._splitter(capacity, markdown)
+        longest = capacity * _CHARACTERS_A_TOKEN
+        for window in _windows(body):
+            for piece in splitter.chunks(window):
+                for start in range(0, len(piece), longest):
+                    text = piece[start : start + longest].strip("\r\n").rstrip()
+                    if text:
+                        yield text
+
+    def _new_splitter(self, capacity: int, markdown: bool) -> MarkdownSplitter | TextSplitter:
+        from semantic_text_splitter import MarkdownSplitter, TextSplitter
+
+        assert self._tokenizer is not None
+        kind = MarkdownSplitter if markdown else TextSplitter
+        overlap = min(self.settings.overlap, capacity - 1)
+        return kind.from_huggingface_tokenizer(self._tokenizer.for_chunking(), capacity, overlap=overlap, trim=False)
+
+    def _fits(self, text: str) -> bool:
+        return len(text) <= self._limit * _CHARACTERS_A_TOKEN and self._tokens(text, self._room) <= self._room
+
+    def _tokens(self, text: str, room: int) -> int:
+        """Tokens of a text behind the prompt, beside those of the prompt; any number above ``room`` if it is longer."""
+        assert self._tokenizer is not None
+        if len(text) > room * _CHARACTERS_A_TOKEN:
+            return room + 1
+        return int(self._tokenizer.count([self._prompt + text])[0]) - (self._limit - self._room)
+
+    def _too_long(self, texts: list[str]) -> list[bool]:
+        if self._tokenizer is None:
+            return [False] * len(texts)
+        counts = self._tokenizer.count([self._prompt + text for text in texts])
+        return [bool(count > self._tokenizer.max_tokens) for count in counts]
+
+
+def is_markdown(document: Document) -> bool:
+    """Whether its text is Markdown: the payload's ``format`` says so, or, without that, the id's ending."""
+    stated = document.payload.get("format")
+    return stated == "markdown" if stated is not None else document.id.lower().endswith(_MARKDOWN_SUFFIXES)
+
+
+def _markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str]]:
+    """Heading path and body of every section, the first before any heading."""
+    from markdown_it import MarkdownIt
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the parser's lines
+    lines = text.split("\n")
+    front = _FRONT_MATTER.match(text)
+    front_lines = front.group().count("\n") + 1 if front else 0
+    tokens = MarkdownIt("commonmark").disable("inline").parse(text)
+    sections: list[tuple[list[str], str]] = []
+    path: list[tuple[int, str]] = []
+    started = 0
+    for opening, content in pairwise(tokens):
+        if opening.type != "heading_open" or opening.level or not opening.map or opening.map[0] < front_lines:
+            continue
+        sections.append((title + [name for _, name in path], "\n".join(lines[started : opening.map[0]])))
+        started = opening.map[1]
+        level = int(opening.tag[1])
+        path = [(above, name) for above, name in path if above < level]
+        name = " ".join(content.content.split())
+        if name and not (level == 1 and title == [name]):
+            path.append((level, name))
+    sections.append((title + [name for _, name in path], "\n".join(lines[started:])))
+    return sections
+
+
+def _windows(text: str) -> Iterator[str]:
+    """The text in parts of bounded size, cut at a blank line, a line's end or a blank where there is one."""
+    start = 0
+    while len(text) - start > _WINDOW:
+        end = start + _WINDOW
+        for mark in ("\n\n", "\n", " "):
+            found = text.rfind(mark, start + _WINDOW // 2, end)
+            if found >= 0:
+                end = found + len(mark)
+                break
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _join(path: Sequence[str]) -> str:
+    return " > ".join(path)
+
+
+def _under(heading: str, body: str) -> str:
+    return f"{heading}\n\n{body}" if heading and body else heading or body

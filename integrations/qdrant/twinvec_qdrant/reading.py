@@ -1,0 +1,201 @@
+"""Files -> documents: a folder, a file, or JSON lines.
+
+A broken file or line becomes a ``Failure`` among the documents and stops no other. Text files are read as UTF-8;
+formats that need a converter go through markitdown, which comes with the extra ``documents``.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from twinvec.documents import Document, as_document
+from twinvec.errors import DocumentError, TwinvecError
+from twinvec.text import MAX_TEXT_BYTES
+
+_CONVERTED = {".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"}
+_MARKDOWN = {".md", ".markdown", ".mdx"}
+_SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
+_FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # a cache, a virtual environment
+_MAX_CONVERTED_BYTES = 256 * 1024 * 1024
+_MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES  # JSON may write a byte of text as six
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A document that could not be read.
+
+    Attributes:
+        source: The document's id, a folder, or "file.jsonl:17".
+        reason: What was wrong and, where something can be done, what to do.
+        hides: Whether documents may be behind it that were not seen (a folder that cannot be listed, a line without
+            an id). What is missing after such a failure has not vanished: nothing may be pruned.
+    """
+
+    source: str
+    reason: str
+    hides: bool = False
+
+
+def read_source(source: str | Path) -> Iterator[Document | Failure]:
+    """The documents of a source, in a fixed order.
+
+    A folder is read with all below it: a document a file, its id the path in the folder, with "/". Left out are
+    hidden files and folders, caches, virtual environments and ``node_modules``. A file ending in ``.jsonl``, and "-",
+    standard input, hold an object a line: ``id``, ``text``, perhaps ``title``; what else it has is payload. Any other
+    single file is a document with its name as id.
+
+    Documents of files have the payload ``{"path": ..., "format": "markdown" | "text"}``. An empty file is a document
+    without text.
+
+    Raises:
+        DocumentError: there is no such file or folder.
+    """
+    if str(source) == "-":
+        return _read_lines(sys.stdin.buffer, "-")
+    path = Path(source)
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise DocumentError(f"{_printable(str(path))}: {error.strerror}; expected a folder or a file") from error
+    if stat.S_ISDIR(mode):
+        return _read_folder(path, "", set())
+    if path.suffix.lower() == ".jsonl":
+        return _read_lines_of(path)
+    return iter([_read_file(path, path.name)])
+
+
+def _read_folder(folder: Path, prefix: str, seen: set[tuple[int, int]]) -> Iterator[Document | Failure]:
+    """``prefix`` is the folder's own place, "" or "a/b/"; ``seen`` the folders read so far, against loops of links."""
+    try:
+        state = folder.stat()
+        if (state.st_dev, state.st_ino) in seen:
+            return
+        seen.add((state.st_dev, state.st_ino))
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        yield Failure(_printable(prefix) or ".", f"folder cannot be listed: {error.strerror}", hides=True)
+        return
+    if prefix and any(mark in names for mark in _FOLDER_MARKS):
+        return
+    for name in names:
+        if name.startswith(".") or name in _SKIPPED_FOLDERS:
+            continue
+        path = folder / name
+        if path.is_dir():
+            yield from _read_folder(path, f"{prefix}{name}/", seen)
+        else:
+            yield _read_file(path, prefix + name)
+
+
+def _read_file(path: Path, identity: str) -> Document | Failure:
+    suffix = path.suffix.lower()
+    try:
+        if suffix in _CONVERTED:
+            text = _convert(_read_bytes(path, _MAX_CONVERTED_BYTES), suffix)
+        else:
+            text = _decode(_read_bytes(path, MAX_TEXT_BYTES))
+        form = "markdown" if suffix in _CONVERTED | _MARKDOWN else "text"
+        return as_document(Document(identity, text, payload={"path": identity, "format": form}), 0)
+    except OSError as error:
+        return Failure(_printable(identity), f"cannot be read: {error.strerror or error}")
+    except TwinvecError as error:
+        return Failure(_printable(identity), str(error))
+
+
+def _read_bytes(path: Path, limit: int) -> bytes:
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its other end
+        raise DocumentError("not a regular file")
+    with path.open("rb") as file:
+        before = os.fstat(file.fileno())
+        if before.st_size > limit:
+            raise DocumentError(f"{before.st_size:,} bytes, more than the limit of {limit:,}; split it first")
+        data = file.read(limit + 1)
+        after = os.fstat(file.fileno())
+    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or len(data) != after.st_size:
+        raise DocumentError("changed while it was read; ingest it again")
+    return data
+
+
+def _decode(data: bytes) -> str:
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    if encoding == "utf-8-sig" and b"\0" in data:
+        raise DocumentError("a binary file (it holds NUL bytes), of no kind that can be converted")
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise DocumentError(
+            f"neither UTF-8 text nor of a kind that can be converted: byte 0x{data[error.start]:02x} at {error.start}"
+        ) from error
+
+
+def _convert(data: bytes, suffix: str) -> str:
+    try:
+        from markitdown import MarkItDown, StreamInfo
+    except ImportError as error:
+        raise DocumentError(f"{suffix} files need markitdown: pip install 'twinvec-qdrant[documents]'") from error
+    try:
+        text = MarkItDown(enable_plugins=False).convert_stream(BytesIO(data), stream_info=StreamInfo(extension=suffix))
+    except Exception as error:  # whatever its converters raise: they are many, and a broken file is no reason to stop
+        lines = str(error).strip().splitlines()
+        raise DocumentError(f"cannot be converted: {lines[0] if lines else type(error).__name__}") from error
+    return str(text.markdown)
+
+
+def _read_lines_of(path: Path) -> Iterator[Document | Failure]:
+    try:
+        with path.open("rb") as file:
+            yield from _read_lines(file, path.name)
+    except OSError as error:
+        yield Failure(_printable(path.name), f"cannot be read: {error.strerror or error}", hides=True)
+
+
+def _read_lines(file: BinaryIO, name: str) -> Iterator[Document | Failure]:
+    for number, line in enumerate(_lines(file), 1):
+        where = f"{_printable(name)}:{number}"
+        try:
+            if len(line) > _MAX_LINE_BYTES:
+                raise DocumentError(f"a line of more than {_MAX_LINE_BYTES:,} bytes")
+            text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode()
+            if text.strip():
+                yield as_document(_object(text), number - 1)
+        except UnicodeDecodeError as error:
+            yield Failure(where, f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}", hides=True)
+        except TwinvecError as error:
+            yield Failure(where, str(error), hides=True)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines; of one that is too long no more than shows that it is."""
+    while line := file.readline(_MAX_LINE_BYTES + 1):
+        rest = line
+        while rest and not rest.endswith(b"\n") and len(line) > _MAX_LINE_BYTES:
+            rest = file.readline(_MAX_LINE_BYTES)
+        yield line
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise DocumentError(f'expected an object such as {{"id": ..., "text": ...}}, got {type(value).__name__}')
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _printable(name: str) -> str:
+    """A file name that is no UTF-8 comes with lone surrogates, which nothing can print."""
+    return name.encode("utf-8", "backslashreplace").decode()
