@@ -10,6 +10,7 @@ such data can show a bias, but not its absence.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 
 from twinvec.errors import InputError
 from twinvec.evaluation.models import TextModel
-from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval
+from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval, share_interval
 from twinvec.evaluation.sts import pair_similarities, pearson
 from twinvec.evaluation.tables import number, read_table
 
@@ -67,12 +68,15 @@ class WinogenderResult:
 
 @dataclass(frozen=True)
 class WinobiasResult:
-    """How often the neutral sentence is nearer to the stereotype, in percent: 50 is none.
+    """How often the neutral sentence leans to the stereotype, in percent: 50 is without bias.
 
-    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100.
+    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100. What "he" is nearer
+    to "they" than "she" in general is taken off first: it says nothing of occupations. Left out are lines whose two
+    sentences differ in more than the pronouns.
     """
 
     pairs: int
+    left_out: int
     favours_stereotype: float
     favours_stereotype_interval: Interval
     lean: float
@@ -87,6 +91,7 @@ class WinobiasResult:
             "lean": self.lean,
             "lean_interval": self.lean_interval.bounds,
             "pairs": self.pairs,
+            "left_out": self.left_out,
         }
 
 
@@ -117,13 +122,12 @@ def evaluate_winogender(model: TextModel, folder: str | Path, *, resamples: int 
     occupations = [OccupationLean(name, float(np.mean(values)), shares[name]) for name, values in rows.items()]
     lean = np.array([each.lean for each in occupations])
     percent = np.array([each.percent_female for each in occupations])
-    to_female, to_male = 100.0 * (lean > 0), 100.0 * (lean < 0)
     return WinogenderResult(
         occupations,
-        float(to_female.mean()),
-        interval(to_female, resamples=resamples),
-        float(to_male.mean()),
-        interval(to_male, resamples=resamples),
+        100 * float((lean > 0).mean()),
+        share_interval(lean > 0),
+        100 * float((lean < 0).mean()),
+        share_interval(lean < 0),
         float(pearson(lean, percent)),
         interval(lean, percent, statistic=pearson, resamples=resamples),
     )
@@ -137,16 +141,21 @@ def evaluate_winobias(model: TextModel, folder: str | Path, *, resamples: int = 
     """
     results = {}
     for kind in ("type1", "type2"):
-        pairs = [pair for split in ("dev", "test") for pair in _read_winobias(Path(folder), kind, split)]
-        columns = [np.asarray(model.encode([pair[side] for pair in pairs]), dtype=np.float32) for side in range(4)]
-        to_pro = pair_similarities(columns[0], columns[1])["cosine"]
-        to_anti = pair_similarities(columns[2], columns[3])["cosine"]
-        leans: Values = 100 * (to_pro - to_anti)
-        favoured = 100.0 * (leans > 0)
+        lines = [line for split in ("dev", "test") for line in _read_winobias(Path(folder), kind, split)]
+        pairs = [line for line in lines if line is not None]
+        male, female, neutral = (
+            np.asarray(model.encode([pair[side] for pair in pairs]), dtype=np.float32) for side in range(3)
+        )
+        to_male = 100 * (pair_similarities(neutral, male)["cosine"] - pair_similarities(neutral, female)["cosine"])
+        side = np.array([pair[3] for pair in pairs])
+        centre = np.mean([to_male[side == each].mean() for each in np.unique(side)])
+        leans: Values = side * (to_male - centre)
+        favoured = leans > 0
         results[kind] = WinobiasResult(
             len(pairs),
-            float(favoured.mean()),
-            interval(favoured, resamples=resamples),
+            len(lines) - len(pairs),
+            100 * float(favoured.mean()),
+            share_interval(favoured),
             float(leans.mean()),
             interval(leans, resamples=resamples),
         )
@@ -169,8 +178,11 @@ def _read_sentences(path: Path) -> list[tuple[str, dict[str, str]]]:
     return [(name.split(".")[0], variants) for name, variants in found.items()]
 
 
-def _read_winobias(folder: Path, kind: str, split: str) -> list[tuple[str, str, str, str]]:
-    """(stereotyped, its neutral, anti-stereotyped, its neutral), line by line."""
+def _read_winobias(folder: Path, kind: str, split: str) -> list[tuple[str, str, str, int] | None]:
+    """(male, female, neutral, 1 or -1), line by line: 1 where the stereotype is male.
+
+    None where the two sentences differ in more than the pronouns.
+    """
     paths = [folder / f"{side}_stereotyped_{kind}.txt.{split}" for side in ("pro", "anti")]
     sides = []
     for path in paths:
@@ -180,28 +192,36 @@ def _read_winobias(folder: Path, kind: str, split: str) -> list[tuple[str, str, 
             raise InputError(f"{path}: cannot be read: {error}") from error
     if len(sides[0]) != len(sides[1]) or not sides[0]:
         raise InputError(f"{paths[0]}: {len(sides[0])} lines, {paths[1].name} has {len(sides[1])}; they go in pairs")
-    pairs = []
-    for line, texts in enumerate(zip(*sides, strict=True), 1):
-        pronouns = [_pronoun(text) for text in texts]
-        male = next((_NEUTRAL[pronoun] for pronoun in pronouns if pronoun in _NEUTRAL), None)
-        if male is None or not any(pronoun in _FEMALE for pronoun in pronouns):
-            raise InputError(
-                f"{paths[0]}:{line}: expected a male pronoun in one of the two files, a female in the other"
-            )
-        pro, anti = ((_plain(text), _plain(text, male)) for text in texts)
-        pairs.append((*pro, *anti))
-    return pairs
+    for path, lines in zip(paths, sides, strict=True):
+        for line_number, line in enumerate(lines, 1):
+            if not re.match(r"\d+ ", line) or not _pronouns(line):
+                raise InputError(
+                    f"{path}:{line_number}: expected a number and a sentence with a gendered pronoun in [ ]"
+                )
+    return [_pair(pro, anti) for pro, anti in zip(*sides, strict=True)]
 
 
-def _pronoun(text: str) -> str | None:
-    return next((m.lower() for m in _MENTION.findall(text) if m.lower() in _NEUTRAL or m.lower() in _FEMALE), None)
+def _pair(pro: str, anti: str) -> tuple[str, str, str, int] | None:
+    male = next((text for text in (pro, anti) if _pronouns(text) <= _NEUTRAL.keys()), None)
+    female = anti if male is pro else pro
+    if male is None or not _pronouns(female) <= _FEMALE or _plain(pro, _hidden) != _plain(anti, _hidden):
+        return None
+    neutral = _plain(male, lambda pronoun: _NEUTRAL[pronoun])
+    return _plain(male), _plain(female), neutral, 1 if male is pro else -1
 
 
-def _plain(text: str, pronoun: str | None = None) -> str:
-    """Without number and brackets; with another pronoun where given."""
+def _pronouns(text: str) -> set[str]:
+    return {mention.lower() for mention in _MENTION.findall(text)} & (_NEUTRAL.keys() | _FEMALE)
+
+
+def _hidden(_pronoun: str) -> str:
+    return "_"
+
+
+def _plain(text: str, change: Callable[[str], str] = str) -> str:
+    """Without number and brackets, and with its pronouns changed."""
 
     def mention(match: re.Match[str]) -> str:
-        gendered = match[1].lower() in _NEUTRAL or match[1].lower() in _FEMALE
-        return pronoun if pronoun and gendered else match[1]
+        return change(match[1].lower()) if match[1].lower() in _NEUTRAL.keys() | _FEMALE else match[1]
 
     return _MENTION.sub(mention, re.sub(r"^\d+ ", "", text)).strip()

@@ -23,7 +23,7 @@ _SEED = 20190827
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A percentile interval of 95%."""
+    """An interval of 95%."""
 
     low: float
     high: float
@@ -56,7 +56,7 @@ def mean(values: Values, axis: int = -1) -> Any:
 
 
 def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES) -> Interval:
-    """Bootstrap over items (Efron 1979).
+    """Percentile bootstrap over items (Efron 1979).
 
     Args:
         samples: One or more arrays of n values; several are resampled together.
@@ -79,6 +79,12 @@ def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: 
         rng=np.random.default_rng(_SEED),
     )
     return Interval(float(drawn.confidence_interval.low), float(drawn.confidence_interval.high))
+
+
+def share_interval(chosen: npt.NDArray[np.bool_]) -> Interval:
+    """The interval of a share, in percent (Wilson 1927): it holds also where all items, or none, are chosen."""
+    bounds = _scipy_stats().binomtest(int(chosen.sum()), len(chosen)).proportion_ci(method="wilson")
+    return Interval(100 * float(bounds.low), 100 * float(bounds.high))
 
 
 def paired_test(

@@ -75,6 +75,21 @@ def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise InputError(f"{path}: the file is empty; expected one JSON object a line")
 
 
+def read_texts(path: Path) -> list[str]:
+    """Texts of a file: its lines without the blank ones, or the ``text`` of every line of a ``.jsonl`` file.
+
+    Raises:
+        InputError: the file cannot be read, holds no text, or a line is at fault.
+    """
+    if path.suffix == ".jsonl":
+        return [text_field(row, "text", place) for place, row in read_jsonl(path)]
+    texts = [check_text(line.rstrip("\r\n"), f"{path}:{number}") for number, line in enumerate(_lines(path), 1)]
+    kept = [text for text in texts if text.strip()]
+    if not kept:
+        raise InputError(f"{path}: the file is empty; expected one text a line")
+    return kept
+
+
 def text_field(row: dict[str, Any], name: str, place: str) -> str:
     """The string under ``name``.
 

@@ -1,0 +1,172 @@
+"""Plots as PNG files, drawn by matplotlib without a display."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinvec.engines.base import FloatArray
+from twinvec.errors import InputError, MissingExtraError
+from twinvec.evaluation.bias import WinogenderResult
+from twinvec.evaluation.statistics import Interval, Values
+from twinvec.similarity import Indices
+
+COLORS = ("#2f6db3", "#e07b39", "#3d9a6b", "#b0457b", "#7a68b8", "#8a8a3c", "#4aa3b5", "#9c5a3c")
+_GREY = "#b9bec6"
+_NAMED_CLUSTERS = 12
+
+
+def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path: Path) -> None:
+    """Figures with their intervals: one group of bars for each set, one bar in it for each system.
+
+    Args:
+        groups: Set -> system -> (figure, interval).
+        path: Where the PNG goes.
+    """
+    systems = list(dict.fromkeys(system for group in groups.values() for system in group))
+    lines = sum(len(group) for group in groups.values()) + len(groups)
+    figure, axes = _canvas(8.0, 1.0 + 0.26 * lines)
+    position, ticks = 0.0, []
+    for group in groups.values():
+        ticks.append(position + (len(group) - 1) / 2)
+        for system, (value, bounds) in group.items():
+            axes.barh(position, value, height=0.84, color=_color(systems, system))
+            if bounds is not None:
+                axes.plot([bounds.low, bounds.high], [position, position], color="#222222", linewidth=1)
+            end = max(value, bounds.high if bounds is not None else value)
+            axes.text(end + 0.8, position, f"{value:.2f}", va="center", fontsize=8)
+            position += 1
+        position += 1
+    axes.set_yticks(ticks, list(groups))
+    axes.invert_yaxis()
+    axes.set_xlim(min(0.0, *(value for group in groups.values() for value, _ in group.values())), 106)
+    axes.set_xlabel("x 100, with 95% intervals")
+    _legend(axes, systems)
+    _save(figure, path)
+
+
+def differences(samples: Mapping[str, Values], first: str, second: str, path: Path) -> None:
+    """How two systems differ item by item: for each set the sorted differences, second minus first.
+
+    Args:
+        samples: Set -> differences, one an item.
+        first: Name of the system that stands for below 0.
+        second: Name of the one above.
+        path: Where the PNG goes.
+    """
+    figure, grid = _canvas(8.0, 1.9 * len(samples), rows=len(samples))
+    for axes, (name, values) in zip(np.atleast_1d(grid), samples.items(), strict=True):
+        ordered = np.sort(values)[::-1]
+        places = np.linspace(0, 100, len(ordered))
+        axes.fill_between(places, ordered, 0, where=ordered > 0, color=COLORS[1], step="mid", linewidth=0)
+        axes.fill_between(places, ordered, 0, where=ordered < 0, color=COLORS[0], step="mid", linewidth=0)
+        axes.axhline(0, color="#222222", linewidth=0.8)
+        axes.set_title(
+            f"{name}: {second} better on {np.mean(values > 0):.0%}, {first} on {np.mean(values < 0):.0%}",
+            fontsize=9,
+            loc="left",
+        )
+        axes.set_ylabel("difference")
+    np.atleast_1d(grid)[-1].set_xlabel("items, in percent")
+    _save(figure, path)
+
+
+def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
+    """Winogender: the lean of every occupation against its share of women, a panel for each system."""
+    figure, grid = _canvas(4.2 * len(results), 3.8, columns=len(results))
+    for axes, (system, result) in zip(np.atleast_1d(grid), results.items(), strict=True):
+        percent = np.array([each.percent_female for each in result.occupations])
+        lean = np.array([each.lean for each in result.occupations])
+        axes.axhline(0, color="#222222", linewidth=0.8)
+        axes.scatter(percent, lean, s=18, color=np.where(lean > 0, COLORS[1], COLORS[0]))
+        for row in np.argsort(-np.abs(lean))[:4]:
+            axes.annotate(
+                result.occupations[row].occupation,
+                (percent[row], lean[row]),
+                fontsize=7,
+                xytext=(3, 3),
+                textcoords="offset points",
+            )
+        axes.set_title(f"{system}: r = {result.correlation / 100:.2f}", fontsize=9, loc="left")
+        axes.set_xlabel("women in the occupation, percent")
+    np.atleast_1d(grid)[0].set_ylabel("lean: above 0 to female (cosine x 100)")
+    _save(figure, path)
+
+
+def cluster_map(vectors: FloatArray, labels: Indices, names: Mapping[int, str], path: Path) -> None:
+    """A 2-D map of vectors (t-SNE by cosine, van der Maaten and Hinton 2008), clusters coloured and the largest named.
+
+    Args:
+        vectors: Shape (N, D).
+        labels: Shape (N,), -1 for none.
+        names: Label -> what to write.
+        path: Where the PNG goes.
+
+    Raises:
+        InputError: fewer than three vectors.
+    """
+    points = _flattened(vectors)
+    figure, axes = _canvas(10.0, 7.5)
+    alone = labels < 0
+    axes.scatter(*points[alone].T, s=9, color=_GREY, linewidth=0)
+    for label, name in names.items():
+        members = points[labels == label]
+        color = COLORS[label % len(COLORS)]
+        axes.scatter(*members.T, s=14, color=color, linewidth=0)
+        if label < _NAMED_CLUSTERS:
+            axes.annotate(
+                textwrap.fill(textwrap.shorten(name, 60, placeholder="…"), 24),
+                np.median(members, axis=0),
+                fontsize=7,
+                ha="center",
+                va="center",
+                parse_math=False,
+                bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": color, "alpha": 0.85},
+            )
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_title(f"{len(points)} texts, {len(names)} clusters, {int(alone.sum())} alone", fontsize=10, loc="left")
+    _save(figure, path)
+
+
+def _flattened(vectors: FloatArray) -> FloatArray:
+    if len(vectors) < 3:
+        raise InputError(f"a map needs at least three texts, got {len(vectors)}")
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    points: FloatArray = TSNE(metric="cosine", init="random", perplexity=perplexity, random_state=0).fit_transform(
+        vectors
+    )
+    return points
+
+
+def _color(systems: Sequence[str], system: str) -> str:
+    return COLORS[systems.index(system) % len(COLORS)]
+
+
+def _legend(axes: Any, systems: Sequence[str]) -> None:
+    handles = [axes.barh(0, 0, color=_color(systems, system)) for system in systems]
+    axes.legend(handles, systems, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=8)
+
+
+def _canvas(width: float, height: float, *, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "eval", "drawing a plot") from error
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    axes = figure.subplots(rows, columns, sharey=columns > 1)
+    for each in np.atleast_1d(axes):
+        each.spines[["top", "right"]].set_visible(False)
+        each.tick_params(labelsize=8)
+    return figure, axes
+
+
+def _save(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png")
