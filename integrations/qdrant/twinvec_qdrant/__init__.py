@@ -1,0 +1,10 @@
+"""twinvec_qdrant: Qdrant collections bound to their embedding model, embedded or on a server."""
+
+from __future__ import annotations
+
+from twinvec_qdrant.chunking import Chunk, Chunker, ChunkSettings
+from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.reading import Failure, read_source
+from twinvec_qdrant.report import IngestReport
+
+__all__ = ["Chunk", "ChunkSettings", "Chunker", "Collection", "Failure", "IngestReport", "read_source"]

@@ -1,0 +1,201 @@
+"""The border to the stores: points in, scored points out.
+
+A backend keeps points and answers exact or approximate queries; it knows nothing of documents, models or commits.
+Both backends promise the same, and ``tests/congruence/test_backends.py`` holds both to it:
+
+- What a writing method has returned from is durable.
+- Points without vectors are found by ``retrieve`` and ``scroll`` only, and do not count for inverse document
+  frequencies.
+- Every exception of the store comes out as a ``StoreError``.
+
+Conditions on payloads are described here in a neutral form; each backend translates them to its own classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from twinvec.engines.base import FloatArray
+from twinvec.filters import Scalar
+from twinvec.lexical import SparseVector
+
+DENSE = "dense"
+SPARSE = "sparse"
+"""Names of the two vectors of a chunk."""
+
+_BATCH_BYTES = 4 * 1024 * 1024
+_BATCH_POINTS = 512
+
+INDEXED_FIELDS = ("kind", "source")
+"""Payload fields with a keyword index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A stored point.
+
+    Attributes:
+        id: A UUID in its canonical form.
+        payload: As stored, or the part of it that was asked for.
+        dense: Shape (dim,), or None.
+        sparse: Term ids and weights, or None.
+    """
+
+    id: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    dense: FloatArray | None = None
+    sparse: SparseVector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldIs:
+    """The payload field at any of ``paths`` has any of ``values``, or lies within all of ``bounds``.
+
+    Several paths stand for the ways in which one key can lie in nested lists. Numbers compare by value, so that
+    1 finds 1.0.
+    """
+
+    paths: tuple[str, ...]
+    values: tuple[Scalar, ...] = ()
+    bounds: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IdIs:
+    """The point's id is any of ``ids``."""
+
+    ids: tuple[str, ...]
+
+
+Condition = FieldIs | IdIs
+Conditions = Sequence[Condition]
+"""All of them must hold."""
+
+
+def field_is(name: str, *values: Scalar) -> FieldIs:
+    """The condition on one of our own fields, at the top level."""
+    return FieldIs((name,), values)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One search: by a dense or by a sparse vector; ``fields`` of the payload come with what is found."""
+
+    vector: FloatArray | SparseVector
+    limit: int
+    conditions: tuple[Condition, ...] = ()
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A found point: cosine, or BM25 by the store's document frequencies."""
+
+    id: str
+    score: float
+    payload: Mapping[str, Any]
+
+
+def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
+    """Cut points into requests of a few megabytes: stores refuse large ones, and a log entry must fit its file."""
+    batch: list[Point] = []
+    size = 0
+    for point in points:
+        weight = _bytes(point)
+        if batch and (size + weight > _BATCH_BYTES or len(batch) == _BATCH_POINTS):
+            yield batch
+            batch, size = [], 0
+        batch.append(point)
+        size += weight
+    if batch:
+        yield batch
+
+
+def _bytes(point: Point) -> int:
+    """About the size of a point as JSON."""
+    dense = 0 if point.dense is None else 12 * len(point.dense)
+    sparse = 0 if point.sparse is None else 22 * len(point.sparse[0])
+    return dense + sparse + sum(_weight(value) for value in point.payload.values()) + 64
+
+
+def _weight(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(key) + _weight(each) for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return sum(map(_weight, value))
+    return 8
+
+
+@dataclass(frozen=True, slots=True)
+class NewCollection:
+    """What a collection is made of when there is none yet."""
+
+    dim: int
+    metadata: Mapping[str, Any]
+
+
+class Backend(Protocol):
+    """One collection in a store."""
+
+    location: str
+    """Where it is, for messages: a folder or an address, without secrets."""
+
+    exclusive: bool
+    """Whether no other process can write while this one is open."""
+
+    writing: AbstractContextManager[object, bool | None]
+    """Held by the one who writes, among the threads that share this backend."""
+
+    def read_metadata(self) -> dict[str, Any]:
+        """The collection's own description."""
+        ...
+
+    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Replace it."""
+        ...
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Write points; the same id again replaces."""
+        ...
+
+    def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
+        """Write each record only where the stored one has the ``revision`` expected (None: where there is none).
+
+        Who lost is seen by reading back; a record lost is left as another writer wrote it.
+        """
+        ...
+
+    def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
+        """Replace the sparse vectors of stored points, by id."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Remove points; ids that are not there are passed over."""
+        ...
+
+    def retrieve(
+        self, ids: Sequence[str], fields: Sequence[str] | None = None, dense: bool = False
+    ) -> dict[str, Point]:
+        """The points that are there, by id; ``fields`` None for the whole payload."""
+        ...
+
+    def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
+        """All points that satisfy the conditions, without vectors, in the order of their ids."""
+        ...
+
+    def count(self, conditions: Conditions) -> int:
+        """How many points satisfy the conditions, exactly."""
+        ...
+
+    def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
+        """For each query the best points, best first."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the store; a second call does nothing."""
+        ...

@@ -1,0 +1,279 @@
+"""Qdrant's engine in this process, on disk.
+
+One folder a collection, one process at a time (``folder``); within a process, everyone who opens the same
+collection shares one engine. All searches compare with every vector or go through the engine's index, where
+``optimize`` has built one.
+
+What the engine does not have is made here: the collection's description is a point without vectors, and every
+exception, panics included, comes out as a ``StoreError``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import qdrant_edge as edge
+
+from twinvec.errors import CollectionNotFoundError, StoreCorruptError, StoreError, StoreUnavailableError
+from twinvec.lexical import SparseVector
+from twinvec_qdrant.backends.base import (
+    DENSE,
+    INDEXED_FIELDS,
+    SPARSE,
+    Condition,
+    Conditions,
+    FieldIs,
+    IdIs,
+    NewCollection,
+    Point,
+    Query,
+    Scored,
+    in_batches,
+)
+from twinvec_qdrant.backends.folder import CollectionFolder, collection_names
+from twinvec_qdrant.schema import METADATA_ID
+
+_PAGE = 1000
+_EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
+
+_open: dict[Path, EmbeddedBackend] = {}
+_opening = threading.Lock()
+
+
+class EmbeddedBackend:
+    """An open collection on disk. Made by ``open_embedded``; ``close`` gives back one opening."""
+
+    exclusive = True
+
+    def __init__(self, folder: CollectionFolder, shard: edge.EdgeShard) -> None:
+        self.location = str(folder.path)
+        self.users = 1
+        self.writing: AbstractContextManager[object, bool | None] = threading.RLock()
+        self._folder = folder
+        self._shard = shard
+
+    def read_metadata(self) -> dict[str, Any]:
+        """The collection's own description.
+
+        Raises:
+            StoreCorruptError: it is missing.
+        """
+        found = self.retrieve([METADATA_ID])
+        if METADATA_ID not in found:
+            raise StoreCorruptError(f"{self.location}: the collection's description is missing")
+        return dict(found[METADATA_ID].payload["description"])
+
+    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Replace it."""
+        self.upsert([_metadata_point(metadata)])
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Write points; the same id again replaces."""
+        for batch in in_batches(points):
+            self._update(edge.UpdateOperation.upsert_points([_edge_point(point) for point in batch]))
+        self._flush()
+
+    def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
+        """Write the records: nobody else can have written since they were read."""
+        del expected
+        self.upsert(records)
+
+    def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
+        """Replace the sparse vectors of stored points, by id."""
+        changes = [edge.PointVectors(key, {SPARSE: _sparse(vector)}) for key, vector in vectors.items()]
+        for start in range(0, len(changes), _PAGE):
+            self._update(edge.UpdateOperation.update_vectors(changes[start : start + _PAGE]))
+        self._flush()
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Remove points; ids that are not there are passed over."""
+        for start in range(0, len(ids), _PAGE):
+            self._update(edge.UpdateOperation.delete_points(list(ids[start : start + _PAGE])))
+        self._flush()
+
+    def retrieve(
+        self, ids: Sequence[str], fields: Sequence[str] | None = None, dense: bool = False
+    ) -> dict[str, Point]:
+        """The points that are there, by id; ``fields`` None for the whole payload."""
+        with_payload = True if fields is None else list(fields)
+        with_vector = [DENSE] if dense else False
+        with self._translated("read"):
+            records = self._shard.retrieve(list(ids), with_payload, with_vector)
+        return {point.id: point for point in map(_point, records)}
+
+    def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
+        """All points that satisfy the conditions, without vectors, in the order of their ids."""
+        with_payload = True if fields is None else list(fields)
+        offset = None
+        while True:
+            request = edge.ScrollRequest(offset, _PAGE, _filter(conditions), with_payload, False)
+            with self._translated("read"):
+                records, offset = self._shard.scroll(request)
+            yield from map(_point, records)
+            if offset is None:
+                return
+
+    def count(self, conditions: Conditions) -> int:
+        """How many points satisfy the conditions, exactly."""
+        with self._translated("count"):
+            return self._shard.count(edge.CountRequest(exact=True, filter=_filter(conditions)))
+
+    def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
+        """For each query the best points, best first."""
+        requests = [_request(query) for query in queries]
+        with self._translated("search"):
+            found = self._shard.query_batch(edge.QueryBatchRequest(requests))
+        return [[Scored(str(each.id), each.score, each.payload or {}) for each in points] for points in found]
+
+    def close(self) -> None:
+        """Give back one opening; the last one closes the engine and lets other processes in."""
+        with _opening:
+            self.users -= 1
+            if self.users == 0:
+                del _open[self._folder.path]
+                try:
+                    with self._translated("close"):
+                        self._shard.close()
+                finally:
+                    self._folder.release()
+
+    def _update(self, operation: edge.UpdateOperation) -> None:
+        with self._translated("write"):
+            self._shard.update(operation)
+
+    def _flush(self) -> None:
+        with self._translated("write"):
+            self._shard.flush()
+
+    def _translated(self, action: str) -> Any:
+        return _translated(self.location, action)
+
+
+def open_embedded(path: str | Path, name: str, new: NewCollection | None, wait_seconds: float) -> EmbeddedBackend:
+    """Open the collection ``name`` below ``path``; made of ``new`` where there is none.
+
+    Raises:
+        CollectionNotFoundError: there is none, and no ``new``.
+        StoreBusyError: another process holds it for longer than ``wait_seconds``.
+        StoreUnavailableError: the folder cannot be written.
+        StoreCorruptError: what is there cannot be read.
+    """
+    folder = CollectionFolder(path, name)
+    with _opening:
+        if (shared := _open.get(folder.path)) is not None:
+            shared.users += 1
+            return shared
+        if new is None and not folder.shard.is_dir():
+            there = ", ".join(collection_names(path)) or "none"
+            raise CollectionNotFoundError(f"no collection {name!r} in {path}; there are: {there}")
+        folder.acquire(wait_seconds)
+        try:
+            if not folder.shard.is_dir() and new is not None:
+                _create(folder, new)
+            with _translated(str(folder.path), "open", StoreCorruptError):
+                shard = edge.EdgeShard.load(str(folder.shard))
+        except BaseException:
+            folder.release()
+            raise
+        backend = _open[folder.path] = EmbeddedBackend(folder, shard)
+        return backend
+
+
+def _create(folder: CollectionFolder, new: NewCollection) -> None:
+    """Make the engine's files aside and rename them: a folder named ``shard`` is complete."""
+    aside = folder.path / "shard.new"
+    config = edge.EdgeConfig(
+        vectors={DENSE: edge.EdgeVectorParams(size=new.dim, distance=edge.Distance.Cosine)},
+        sparse_vectors={SPARSE: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)},
+    )
+    with _translated(str(folder.path), "create"):
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        shard = edge.EdgeShard.create(str(aside), config)
+        for field in INDEXED_FIELDS:
+            shard.update(edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Keyword))
+        shard.update(edge.UpdateOperation.upsert_points([_edge_point(_metadata_point(new.metadata))]))
+        shard.flush()
+        shard.close()
+        aside.rename(folder.shard)
+
+
+@contextmanager
+def _translated(location: str, action: str, otherwise: type[StoreError] = StoreError) -> Iterator[None]:
+    """Turn what the engine raises, mostly plain ``Exception``, into one of ours."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except OSError as error:
+        raise StoreUnavailableError(f"{location}: could not {action}: {error}") from error
+    except BaseException as error:  # a panic of the engine is no Exception
+        kind = StoreUnavailableError if "No space left" in str(error) else otherwise
+        raise kind(f"{location}: the engine could not {action}: {error}") from error
+
+
+def _metadata_point(metadata: Mapping[str, Any]) -> Point:
+    return Point(METADATA_ID, {"kind": "metadata", "description": dict(metadata)})
+
+
+def _edge_point(point: Point) -> edge.Point:
+    vectors: dict[str, Any] = {}
+    if point.dense is not None:
+        vectors[DENSE] = point.dense.tolist()
+    if point.sparse is not None:
+        vectors[SPARSE] = _sparse(point.sparse)
+    return edge.Point(point.id, vectors, dict(point.payload))
+
+
+def _sparse(vector: SparseVector) -> edge.SparseVector:
+    return edge.SparseVector(vector[0].tolist(), vector[1].tolist())
+
+
+def _point(record: edge.Record) -> Point:
+    dense = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
+    return Point(str(record.id), record.payload or {}, None if dense is None else np.asarray(dense, dtype=np.float32))
+
+
+def _request(query: Query) -> edge.QueryRequest:
+    if isinstance(query.vector, tuple):
+        nearest = edge.Query.Nearest(_sparse(query.vector), using=SPARSE)
+    else:
+        nearest = edge.Query.Nearest(query.vector.tolist(), using=DENSE)
+    return edge.QueryRequest(
+        limit=query.limit,
+        query=nearest,
+        filter=_filter(query.conditions),
+        with_payload=list(query.fields),
+        with_vector=False,
+    )
+
+
+def _filter(conditions: Conditions) -> edge.Filter | None:
+    if not conditions:
+        return None
+    return edge.Filter(must=[_condition(each) for each in conditions])
+
+
+def _condition(condition: Condition) -> Any:
+    if isinstance(condition, IdIs):
+        return edge.HasIdCondition(set(condition.ids))
+    return edge.Filter(should=[each for path in condition.paths for each in _alternatives(path, condition)])
+
+
+def _alternatives(path: str, condition: FieldIs) -> list[edge.FieldCondition]:
+    if condition.bounds:
+        return [edge.FieldCondition(path, range=edge.RangeFloat(**dict(condition.bounds)))]
+    strings = [value for value in condition.values if isinstance(value, str)]
+    found = [edge.FieldCondition(path, match=edge.MatchAny(strings))] if strings else []
+    for value in condition.values:
+        if isinstance(value, bool) or (isinstance(value, int) and abs(value) > _EXACT_INTEGER):
+            found.append(edge.FieldCondition(path, match=edge.MatchValue(value)))
+        elif not isinstance(value, str):
+            found.append(edge.FieldCondition(path, range=edge.RangeFloat(gte=value, lte=value)))
+    return found

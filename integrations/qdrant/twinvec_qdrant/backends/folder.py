@@ -1,0 +1,93 @@
+"""The folder of an embedded collection: its name on disk, and who may use it.
+
+    <path>/<name>/lock      held while the collection is open
+    <path>/<name>/owner     the process that holds it, for the message to others
+    <path>/<name>/shard/    the engine's files; renamed into place when complete
+
+Qdrant's embedded engine belongs to one process at a time. A second one waits here for the lock and is then told who
+has it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from filelock import FileLock, Timeout
+
+from twinvec.errors import ConfigurationError, StoreBusyError, StoreUnavailableError
+
+_LONGEST_NAME = 255
+
+
+class CollectionFolder:
+    """The folder of the collection ``name`` below ``path``.
+
+    Raises:
+        ConfigurationError: the name cannot be the name of a folder.
+    """
+
+    def __init__(self, path: str | Path, name: str) -> None:
+        self.path = Path(path).expanduser().resolve() / folder_name(name)
+        self.shard = self.path / "shard"
+        self._owner = self.path / "owner"
+        self._lock = FileLock(self.path / "lock", thread_local=False)
+
+    def acquire(self, wait_seconds: float) -> None:
+        """Take the lock; the folder is made where it is missing.
+
+        Raises:
+            StoreBusyError: another process holds it for longer than ``wait_seconds``.
+            StoreUnavailableError: the folder cannot be made or written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=wait_seconds)
+            self._owner.write_text(str(os.getpid()), encoding="ascii")
+        except Timeout:
+            raise StoreBusyError(
+                f"{self.path}: in use by {self._holder()}, for more than {wait_seconds:g} s; an embedded collection "
+                "belongs to one process at a time: wait for it, or use a Qdrant server"
+            ) from None
+        except OSError as error:
+            self.release()
+            raise StoreUnavailableError(f"{self.path}: cannot be opened for writing: {error}") from error
+
+    def release(self) -> None:
+        """Let go of the lock."""
+        self._lock.release()
+
+    def _holder(self) -> str:
+        try:
+            return f"process {int(self._owner.read_text(encoding='ascii'))}"
+        except (OSError, ValueError):
+            return "another process"
+
+
+def folder_name(name: str) -> str:
+    """A collection's name as the name of a folder: other characters than letters, digits, ``_ . - ~`` are quoted.
+
+    Raises:
+        ConfigurationError: it is empty, not a string, holds a lone surrogate, or is too long.
+    """
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f"the name of a collection is a non-empty string, got {name!r}")
+    try:
+        quoted = quote(name, safe="")
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"collection {name!r}: the name holds a lone surrogate") from None
+    if quoted.startswith("."):
+        quoted = "%2E" + quoted[1:]
+    if len(quoted) > _LONGEST_NAME:
+        raise ConfigurationError(f"collection {name[:40]!r}...: the name is too long for a folder")
+    return quoted
+
+
+def collection_names(path: str | Path) -> list[str]:
+    """The names of the collections below ``path``."""
+    try:
+        folders = sorted(each.parent.name for each in Path(path).expanduser().glob("*/shard") if each.is_dir())
+    except OSError:
+        return []
+    return [unquote(folder) for folder in folders]

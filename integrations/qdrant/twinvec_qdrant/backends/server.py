@@ -1,0 +1,303 @@
+"""A Qdrant server or cluster, or any ``QdrantClient`` that the caller has.
+
+Every request is repeated, with growing and jittered pauses, while the server cannot be reached, times out or answers
+429 or 5xx; what else it says is an error at once. Writes wait until they are applied. The collection's
+description is Qdrant's collection metadata (server 1.16 and later).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import stamina
+from qdrant_client import QdrantClient, models
+from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreError, StoreUnavailableError
+from twinvec.lexical import SparseVector
+from twinvec_qdrant.backends.base import (
+    DENSE,
+    INDEXED_FIELDS,
+    SPARSE,
+    Condition,
+    Conditions,
+    FieldIs,
+    IdIs,
+    NewCollection,
+    Point,
+    Query,
+    Scored,
+    in_batches,
+)
+
+T = TypeVar("T")
+
+_PAGE = 1000
+_EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
+_BUSY = frozenset({429, 500, 502, 503, 504})
+_LONGEST_PAUSE = 60.0
+
+
+class ServerBackend:
+    """One collection of a server. Made by ``connect``."""
+
+    exclusive = False
+
+    def __init__(self, client: QdrantClient, name: str, location: str, *, owned: bool, wait_seconds: float) -> None:
+        self.location = f"{location}, collection {name!r}"
+        self.writing: AbstractContextManager[object, bool | None] = threading.RLock()
+        self._client = client
+        self._name = name
+        self._owned = owned
+        self._retry = stamina.RetryingCaller(attempts=None, timeout=wait_seconds, wait_max=10.0).on(_pause)
+
+    def exists(self) -> bool:
+        """Whether the server has the collection."""
+        return self._call(self._client.collection_exists, self._name)
+
+    def create(self, new: NewCollection) -> None:
+        """Make the collection, unless another process makes it at the same moment."""
+        try:
+            self._call(
+                self._client.create_collection,
+                self._name,
+                vectors_config={DENSE: models.VectorParams(size=new.dim, distance=models.Distance.COSINE)},
+                sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+                metadata=dict(new.metadata),
+            )
+        except StoreError:
+            if not self.exists():
+                raise
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Payload indexes have no effect in the local Qdrant")
+            self._index_fields()
+
+    def read_metadata(self) -> dict[str, Any]:
+        """The collection's own description; empty where twinvec did not make it."""
+        return dict(self._call(self._client.get_collection, self._name).config.metadata or {})
+
+    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Replace it, key by key."""
+        self._call(self._client.update_collection, self._name, metadata=dict(metadata))
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Write points; the same id again replaces."""
+        for batch in in_batches(points):
+            self._call(self._client.upsert, self._name, [_struct(point) for point in batch], wait=True)
+
+    def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
+        """Write each record only where the stored one has the revision expected (None: where there is none)."""
+        old = {record.id: revision for record, revision in zip(records, expected, strict=True)}
+        for batch in in_batches([record for record in records if old[record.id] is None]):
+            structs = [_struct(record) for record in batch]
+            insert = models.UpdateMode.INSERT_ONLY
+            self._call(self._client.upsert, self._name, structs, wait=True, update_mode=insert)
+        for batch in in_batches([record for record in records if old[record.id] is not None]):
+            operations = [_replace(record, str(old[record.id])) for record in batch]
+            self._call(self._client.batch_update_points, self._name, operations, wait=True)
+
+    def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
+        """Replace the sparse vectors of stored points, by id."""
+        changes = [models.PointVectors(id=key, vector={SPARSE: _sparse(vector)}) for key, vector in vectors.items()]
+        for start in range(0, len(changes), _PAGE):
+            self._call(self._client.update_vectors, self._name, changes[start : start + _PAGE], wait=True)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Remove points; ids that are not there are passed over."""
+        for start in range(0, len(ids), _PAGE):
+            selector = models.PointIdsList(points=list(ids[start : start + _PAGE]))
+            self._call(self._client.delete, self._name, selector, wait=True)
+
+    def retrieve(
+        self, ids: Sequence[str], fields: Sequence[str] | None = None, dense: bool = False
+    ) -> dict[str, Point]:
+        """The points that are there, by id; ``fields`` None for the whole payload."""
+        found: dict[str, Point] = {}
+        for start in range(0, len(ids), _PAGE):
+            records = self._call(
+                self._client.retrieve,
+                self._name,
+                list(ids[start : start + _PAGE]),
+                with_payload=True if fields is None else list(fields),
+                with_vectors=[DENSE] if dense else False,
+            )
+            found.update((str(record.id), _point(record)) for record in records)
+        return found
+
+    def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
+        """All points that satisfy the conditions, without vectors, in the order of their ids."""
+        offset = None
+        while True:
+            records, offset = self._call(
+                self._client.scroll,
+                self._name,
+                scroll_filter=_filter(conditions),
+                limit=_PAGE,
+                offset=offset,
+                with_payload=True if fields is None else list(fields),
+                with_vectors=False,
+            )
+            yield from map(_point, records)
+            if offset is None:
+                return
+
+    def count(self, conditions: Conditions) -> int:
+        """How many points satisfy the conditions, exactly."""
+        return self._call(self._client.count, self._name, count_filter=_filter(conditions), exact=True).count
+
+    def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
+        """For each query the best points, best first."""
+        requests = [_request(query) for query in queries]
+        answers = self._call(self._client.query_batch_points, self._name, requests)
+        return [[Scored(str(each.id), each.score, each.payload or {}) for each in answer.points] for answer in answers]
+
+    def close(self) -> None:
+        """Close the connection, unless the caller gave the client."""
+        if self._owned:
+            self._client.close()
+
+    def _index_fields(self) -> None:
+        for field in INDEXED_FIELDS:
+            self._call(self._client.create_payload_index, self._name, field, models.PayloadSchemaType.KEYWORD)
+
+    def _call(self, method: Callable[..., T], *args: Any, **options: Any) -> T:
+        try:
+            return self._retry(method, *args, **options)
+        except (ResponseHandlingException, ResourceExhaustedResponse) as error:
+            raise StoreUnavailableError(f"{self.location}: no answer: {_reason(error)}") from error
+        except UnexpectedResponse as error:
+            kind = StoreUnavailableError if error.status_code in _BUSY else StoreError
+            raise kind(f"{self.location}: refused: {error}") from error
+        except Exception as error:  # the client's local mode raises what it likes
+            raise StoreError(f"{self.location}: {method.__name__} failed: {error}") from error
+
+
+def connect(
+    name: str, new: NewCollection | None, *, client: QdrantClient, location: str, owned: bool, wait_seconds: float
+) -> ServerBackend:
+    """The collection ``name`` of a server; made of ``new`` where there is none.
+
+    Raises:
+        CollectionNotFoundError: there is none, and no ``new``.
+        StoreUnavailableError: the server does not answer within ``wait_seconds``.
+    """
+    backend = ServerBackend(client, name, location, owned=owned, wait_seconds=wait_seconds)
+    if not backend.exists():
+        if new is None:
+            raise CollectionNotFoundError(f"no collection {name!r} at {location}")
+        backend.create(new)
+    return backend
+
+
+def make_client(url: str, api_key: str | None) -> tuple[QdrantClient, str]:
+    """A client for ``url``, and the address without secrets.
+
+    Raises:
+        ConfigurationError: the url is malformed, or would carry the key unencrypted to another host.
+    """
+    parts = urlsplit(url) if isinstance(url, str) else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError("url: expected http://host:port or https://host:port")
+    if (api_key or parts.password) and parts.scheme == "http" and not _is_local(parts.hostname):
+        raise ConfigurationError(
+            f"an API key would go unencrypted to {parts.hostname}; use https, or a tunnel to localhost"
+        )
+    location = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+    return QdrantClient(url=url, api_key=api_key, timeout=60, check_compatibility=False), location
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _pause(error: Exception) -> bool | float:
+    """Whether to try again; the seconds to wait where the server names them."""
+    if isinstance(error, ResourceExhaustedResponse):
+        return min(float(error.retry_after_s), _LONGEST_PAUSE)
+    if isinstance(error, ResponseHandlingException):
+        return isinstance(error.source, httpx.TransportError)
+    return isinstance(error, UnexpectedResponse) and error.status_code in _BUSY
+
+
+def _reason(error: Exception) -> str:
+    source = getattr(error, "source", error)
+    return f"{type(source).__name__}: {source}"
+
+
+def _replace(record: Point, revision: str) -> models.UpsertOperation:
+    stored = models.Filter(
+        must=[models.FieldCondition(key="revision", match=models.MatchValue(value=revision))],
+    )
+    return models.UpsertOperation(
+        upsert=models.PointsList(
+            points=[_struct(record)], update_filter=stored, update_mode=models.UpdateMode.UPDATE_ONLY
+        )
+    )
+
+
+def _struct(point: Point) -> models.PointStruct:
+    vectors: dict[str, Any] = {}
+    if point.dense is not None:
+        vectors[DENSE] = point.dense.tolist()
+    if point.sparse is not None:
+        vectors[SPARSE] = _sparse(point.sparse)
+    return models.PointStruct(id=point.id, vector=vectors, payload=dict(point.payload))
+
+
+def _sparse(vector: SparseVector) -> models.SparseVector:
+    return models.SparseVector(indices=vector[0].tolist(), values=vector[1].tolist())
+
+
+def _point(record: models.Record) -> Point:
+    vectors = record.vector if isinstance(record.vector, dict) else {}
+    dense = vectors.get(DENSE)
+    return Point(str(record.id), record.payload or {}, None if dense is None else np.asarray(dense, dtype=np.float32))
+
+
+def _request(query: Query) -> models.QueryRequest:
+    sparse = isinstance(query.vector, tuple)
+    return models.QueryRequest(
+        query=_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist(),
+        using=SPARSE if sparse else DENSE,
+        filter=_filter(query.conditions),
+        limit=query.limit,
+        with_payload=list(query.fields),
+        with_vector=False,
+    )
+
+
+def _filter(conditions: Conditions) -> models.Filter | None:
+    if not conditions:
+        return None
+    return models.Filter(must=[_condition(each) for each in conditions])
+
+
+def _condition(condition: Condition) -> models.Condition:
+    if isinstance(condition, IdIs):
+        return models.HasIdCondition(has_id=list(condition.ids))
+    return models.Filter(should=[each for path in condition.paths for each in _alternatives(path, condition)])
+
+
+def _alternatives(path: str, condition: FieldIs) -> list[models.FieldCondition]:
+    if condition.bounds:
+        return [models.FieldCondition(key=path, range=models.Range(**dict(condition.bounds)))]
+    strings = [value for value in condition.values if isinstance(value, str)]
+    found = [models.FieldCondition(key=path, match=models.MatchAny(any=strings))] if strings else []
+    for value in condition.values:
+        if isinstance(value, bool) or (isinstance(value, int) and abs(value) > _EXACT_INTEGER):
+            found.append(models.FieldCondition(key=path, match=models.MatchValue(value=value)))
+        elif not isinstance(value, str):
+            found.append(models.FieldCondition(key=path, range=models.Range(gte=value, lte=value)))
+    return found

@@ -1,0 +1,146 @@
+"""Commits: how the chunks of a source change from one version to the next without a moment in which it is lost.
+
+    1. intent    a point that names the sources about to change
+    2. chunks    those of the new version that are not there yet
+    3. record    the commit, by compare-and-set on its revision
+    4. clean-up  the chunks that only the old version has
+    5. the intent goes
+
+A writer killed before 3 leaves the old version in force, killed after 3 the new one; searches take nothing for found
+that the source's record does not list (``search``). What was left over is removed by ``recover``, which finds it by the
+intent. Whoever loses the compare-and-set removes the chunks that only it wrote, and starts again from the
+winner's version.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+from twinvec_qdrant.backends.base import Backend, Point, field_is
+from twinvec_qdrant.schema import Record, intent_id, record_id
+
+ABANDONED_SECONDS = 3600.0
+"""Age at which the intent of another machine's writer counts as given up; a live one takes seconds."""
+
+_active: set[str] = set()  # intents of this process
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One source's next version: its record, the chunks to write, and the record it was planned from."""
+
+    record: Record
+    points: Sequence[Point]
+    old: Record | None
+
+
+class Catalog:
+    """The records of a collection."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def records(self, sources: Iterable[str]) -> dict[str, Record]:
+        """The committed state of those sources that have one."""
+        found = self._backend.retrieve([record_id(source) for source in sources])
+        return {(record := Record.of_payload(point.payload)).source: record for point in found.values()}
+
+    def sources(self) -> Iterator[str]:
+        """All committed sources."""
+        return (point.payload["source"] for point in self._backend.scroll([field_is("kind", "record")], ["source"]))
+
+    def write(self, changes: Sequence[Change]) -> list[Change]:
+        """Commit changes of different sources; returns those that another writer won."""
+        backend = self._backend
+        with self._intent([change.record.source for change in changes]):
+            backend.upsert([point for change in changes for point in change.points])
+            backend.commit(
+                [Point(record_id(change.record.source), change.record.as_payload()) for change in changes],
+                [change.old.revision if change.old else None for change in changes],
+            )
+            now = self.records(change.record.source for change in changes)
+            lost = [change for change in changes if not _holds(change.record, now.get(change.record.source))]
+            backend.delete(list(self._obsolete(changes, now)))
+        return lost
+
+    def remove(self, sources: Sequence[str]) -> int:
+        """Remove sources with all their chunks; how many there were."""
+        there = self.records(sources)
+        if there:
+            with self._intent(list(there)):
+                self._backend.delete([record_id(source) for source in there])
+                self._backend.delete([chunk for record in there.values() for chunk in record.chunks])
+        return len(there)
+
+    def recover(self) -> None:
+        """Remove what killed writers left over."""
+        for intent in list(self._backend.scroll([field_is("kind", "intent")])):
+            if self._abandoned(intent):
+                for source in intent.payload["sources"]:
+                    self._clean(source)
+                self._backend.delete([intent.id])
+
+    def _clean(self, source: str) -> None:
+        record = self.records([source]).get(source)
+        listed = set(record.chunks) if record else set()
+        there = self._backend.scroll([field_is("source", source), field_is("kind", "chunk")], ["kind"])
+        self._backend.delete([point.id for point in there if point.id not in listed])
+
+    def _abandoned(self, intent: Point) -> bool:
+        """Whether its writer is gone for certain, or for so long that it must be."""
+        if self._backend.exclusive:
+            return intent.id not in _active
+        if intent.payload["host"] == socket.gethostname():
+            pid = int(intent.payload["process"])
+            return intent.id not in _active if pid == os.getpid() else not _alive(pid)
+        return time.time() - float(intent.payload["time"]) > ABANDONED_SECONDS
+
+    @contextmanager
+    def _intent(self, sources: list[str]) -> Iterator[None]:
+        """Say which sources are about to change. After an error the intent stays, for ``recover``."""
+        key = intent_id(uuid4().hex)
+        payload = {
+            "kind": "intent",
+            "sources": sources,
+            "host": socket.gethostname(),
+            "process": os.getpid(),
+            "time": time.time(),
+        }
+        _active.add(key)
+        try:
+            self._backend.upsert([Point(key, payload)])
+            yield
+            self._backend.delete([key])
+        finally:
+            _active.discard(key)
+
+    @staticmethod
+    def _obsolete(changes: Sequence[Change], now: dict[str, Record]) -> Iterator[str]:
+        """What the old version, or this writer in vain, has of chunks that the version in force has not."""
+        for change in changes:
+            current = now.get(change.record.source)
+            listed = set(current.chunks) if current else set()
+            if _holds(change.record, current):
+                yield from (chunk for chunk in (change.old.chunks if change.old else ()) if chunk not in listed)
+            else:
+                yield from (point.id for point in change.points if point.id not in listed)
+
+
+def _holds(record: Record, current: Record | None) -> bool:
+    return current is not None and current.revision == record.revision
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

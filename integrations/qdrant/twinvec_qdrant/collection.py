@@ -1,0 +1,373 @@
+"""A collection: documents of one model's space in a Qdrant store, filled and searched.
+
+This file joins the parts: where the points live (``backends``), what the collection says of itself and whether the
+encoder belongs to it (``description``), how documents come in (``ingest``, ``catalog``) and how they are found
+(``search``).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from twinvec.documents import Document
+from twinvec.engines.base import FloatArray
+from twinvec.errors import BadVectorError, CollectionNotFoundError, ConfigurationError, ModelError
+from twinvec.filters import Filter
+from twinvec.retrieval import Hit, Mode
+from twinvec.text import check_text
+from twinvec_qdrant.backends.base import Backend, NewCollection, field_is
+from twinvec_qdrant.catalog import Catalog
+from twinvec_qdrant.chunking import Chunker, ChunkSettings
+from twinvec_qdrant.description import (
+    Description,
+    SpaceEncoder,
+    check_probes,
+    check_space,
+    describe,
+    read_description,
+)
+from twinvec_qdrant.ingest import Ingestion
+from twinvec_qdrant.lexicon import Lexicon
+from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.search import Searcher
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+DEFAULT_PATH = "./.twinvec"
+API_KEY_VARIABLE = "QDRANT_API_KEY"
+
+
+class Collection:
+    """An open collection; made by ``open``, closed by ``close`` or at the end of a ``with`` block.
+
+    Searches may run in several threads, beside an ingest; a search finds each source in its last committed version.
+    """
+
+    def __init__(self, name: str, backend: Backend, description: Description, encoder: SpaceEncoder | None) -> None:
+        self.name = name
+        self._backend = backend
+        self._description = description
+        self._encoder = encoder
+        self._loading = threading.Lock()
+        self._settings = ChunkSettings.from_dict(description.chunking)
+        self._catalog = Catalog(backend)
+        self._lexicon = Lexicon(backend, description)
+        self._searcher = Searcher(backend, self._lexicon, whole=not self._settings.enabled)
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        path: str | Path | None = None,
+        *,
+        url: str | None = None,
+        client: QdrantClient | None = None,
+        encoder: SpaceEncoder | None = None,
+        chunking: ChunkSettings | Literal[False] | None = None,
+        create: bool = True,
+        language: str = "english",
+        api_key: str | None = None,
+        wait_seconds: float = 10.0,
+    ) -> Collection:
+        """Open a collection, or make it.
+
+        Args:
+            name: Its name in the store.
+            path: Folder of the embedded store; ``./.twinvec`` where neither this nor ``url`` nor ``client`` is given.
+            url: Address of a Qdrant server.
+            client: A ``QdrantClient`` of the caller's; it stays open.
+            encoder: A ``twinvec.Encoder`` or anything like it (``SpaceEncoder``). Unless given, the model that the
+                collection was made with, loaded when first needed; ``Encoder("default")`` for a new one.
+            chunking: How documents are cut; False for not at all. Unless given, as the collection has it.
+            create: Make the collection where there is none.
+            language: Snowball language of the stemmer for BM25, of a new collection.
+            api_key: For ``url``; the environment's ``QDRANT_API_KEY`` unless given.
+            wait_seconds: How long to wait for another process that has the embedded store, or for a server that
+                does not answer.
+
+        Raises:
+            CollectionNotFoundError: there is none, and ``create`` is False.
+            SpaceMismatchError: the collection was made with another model, or the encoder's vectors have changed;
+                nothing was read from it or written to it.
+            ConfigurationError: arguments that contradict one another or the collection.
+            StoreBusyError: another process has the embedded store.
+            StoreUnavailableError: the server does not answer, or the folder cannot be written.
+            StoreCorruptError: what the store holds cannot be read.
+        """
+        if chunking is False:
+            chunking = ChunkSettings(enabled=False)
+        store = _Store(name, path, url, client, api_key, wait_seconds)
+        backend: Backend | None = None
+        try:
+            backend = store.open(None)
+        except CollectionNotFoundError:
+            if not create:
+                raise
+        if backend is None:
+            encoder = encoder or _load("default")
+            settings = chunking or ChunkSettings()
+            Chunker(encoder, settings)  # both refuse what cannot work before anything is made
+            Lexicon.check_language(language)
+            description = describe(encoder, settings.as_dict(), language)
+            backend = store.open(NewCollection(encoder.dim, description.model_dump()))
+        try:
+            description = read_description(backend.read_metadata(), backend.location)
+            _check_chunking(description, chunking, backend.location)
+            if encoder is not None:
+                check_space(description, encoder, backend.location)
+                check_probes(description, encoder, backend.location)
+            return cls(name, backend, description, encoder)
+        except BaseException:
+            backend.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Collection({self.name!r}, at {self._backend.location!r}, model={self._description.model!r})"
+
+    def __enter__(self) -> Collection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._backend.close()
+
+    @property
+    def encoder(self) -> SpaceEncoder:
+        """The encoder; the collection's own model is loaded and checked at the first call.
+
+        Raises:
+            ModelError: the recorded model cannot be loaded.
+            SpaceMismatchError: it is not what it was.
+        """
+        with self._loading:
+            if self._encoder is None:
+                encoder = _load(self._description.model)
+                check_space(self._description, encoder, self._backend.location)
+                check_probes(self._description, encoder, self._backend.location)
+                self._encoder = encoder
+            return self._encoder
+
+    def ingest(self, documents: Iterable[object], *, prune: bool = False, progress: bool = False) -> IngestReport:
+        """Take documents in: new and changed ones are written, unchanged ones cost nothing.
+
+        A document that is refused or cannot be encoded fails by itself; its older version stays. Killed at any
+        moment, the collection holds every source in its old or its new version, and the next call goes on.
+
+        Args:
+            documents: Anything that ``twinvec.documents.as_document`` takes, or a ``Failure`` of ``read_source``; read
+                once.
+            prune: Remove the sources that are not among the documents. Nothing is removed when a failure may hide
+                documents.
+            progress: Show a progress bar on a terminal.
+
+        Raises:
+            DocumentError: ``documents`` is no iterable.
+            StoreError: the store failed; what was committed stays.
+            EngineError: the encoder failed altogether.
+        """
+        chunker = Chunker(self.encoder, self._settings)
+        ingestion = Ingestion(self._backend, self.encoder, chunker, self._settings.as_dict(), self._lexicon)
+        return ingestion.run(documents, prune=prune, progress=progress)
+
+    def search(
+        self,
+        query: str,
+        limit: int = 10,
+        mode: Mode = "hybrid",
+        filter: Filter | None = None,
+        group: bool = True,
+    ) -> list[Hit]:
+        """At most ``limit`` hits, best first.
+
+        Args:
+            query: A blank one finds nothing.
+            limit: How many.
+            mode: By vectors ("dense"), by words ("sparse", BM25), or both fused ("hybrid").
+            filter: On the documents' payloads; see ``twinvec.filters``.
+            group: The best chunk of each source, with the source's id; without it, chunks, with ids like "source#3".
+
+        Raises:
+            TextError: the query is refused by the input gate.
+            FilterError: the filter has no meaning.
+            ConfigurationError: an unknown mode, or a limit below 1.
+        """
+        check_text(query, "query")
+        return self.search_many([query], limit, mode, filter, group)[0]
+
+    def search_many(
+        self,
+        queries: Sequence[str],
+        limit: int = 10,
+        mode: Mode = "hybrid",
+        filter: Filter | None = None,
+        group: bool = True,
+    ) -> list[list[Hit]]:
+        """``search`` for many queries at once; errors name a query by its index."""
+        encoder = self.encoder if mode != "sparse" else None
+        return self._searcher.search_texts(encoder, queries, limit, mode, filter, group)
+
+    def search_vector(
+        self, vector: Sequence[float] | FloatArray, limit: int = 10, filter: Filter | None = None, group: bool = True
+    ) -> list[Hit]:
+        """``search`` by a vector of the collection's space: shape (dim,).
+
+        Raises:
+            BadVectorError: the vector is not finite, is zero, or of another size.
+        """
+        return self._searcher.search_vector(self._checked(vector), limit, filter, group)
+
+    def search_diverse(
+        self,
+        query: str | Sequence[float] | FloatArray,
+        limit: int = 10,
+        filter: Filter | None = None,
+        *,
+        candidates: int = 50,
+        diversity: float = 0.5,
+    ) -> list[Hit]:
+        """Chunks by maximal marginal relevance: each is chosen for its cosine with the query, less its likeness to
+        those before it (Carbonell and Goldstein 1998).
+
+        Args:
+            query: A text or a vector.
+            limit: How many.
+            filter: As for ``search``.
+            candidates: How many of the nearest chunks to choose from.
+            diversity: From 0, relevance alone, to 1, difference alone.
+        """
+        if isinstance(query, str):
+            check_text(query, "query")
+            if not query.strip():
+                return []
+            vector_D = np.asarray(self.encoder.encode_query([query]), dtype=np.float32)[0]
+        else:
+            vector_D = np.asarray(query, dtype=np.float32)
+        return self._searcher.diverse(self._checked(vector_D), limit, candidates, diversity, filter)
+
+    def get(self, ids: Sequence[str]) -> list[Document]:
+        """The documents with these ids, in their order, those missing left out.
+
+        The text is what was embedded: the chunks of a document that was cut, joined by blank lines.
+        """
+        records = self._catalog.records(ids)
+        points = self._backend.retrieve([chunk for record in records.values() for chunk in record.chunks])
+        documents = []
+        for record in (records[source] for source in dict.fromkeys(ids) if source in records):
+            chunks = [points[chunk].payload for chunk in record.chunks if chunk in points]
+            payload = chunks[0]["metadata"] if chunks else record.payload
+            documents.append(Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload))
+        return documents
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Remove the documents with these ids; how many there were."""
+        with self._backend.writing:
+            return self._catalog.remove(list(dict.fromkeys(ids)))
+
+    def count(self) -> int:
+        """How many chunks there are."""
+        return self._backend.count([field_is("kind", "chunk")])
+
+    def info(self) -> dict[str, Any]:
+        """What the collection holds and what it was made with; loads no model."""
+        return {
+            "name": self.name,
+            "location": self._backend.location,
+            "points": self.count(),
+            "sources": self._backend.count([field_is("kind", "record")]),
+            "model": self._description.model,
+            "space": self._description.space,
+            "dim": self._description.dim,
+            "distance": self._description.distance,
+            "chunking": self._description.chunking,
+            "language": self._description.language,
+            "average_length": self._lexicon.average_length,
+        }
+
+    def _checked(self, vector: Sequence[float] | FloatArray) -> FloatArray:
+        vector_D = np.asarray(vector, dtype=np.float32)
+        norm = np.linalg.norm(vector_D)
+        if vector_D.shape != (self._description.dim,) or not np.isfinite(norm) or norm == 0:
+            raise BadVectorError(
+                f"a vector of shape {vector_D.shape} and length {norm:g}; expected ({self._description.dim},), finite "
+                "and not zero"
+            )
+        return vector_D
+
+
+class _Store:
+    """Which store the arguments of ``open`` name, and how to open a collection in it."""
+
+    def __init__(
+        self,
+        name: str,
+        path: str | Path | None,
+        url: str | None,
+        client: QdrantClient | None,
+        api_key: str | None,
+        wait_seconds: float,
+    ) -> None:
+        if sum(each is not None for each in (path, url, client)) > 1:
+            raise ConfigurationError("give one of path, url and client")
+        if api_key is not None and url is None:
+            raise ConfigurationError("api_key goes with url")
+        if wait_seconds < 0:
+            raise ConfigurationError(f"wait_seconds must not be negative, got {wait_seconds!r}")
+        self._name, self._path, self._url, self._client = name, path, url, client
+        self._api_key, self._wait_seconds = api_key, wait_seconds
+
+    def open(self, new: NewCollection | None) -> Backend:
+        if self._url is None and self._client is None:
+            from twinvec_qdrant.backends.embedded import open_embedded
+
+            return open_embedded(self._path or DEFAULT_PATH, self._name, new, self._wait_seconds)
+        from twinvec_qdrant.backends.server import connect, make_client
+
+        if self._url is None:
+            assert self._client is not None
+            return connect(
+                self._name, new, client=self._client, location="client", owned=False, wait_seconds=self._wait_seconds
+            )
+        api_key = self._api_key or os.environ.get(API_KEY_VARIABLE) or None
+        client, location = make_client(self._url, api_key)
+        try:
+            return connect(
+                self._name, new, client=client, location=location, owned=True, wait_seconds=self._wait_seconds
+            )
+        except BaseException:
+            client.close()
+            raise
+
+
+def _load(model: str) -> SpaceEncoder:
+    from twinvec import Encoder
+
+    try:
+        return Encoder(model)
+    except ModelError as error:
+        error.add_note("to open the collection with an encoder of your own, give it as encoder=")
+        raise
+
+
+def _check_chunking(description: Description, chunking: ChunkSettings | None, location: str) -> None:
+    recorded: Mapping[str, Any] = description.chunking
+    if chunking is not None and chunking != ChunkSettings.from_dict(recorded):
+        raise ConfigurationError(
+            f"{location}: documents are cut by {dict(recorded)}, not by {chunking.as_dict()}; open it without "
+            "chunking, or ingest into a new collection"
+        )

@@ -1,0 +1,168 @@
+"""What a collection says of itself, and the check that an encoder belongs to it.
+
+The space (``twinvec.space``) tells models apart. The probes, a few texts with the vectors that the collection's model
+gave them, catch what no digest sees: another library, precision or export that moves the vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from twinvec.engines.base import FloatArray
+from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
+
+PROBES = (
+    "How do I compare two files and show the differences?",
+    "The committee postponed its decision until the spring of 2019, citing costs of 4.5 million.",
+    "Größe, naïve café, Ελληνικά, русский, 日本語, العربية",
+    "def retry(times: int) -> None: ...",
+)
+SAME_VECTOR = 0.98
+"""Least cosine between a probe's vectors then and now: exact engines give 1, 8-bit ones above 0.99."""
+
+
+class SpaceEncoder(Protocol):
+    """What a collection needs of an encoder."""
+
+    @property
+    def name(self) -> str:
+        """What finds the same model again."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Size of the vectors."""
+        ...
+
+    @property
+    def space(self) -> str:
+        """Digest of all that decides the vectors."""
+        ...
+
+    def encode_query(self, texts: Sequence[str]) -> Any:
+        """Vectors of queries: shape (n, dim)."""
+        ...
+
+    def encode_document(self, texts: Sequence[str]) -> Any:
+        """Vectors of documents: shape (n, dim)."""
+        ...
+
+
+class Probe(BaseModel):
+    """A text and the vector that it had when the collection was made."""
+
+    text: str
+    vector: list[float]
+
+
+class Description(BaseModel):
+    """A collection's description, as it is stored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    twinvec: Literal[1] = 1
+    """Version of the layout."""
+    model: str
+    """Name of the model."""
+    space: str
+    dim: int
+    distance: Literal["cosine"] = "cosine"
+    chunking: dict[str, Any]
+    """Fields of ``ChunkSettings``."""
+    language: str
+    """Of BM25's stemmer."""
+    average_length: float = 0.0
+    """Terms of a chunk that the stored BM25 weights take as average; 0 before the first ingest."""
+    probes: list[Probe]
+
+
+def describe(encoder: SpaceEncoder, chunking: dict[str, Any], language: str) -> Description:
+    """The description of a new collection.
+
+    Raises:
+        BadVectorError: the encoder gives no usable vectors.
+    """
+    vectors_PD = _probe_vectors(encoder, PROBES)
+    probes = [Probe(text=text, vector=vector.tolist()) for text, vector in zip(PROBES, vectors_PD, strict=True)]
+    return Description(
+        model=encoder.name,
+        space=encoder.space,
+        dim=encoder.dim,
+        chunking=chunking,
+        language=language,
+        probes=probes,
+    )
+
+
+def read_description(metadata: Mapping[str, Any], location: str) -> Description:
+    """The description that a store gave.
+
+    Raises:
+        ConfigurationError: the collection was not made by twinvec.
+        StoreCorruptError: it was, and its description is damaged or of a later version.
+    """
+    if "twinvec" not in metadata:
+        raise ConfigurationError(f"{location}: not a collection of twinvec's; choose another name")
+    try:
+        return Description.model_validate(metadata)
+    except ValidationError as error:
+        raise StoreCorruptError(f"{location}: the collection's description is not valid: {error}") from error
+
+
+def check_space(description: Description, encoder: SpaceEncoder, location: str) -> None:
+    """Check that the encoder is of the collection's model, by its space.
+
+    Raises:
+        SpaceMismatchError: it is not.
+    """
+    if encoder.space != description.space:
+        raise SpaceMismatchError(
+            f"{location}: made with the model {description.model!r} ({description.dim} dimensions, space "
+            f"{description.space}), but the encoder is {encoder.name!r} ({encoder.dim} dimensions, space "
+            f"{encoder.space}). Their vectors cannot be compared: open the collection with its own model, or ingest "
+            "the documents into a new collection for the other one"
+        )
+
+
+def check_probes(description: Description, encoder: SpaceEncoder, location: str) -> None:
+    """Check that the encoder still gives the vectors that the collection was made with.
+
+    Raises:
+        SpaceMismatchError: it does not.
+        BadVectorError: it gives no usable vectors.
+    """
+    texts = [probe.text for probe in description.probes]
+    now_PD = _probe_vectors(encoder, texts)
+    then_PD = np.array([probe.vector for probe in description.probes], dtype=np.float32)
+    if now_PD.shape != then_PD.shape:
+        raise SpaceMismatchError(
+            f"{location}: vectors of {then_PD.shape[1]} dimensions; {encoder.name!r} gives {now_PD.shape[1]}"
+        )
+    cosines = np.sum(_unit(now_PD) * _unit(then_PD), axis=1)
+    worst = int(np.argmin(cosines))
+    if cosines[worst] < SAME_VECTOR:
+        raise SpaceMismatchError(
+            f"{location}: the encoder {encoder.name!r} is of the right model, but its vectors are not those that the "
+            f"collection was made with: cosine {cosines[worst]:.4f} for the probe {texts[worst]!r}, expected at least "
+            f"{SAME_VECTOR}. A library, a precision or an export differs: use the settings of the time, or ingest into "
+            "a new collection"
+        )
+
+
+def _probe_vectors(encoder: SpaceEncoder, texts: Sequence[str]) -> FloatArray:
+    vectors_PD = np.asarray(encoder.encode_document(list(texts)), dtype=np.float32)
+    if vectors_PD.ndim != 2 or len(vectors_PD) != len(texts):
+        raise BadVectorError(f"encoder {encoder.name!r}: shape {vectors_PD.shape} for {len(texts)} texts")
+    norms = np.linalg.norm(vectors_PD, axis=1)
+    if not np.isfinite(norms).all() or not norms.all():
+        raise BadVectorError(f"encoder {encoder.name!r}: the vector of a probe text is zero or not finite")
+    return vectors_PD
+
+
+def _unit(vectors_PD: FloatArray) -> FloatArray:
+    unit_PD: FloatArray = vectors_PD / np.linalg.norm(vectors_PD, axis=1, keepdims=True)
+    return unit_PD

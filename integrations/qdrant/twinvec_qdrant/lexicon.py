@@ -1,0 +1,77 @@
+"""BM25 weights in a store: the average length they rest on, and how they follow it.
+
+The store multiplies by inverse document frequency; what it keeps are saturated term frequencies (``twinvec.lexical``),
+which depend on the average length of all chunks. That is known only at the end of an ingest, so it is recorded with
+the collection, and once it has moved far enough all weights are computed again from the stored texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from twinvec.lexical import Analyzer, SparseVector, document_vector, query_vector
+from twinvec_qdrant.backends.base import Backend, Point, field_is
+from twinvec_qdrant.description import Description
+
+DRIFT = 0.05
+"""How far the average may move before weights are computed again."""
+
+_PAGE = 1000
+
+
+class Lexicon:
+    """The sparse vectors of a collection.
+
+    Attributes:
+        average_length: Terms of a chunk that weights take as average; 0 before the first chunks.
+    """
+
+    def __init__(self, backend: Backend, description: Description) -> None:
+        self._backend = backend
+        self._analyzer = Analyzer(description.language)
+        self.average_length = description.average_length
+
+    @staticmethod
+    def check_language(language: str) -> None:
+        """Refuse a language without a stemmer.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        Analyzer(language)
+
+    def terms(self, texts: Sequence[str]) -> list[list[str]]:
+        """The terms of each text."""
+        return self._analyzer.terms(texts)
+
+    def documents(self, terms: Sequence[list[str]]) -> list[SparseVector]:
+        """The vectors of chunks given as terms; the first chunks ever set the average."""
+        if not self.average_length and any(terms):
+            self._record(sum(map(len, terms)) / len(terms))
+        return [document_vector(each, self.average_length) for each in terms]
+
+    def queries(self, texts: Sequence[str]) -> list[SparseVector]:
+        """The vectors of queries."""
+        return [query_vector(each) for each in self.terms(texts)]
+
+    def rebalance(self) -> None:
+        """Compute all weights again if the average has drifted. Killed half-way, the next call does it again."""
+        records = list(self._backend.scroll([field_is("kind", "record")], ["terms", "size"]))
+        chunks = sum(record.payload["size"] for record in records)
+        terms = sum(record.payload["terms"] for record in records)
+        if not terms or abs(terms / chunks - self.average_length) <= DRIFT * self.average_length:
+            return
+        average = terms / chunks
+        points = self._backend.scroll([field_is("kind", "chunk")], ["text"])
+        while page := list(islice(points, _PAGE)):
+            self._backend.update_sparse(self._weights(page, average))
+        self._record(average)
+
+    def _weights(self, page: Sequence[Point], average: float) -> dict[str, SparseVector]:
+        terms = self.terms([point.payload["text"] for point in page])
+        return {point.id: document_vector(each, average) for point, each in zip(page, terms, strict=True)}
+
+    def _record(self, average: float) -> None:
+        self._backend.write_metadata({**self._backend.read_metadata(), "average_length": average})
+        self.average_length = average

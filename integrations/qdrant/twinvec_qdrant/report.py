@@ -1,0 +1,41 @@
+"""What an ingest did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class IngestReport:
+    """Counts of one ingest; the first five are of documents.
+
+    Attributes:
+        new: Not in the collection before.
+        updated: In it with another text, title or payload.
+        unchanged: In it as they came; nothing was encoded or written.
+        deleted: Removed because they were not among the documents (``prune``).
+        failed: Refused or broken; an older version stays as it was.
+        failures: (source, reason) of each that failed.
+        chunks: Chunks written.
+        encoded: Texts of chunks that were encoded; the others kept the vector they had.
+        truncated: Chunks written that are longer than the model reads.
+    """
+
+    new: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    deleted: int = 0
+    failed: int = 0
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    chunks: int = 0
+    encoded: int = 0
+    truncated: int = 0
+
+    def fail(self, source: str, reason: str) -> None:
+        """Count one more failure."""
+        self.failed += 1
+        self.failures.append((source, reason))
+
+    def __str__(self) -> str:
+        counts = (f"{getattr(self, name)} {name}" for name in ("new", "updated", "unchanged", "deleted", "failed"))
+        return ", ".join(counts)
