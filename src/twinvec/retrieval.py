@@ -21,7 +21,7 @@ from twinvec.documents import Document, DocumentLike, as_documents
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.filters import Filter, matches, parse_filter
-from twinvec.fusion import CANDIDATES, Method, fuse
+from twinvec.fusion import CANDIDATES, Method, check_method, fuse
 from twinvec.lexical import Analyzer, BM25Index
 from twinvec.text import check_text, check_texts
 
@@ -96,7 +96,7 @@ class MemoryIndex:
         fusion: How hybrid search fuses its two stages; see ``twinvec.fusion``.
 
     Raises:
-        ConfigurationError: no stemmer for ``language``.
+        ConfigurationError: no stemmer for ``language``, an unknown method of fusion; and what ``add`` raises.
     """
 
     def __init__(
@@ -107,6 +107,7 @@ class MemoryIndex:
         language: str = "english",
         fusion: Method = "adaptive",
     ) -> None:
+        check_method(fusion)
         self._encoder = encoder
         self._analyzer = Analyzer(language)
         self._fusion: Method = fusion
@@ -166,7 +167,7 @@ class MemoryIndex:
         found: dict[str, list[Hit]] = {}
         if len(allowed) and asked:
             for query, dense, sparse in self._scores(content, asked, allowed, mode):
-                found[query] = self._hits(content, query, dense, sparse, allowed, limit, mode)
+                found[query] = self._hits(content, dense, sparse, allowed, limit, mode)
         return [list(found.get(query, ())) for query in queries]
 
     def _scores(
@@ -189,7 +190,6 @@ class MemoryIndex:
     def _hits(
         self,
         content: _Content,
-        query: str,
         dense: FloatArray,
         sparse: FloatArray,
         allowed: Rows,
@@ -207,7 +207,7 @@ class MemoryIndex:
             by_words = _top(sparse, ranks, depth)
             union = np.union1d(_top(dense, ranks, depth), by_words[sparse[by_words] > 0])
             fused = np.zeros_like(dense)
-            fused[union] = fuse(dense[union], sparse[union], query=query, method=self._fusion)
+            fused[union] = fuse(dense[union], sparse[union], method=self._fusion)
             best = union[_top(fused[union], ranks[union], limit)]
             stages = {"dense": dense, "sparse": sparse, "fused": fused}
         hits = []

@@ -48,9 +48,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One query: its text, for fusion, and its vectors; None for a stage left out."""
+    """The vectors of one query; None for a stage left out."""
 
-    text: str
     dense: FloatArray | None
     sparse: SparseVector | None
 
@@ -97,7 +96,7 @@ class Searcher:
     def search_vector(self, vector_D: FloatArray, limit: int, filter: Filter | None, group: bool) -> list[Hit]:
         """Hits for a vector."""
         check_limit(limit)
-        asked = [_Asked("", vector_D, None)]
+        asked = [_Asked(vector_D, None)]
         return self._hits(self._search(asked, limit, filter_conditions(filter), group), group)[0]
 
     def diverse(
@@ -109,7 +108,7 @@ class Searcher:
         if not 0 <= diversity <= 1:
             raise ConfigurationError(f"diversity must be between 0 and 1, got {diversity!r}")
         depth = max(limit, candidates)
-        found = self._search([_Asked("", vector_D, None)], depth, filter_conditions(filter), group=False)[0]
+        found = self._search([_Asked(vector_D, None)], depth, filter_conditions(filter), group=False)[0]
         points = self._backend.retrieve([each.id for each in found], [], dense=True)
         found = [each for each in found if each.id in points]
         if not found:
@@ -130,7 +129,7 @@ class Searcher:
                 )
             dense = list(vectors_QD)
         sparse: Sequence[SparseVector | None] = self._lexicon.queries(texts) if words else [None] * len(texts)
-        return [_Asked(*each) for each in zip(texts, dense, sparse, strict=True)]
+        return [_Asked(*each) for each in zip(dense, sparse, strict=True)]
 
     def _search(
         self, asked: Sequence[_Asked], limit: int, conditions: tuple[Condition, ...], group: bool
@@ -142,7 +141,7 @@ class Searcher:
         waiting = list(range(len(asked)))
         while waiting:
             stages = self._stages([asked[index] for index in waiting], depth, conditions)
-            ordered = [_ordered(asked[index].text, stage) for index, stage in zip(waiting, stages, strict=True)]
+            ordered = [_ordered(stage) for stage in stages]
             records = self._records(ordered, limit, group)
             for index, candidates in zip(waiting, ordered, strict=True):
                 results[index] = self._valid(candidates, records, limit, group)
@@ -230,7 +229,7 @@ def _others(stages: Mapping[str, Mapping[str, Scored]], stage: str) -> list[str]
     return [key for other, found in stages.items() if other != stage for key in found if key not in stages[stage]]
 
 
-def _ordered(query: str, stages: Mapping[str, Mapping[str, Scored]]) -> list[Candidate]:
+def _ordered(stages: Mapping[str, Mapping[str, Scored]]) -> list[Candidate]:
     """The candidates of all stages, best first; equal ones by source and position."""
     union: dict[str, Scored] = {key: each for found in stages.values() for key, each in found.items()}
     if not union:
@@ -240,7 +239,7 @@ def _ordered(query: str, stages: Mapping[str, Mapping[str, Scored]]) -> list[Can
         for stage, found in stages.items()
     }
     if len(scores) == 2:
-        scores["fused"] = fuse(scores["dense"], scores["sparse"], query=query)
+        scores["fused"] = fuse(scores["dense"], scores["sparse"])
     candidates = [
         Candidate(
             each.id,
