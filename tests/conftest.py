@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import models
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on the hub
@@ -17,6 +21,46 @@ def encoder():
     from twinvec import Encoder
 
     return Encoder("default")
+
+
+@pytest.fixture(scope="session")
+def reference():
+    """The default model in sentence-transformers, on the CPU."""
+    from sentence_transformers import SentenceTransformer
+
+    from twinvec.models import find_model
+
+    return SentenceTransformer(str(find_model("default").path), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory) -> Callable[..., Path]:
+    """``tiny_model(kind, **options)``: a folder with a tiny random model, see ``models.build``; not to be changed."""
+    return _cached(models.build, tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
+def tiny_cross_encoder(tmp_path_factory) -> Callable[..., Path]:
+    """The same for ``models.build_cross_encoder``."""
+    return _cached(models.build_cross_encoder, tmp_path_factory.mktemp("cross_encoders"))
+
+
+@pytest.fixture
+def tiny_copy(tiny_model, tmp_path) -> Path:
+    """A tiny BERT model with a Dense layer that a test may damage."""
+    return shutil.copytree(tiny_model("bert", dense=((16, "Tanh"),)), tmp_path / "model")
+
+
+def _cached(build: Callable[..., Path], root: Path) -> Callable[..., Path]:
+    folders: dict[str, Path] = {}
+
+    def find(kind: str, **options: Any) -> Path:
+        key = repr((kind, sorted(options.items())))
+        if key not in folders:
+            folders[key] = build(root / str(len(folders)), kind, **options)
+        return folders[key]
+
+    return find
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,6 @@ def _load_backbone(folder: Path, config: dict[str, Any]) -> nn.Module:
             use_safetensors=True,
             dtype=torch.float32,
             output_loading_info=True,
-            attn_implementation="sdpa",
         )
     _refuse_missing(info, folder)
     loaded: nn.Module = model
