@@ -35,6 +35,7 @@ from twinvec_qdrant.description import (
 )
 from twinvec_qdrant.ingest import Ingestion
 from twinvec_qdrant.lexicon import Lexicon
+from twinvec_qdrant.notes import Notes
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.search import Searcher
 
@@ -278,6 +279,10 @@ class Collection:
         """Remove the documents with these ids; how many there were."""
         with self._backend.writing:
             return self._catalog.remove(list(dict.fromkeys(ids)))
+
+    def notes(self, namespace: str) -> Notes:
+        """Small records that belong to the collection and lie in it; see ``Notes``."""
+        return Notes(self._backend, namespace)
 
     def count(self) -> int:
         """How many chunks there are."""

@@ -1,8 +1,9 @@
-"""What a collection keeps: four kinds of points, their ids, and their payloads.
+"""What a collection keeps: five kinds of points, their ids, and their payloads.
 
     chunk      dense and sparse vector; source, position, heading, text, content, the user's payload below "metadata"
     record     one a source, without vectors: version, revision and the ids of its chunks. Writing it is the commit
     intent     the sources that a writer is busy with, without vectors; removed when it is done
+    note       a small record of an application's, without vectors; namespace, key, and its fields below "metadata"
     metadata   one a collection (embedded only; a server keeps it with the collection)
 
 A chunk's id covers all that it holds, so that a point once written never changes: another text, heading or payload
@@ -31,7 +32,7 @@ NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
 
 METADATA_ID = str(uuid5(NAMESPACE, "metadata"))
 
-Kind = Literal["chunk", "record", "intent", "metadata"]
+Kind = Literal["chunk", "record", "intent", "note", "metadata"]
 
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Largest payload of a document, as JSON."""
@@ -100,6 +101,11 @@ def chunk_id(source: str, position: int, content: str) -> str:
 def intent_id(token: str) -> str:
     """The point id of a writer's intent."""
     return str(uuid5(NAMESPACE, f"intent\0{token}"))
+
+
+def note_id(namespace: str, key: str) -> str:
+    """The point id of a note."""
+    return str(uuid5(NAMESPACE, f"note\0{namespace}\0{key}"))
 
 
 def digest(*parts: str) -> str:

@@ -1,0 +1,122 @@
+"""TwinvecRecordManager: LangChain's indexing state, kept in the collection itself.
+
+``langchain_core.indexing.index`` asks a record manager which documents it has written. One beside the store can drift
+from it: documents vanish and are never written again. This one answers from the collection: a key exists while its
+document does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from langchain_core.indexing import RecordManager
+from langchain_core.runnables import run_in_executor
+from langchain_twinvec.vectorstore import TwinvecVectorStore
+from twinvec.errors import ConfigurationError
+from twinvec_qdrant import Collection
+
+
+class TwinvecRecordManager(RecordManager):
+    """The record manager of a collection.
+
+        index(documents, TwinvecRecordManager(store), store, cleanup="full", key_encoder="blake2b")
+
+    Args:
+        store: The vector store that documents are indexed into, or its collection.
+        namespace: Keys of different namespaces do not meet: one for each set of documents that is cleaned up by
+            itself.
+    """
+
+    def __init__(self, store: TwinvecVectorStore | Collection, namespace: str = "langchain") -> None:
+        super().__init__(namespace)
+        self._collection = store.collection if isinstance(store, TwinvecVectorStore) else store
+        self._notes = self._collection.notes(f"record-manager/{namespace}")
+
+    def create_schema(self) -> None:
+        """Nothing is to be made: the collection is there."""
+
+    async def acreate_schema(self) -> None:
+        """Nothing is to be made: the collection is there."""
+
+    def get_time(self) -> float:
+        """This machine's time, in seconds."""
+        return time.time()
+
+    async def aget_time(self) -> float:
+        """This machine's time, in seconds."""
+        return self.get_time()
+
+    def update(
+        self, keys: Sequence[str], *, group_ids: Sequence[str | None] | None = None, time_at_least: float | None = None
+    ) -> None:
+        """Note that these keys are current.
+
+        Raises:
+            ConfigurationError: not as many group ids as keys, or the clock is behind ``time_at_least``.
+        """
+        groups = [None] * len(keys) if group_ids is None else group_ids
+        if len(groups) != len(keys):
+            raise ConfigurationError(f"{len(keys)} keys, but {len(groups)} group ids")
+        now = self.get_time()
+        if time_at_least is not None and now < time_at_least:
+            raise ConfigurationError(f"this machine's clock says {now}, and {time_at_least} was before: set the clock")
+        self._notes.put({key: {"group": group, "time": now} for key, group in zip(keys, groups, strict=True)})
+
+    async def aupdate(
+        self, keys: Sequence[str], *, group_ids: Sequence[str | None] | None = None, time_at_least: float | None = None
+    ) -> None:
+        """``update``, awaited."""
+        await run_in_executor(None, self.update, keys, group_ids=group_ids, time_at_least=time_at_least)
+
+    def exists(self, keys: Sequence[str]) -> list[bool]:
+        """Whether the collection has a document under each key."""
+        there = self._present(keys)
+        return [key in there for key in keys]
+
+    async def aexists(self, keys: Sequence[str]) -> list[bool]:
+        """``exists``, awaited."""
+        return await run_in_executor(None, self.exists, keys)
+
+    def list_keys(
+        self,
+        *,
+        before: float | None = None,
+        after: float | None = None,
+        group_ids: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[str]:
+        """The keys of documents that are there, updated before and after these times, of these groups."""
+        bounds = {name: at for name, at in (("lt", before), ("gt", after)) if at is not None}
+        filter: dict[str, object] = {"time": bounds} if bounds else {}
+        if group_ids is not None:
+            if not group_ids:
+                return []
+            filter["group"] = list(group_ids)
+        keys = [key for key, _ in self._notes.find(filter)]
+        there = self._present(keys)
+        return [key for key in keys if key in there][:limit]
+
+    async def alist_keys(
+        self,
+        *,
+        before: float | None = None,
+        after: float | None = None,
+        group_ids: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[str]:
+        """``list_keys``, awaited."""
+        return await run_in_executor(
+            None, self.list_keys, before=before, after=after, group_ids=group_ids, limit=limit
+        )
+
+    def delete_keys(self, keys: Sequence[str]) -> None:
+        """Forget these keys."""
+        self._notes.delete(keys)
+
+    async def adelete_keys(self, keys: Sequence[str]) -> None:
+        """``delete_keys``, awaited."""
+        await run_in_executor(None, self.delete_keys, keys)
+
+    def _present(self, keys: Sequence[str]) -> set[str]:
+        return {document.id for document in self._collection.get(list(keys))}
