@@ -87,8 +87,8 @@ class Source(_Section):
     """What reports call it; the file's name unless given."""
     columns: dict[Role, str | list[str]] = {}
     """Role -> column of the file; a role that is not named is looked for under its own name."""
-    score_range: tuple[float, float] = (0.0, 1.0)
-    """Lowest and highest score of the file; scores are scaled from it to 0..1."""
+    score_range: tuple[float, float] | None = (0.0, 1.0)
+    """Lowest and highest score of the file; scores are scaled from it to 0..1. None: as they are."""
     weight: float | None = Field(default=None, gt=0)
     """Share of this dataset among the others; all or none have one."""
     limit: int | None = Field(default=None, ge=1)
@@ -96,8 +96,8 @@ class Source(_Section):
 
     @field_validator("score_range")
     @classmethod
-    def _ascending(cls, value: tuple[float, float]) -> tuple[float, float]:
-        if not value[0] < value[1]:
+    def _ascending(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not value[0] < value[1]:
             raise ValueError(f"the lowest score must be below the highest, got {value}")
         return value
 
@@ -168,7 +168,7 @@ class Lora(_Section):
     """Low-rank adapters (Hu et al. 2021) instead of all weights; merged into the model in the end. Needs peft."""
 
     rank: int = Field(default=8, ge=1)
-    alpha: float = Field(default=16, gt=0)
+    alpha: int = Field(default=16, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: list[str] = ["query", "value"]
     """Names of the linear layers that get one."""

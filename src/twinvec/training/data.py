@@ -50,6 +50,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.hashes)
 
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """What its rows hold."""
+        return self._reader.roles
+
     def rows(self, indices: Sequence[int]) -> list[Row]:
         """The rows at ``indices``."""
         columns = self._table[list(indices)]
@@ -110,7 +115,7 @@ class _Reader:
         roles = ROLES[objective]
         self._path = source.path
         self._objective = objective
-        self._low, self._high = source.score_range
+        self._range = source.score_range
         self._columns: dict[Role, list[str]] = {}
         for role in (*roles.needed, *roles.optional):
             named = source.columns.get(role)
@@ -125,6 +130,7 @@ class _Reader:
                 raise ConfigurationError(f"{source.path}: {role!r} takes one column, got {', '.join(wanted)}")
             if not missing:
                 self._columns[role] = wanted
+        self.roles = tuple(self._columns)
         self.used = list(dict.fromkeys(column for wanted in self._columns.values() for column in wanted))
 
     def row(self, values: dict[str, Any], index: int) -> Row:
@@ -149,11 +155,14 @@ class _Reader:
 
     def _score(self, value: Any, where: str) -> float:
         score = _number(value)
-        if score is None or not self._low <= score <= self._high:
-            raise DocumentError(
-                f"{where}: expected a number from {self._low:g} to {self._high:g} (score_range), got {value!r}"
-            )
-        return (score - self._low) / (self._high - self._low)
+        if score is None:
+            raise DocumentError(f"{where}: expected a number, got {value!r}")
+        if self._range is None:
+            return score
+        low, high = self._range
+        if not low <= score <= high:
+            raise DocumentError(f"{where}: expected a number from {low:g} to {high:g} (score_range), got {value!r}")
+        return (score - low) / (high - low)
 
     def _label(self, value: Any, where: str) -> int | str:
         if self._objective == "softmax":

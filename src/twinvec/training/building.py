@@ -1,0 +1,169 @@
+"""The model that a configuration trains, and the loss that it trains with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from twinvec.errors import ConfigurationError, MissingExtraError, ModelIntegrityError
+from twinvec.models import find_model, read_json
+from twinvec.training import config as settings
+from twinvec.training import losses
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+    from twinvec.encoder import Encoder
+
+_HEAD = "softmax_head"
+
+
+def build_encoder(config: settings.TrainConfig) -> SentenceTransformer:
+    """The bi-encoder, with the configured pooling, length and adapters.
+
+    Raises:
+        ModelError: the model cannot be found or is damaged.
+        ConfigurationError: a setting that this model cannot have.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    model = SentenceTransformer(str(find_model(config.model).path), device=config.device, local_files_only=True)
+    if config.pooling is not None:
+        places = [place for place, module in enumerate(model) if isinstance(module, Pooling)]
+        old = model[places[0]]
+        model[places[0]] = Pooling(old.embedding_dimension, pooling_mode=config.pooling)
+    if config.max_tokens is not None:
+        limit = _backbone(model).config.max_position_embeddings
+        if config.max_tokens > limit:
+            raise ConfigurationError(f"max_tokens is {config.max_tokens}, but the model has {limit} positions")
+        model.max_seq_length = config.max_tokens
+    dim = _dim(model)
+    if config.matryoshka and max(config.matryoshka) > dim:
+        raise ConfigurationError(f"matryoshka: {max(config.matryoshka)} is more than the model's {dim} dimensions")
+    if config.lora is not None:
+        _add_adapters(model, config.lora)
+    return model
+
+
+def build_loss(
+    config: settings.TrainConfig, model: SentenceTransformer, labels: tuple[str, ...]
+) -> losses.EmbeddingLoss:
+    """The loss over the model's vectors; ``labels`` are the classes for softmax."""
+    dim = _dim(model)
+    loss = _vector_loss(config.objective, dim, labels)
+    if config.matryoshka:
+        loss = losses.MatryoshkaLoss(loss, sorted({*config.matryoshka, dim}))
+    return losses.EmbeddingLoss(
+        model, loss, token_budget=config.batches.token_budget, kept_tokens=config.batches.kept_tokens
+    )
+
+
+def build_cross_encoder(config: settings.TrainConfig) -> CrossEncoder:
+    """The cross-encoder: the model's backbone with a fresh classifier of one output, or a cross-encoder as it is."""
+    from sentence_transformers import CrossEncoder
+
+    folder = find_model(config.model).path
+    model: CrossEncoder = CrossEncoder(
+        str(folder), num_labels=1, max_length=config.max_tokens, device=config.device, local_files_only=True
+    )
+    return model
+
+
+def save_head(loss: nn.Module, folder: Path) -> None:
+    """Write the softmax head, if the loss has one, beside the model."""
+    if isinstance(loss, losses.SoftmaxLoss):
+        tensors = {f"classifier.{name}": value.contiguous() for name, value in loss.classifier.state_dict().items()}
+        save_file(tensors, folder / f"{_HEAD}.safetensors")
+        (folder / f"{_HEAD}.json").write_text(
+            json.dumps({"labels": loss.labels, "concatenation": loss.concatenation}, indent=2) + "\n"
+        )
+
+
+class PairClassifier:
+    """Labels pairs of texts with the softmax head that was trained with a model.
+
+    Raises:
+        ModelIntegrityError: the folder has no head, or it does not fit the encoder.
+    """
+
+    def __init__(self, encoder: Encoder, folder: Path) -> None:
+        described = read_json(folder / f"{_HEAD}.json")
+        self.labels: list[str] = described["labels"]
+        self._encoder = encoder
+        self._head = losses.SoftmaxLoss(encoder.dim, self.labels, described["concatenation"])
+        try:
+            tensors = load_file(folder / f"{_HEAD}.safetensors")
+            self._head.load_state_dict(tensors)
+        except (OSError, RuntimeError) as error:
+            raise ModelIntegrityError(f"{folder / _HEAD}.safetensors: {error}") from error
+
+    def label(self, pairs: list[tuple[str, str]]) -> list[str]:
+        """The most probable label of each pair."""
+        import torch
+
+        from twinvec.training.objectives import pair_features
+
+        u_BD, v_BD = (torch.from_numpy(self._encoder.encode([pair[side] for pair in pairs])) for side in (0, 1))
+        with torch.inference_mode():
+            scores_BK: Tensor = self._head.classifier(pair_features(u_BD, v_BD, self._head.concatenation))
+        return [self.labels[index] for index in scores_BK.argmax(1).tolist()]
+
+
+def merge_adapters(model: SentenceTransformer) -> None:
+    """Fold low-rank adapters into the weights they adapt."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    backbone = _backbone(model)
+    for name, module in list(backbone.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.merge()
+            parent, _, child = name.rpartition(".")
+            setattr(backbone.get_submodule(parent), child, module.get_base_layer())
+    backbone._hf_peft_config_loaded = False
+
+
+def _backbone(model: SentenceTransformer) -> Any:
+    return model[0].auto_model
+
+
+def _dim(model: SentenceTransformer) -> int:
+    dim = model.get_embedding_dimension()
+    assert dim is not None
+    return dim
+
+
+def _add_adapters(model: SentenceTransformer, lora: settings.Lora) -> None:
+    try:
+        from peft import LoraConfig
+    except ImportError:
+        raise MissingExtraError("peft", "train", "lora") from None
+    try:
+        model.add_adapter(
+            LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=lora.targets)
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"lora: {error}") from error
+
+
+def _vector_loss(objective: Any, dim: int, labels: tuple[str, ...]) -> losses.VectorLoss:
+    match objective:
+        case settings.InfoNCE():
+            return losses.InfoNCELoss(
+                objective.scale, objective.similarity, objective.symmetric, objective.false_negative_margin
+            )
+        case settings.Triplet():
+            return losses.TripletLoss(objective.distance, objective.margin)
+        case settings.Contrastive():
+            online = objective.name == "online_contrastive"
+            return losses.ContrastiveLoss(objective.distance, objective.margin, online)
+        case settings.Regression():
+            return losses.CosineRegressionLoss()
+        case settings.Softmax():
+            return losses.SoftmaxLoss(dim, labels, objective.concatenation)
+        case _:
+            raise ConfigurationError(f"objective {objective.name!r} is not one for a bi-encoder")

@@ -1,0 +1,273 @@
+"""A training run from configuration to model folder: what ``twinvec train`` and ``train`` do.
+
+The folder gets the model in the sentence-transformers format, ``training.json`` (settings and scores), a model card
+with the curves of loss and scores, and the manifest. A run that was killed goes on from its last checkpoint and ends
+with the same weights, byte for byte on the same machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinvec.errors import ConfigurationError, MissingExtraError
+from twinvec.training.batches import BatchPlan, dataset_weights
+from twinvec.training.config import InfoNCE, TrainConfig
+from twinvec.training.data import Rows, open_rows
+from twinvec.training.measuring import Measure, Scores, cross_encoder_measure, encoder_measure
+from twinvec.training.pair_rows import PairRows
+from twinvec.training.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainReport:
+    """What a run did.
+
+    Attributes:
+        folder: The model.
+        steps: Steps in all, those before a resumption too.
+        rows: Rows of all datasets.
+        before: Scores x 100 of the model as it came.
+        after: Scores x 100 of the model as it is saved.
+        best_step: The step whose weights were kept, where scores chose; otherwise the last.
+        loss: Mean loss of the last stretch.
+        seconds: Time of this process' training alone.
+    """
+
+    folder: str
+    steps: int
+    rows: int
+    before: Scores
+    after: Scores
+    best_step: int
+    loss: float | None
+    seconds: float
+
+
+def train(config: TrainConfig, folder: Path) -> TrainReport:
+    """Train, or go on with a run that was cut off. A finished run is reported and left alone.
+
+    Raises:
+        ConfigurationError: settings that do not fit the data or the model; a folder that holds something else.
+        DocumentError: data that cannot be used; it names file, row and field.
+        MissingExtraError: the packages for training are not installed.
+        ModelError: the model cannot be found or is damaged.
+    """
+    try:
+        import accelerate  # noqa: F401
+        import sentence_transformers  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(error.name or "sentence-transformers", "train", "training") from None
+    run = RunFolder(folder, _digest(config))
+    if run.finished:
+        logger.info("%s: finished before", folder)
+        return TrainReport(**run.recall("report"))
+    sources = _open(config, run.checkpoints / "data")
+    run.remember("config", config.model_dump(mode="json"))
+    return _Run(config, run, sources).go()
+
+
+class _Run:
+    """The parts of a run, put together."""
+
+    def __init__(self, config: TrainConfig, run: RunFolder, sources: list[Rows]) -> None:
+        from transformers import set_seed
+
+        from twinvec.training import building
+        from twinvec.training.trainers import EncoderTrainer, PairTrainer, RowDataset, TextCollator
+
+        set_seed(config.schedule.seed)  # before the model: a head is made at random
+        self._config = config
+        self._run = run
+        self._sources = sources
+        cache = run.checkpoints / "data"
+        evaluation = config.evaluation
+        self._measure: Measure | None = None
+        self.trainer: Any
+        if config.kind == "bi-encoder":
+            self._model: Any = building.build_encoder(config)
+            loss: Any = building.build_loss(config, self._model, sources[0].labels)
+            self._rows: list[Any] = list(sources)
+            if evaluation is not None:
+                self._measure = encoder_measure(self._model, evaluation, cache)
+            hashed = isinstance(config.objective, InfoNCE) and config.objective.mask_texts
+            trainer_class: Any = EncoderTrainer
+            collator: Any = TextCollator(self._model.preprocess, hashed)
+        else:
+            from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
+            from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+
+            self._model = building.build_cross_encoder(config)
+            loss = BinaryCrossEntropyLoss(self._model)
+            self._rows = [PairRows(rows) for rows in sources]
+            if evaluation is not None and evaluation.sts is not None:
+                self._measure = cross_encoder_measure(self._model, evaluation.sts, cache)
+            trainer_class = PairTrainer
+            collator = CrossEncoderDataCollator(preprocess_fn=self._model.preprocess)
+        self.trainer = self._make_trainer(trainer_class, loss, collator)
+        self.trainer.prepare_run(RowDataset(self._rows), self._plan(), self._measure, f"Training {run.path.name}")
+
+    def go(self) -> TrainReport:
+        trainer, run = self.trainer, self._run
+        first = trainer.is_world_process_zero()
+        before = run.recall("before")
+        if before is None:
+            before = self._measure() if self._measure else {}
+            if first:
+                run.remember("before", before)
+        checkpoint = run.last_checkpoint()
+        if checkpoint is not None:
+            logger.info("going on from %s", checkpoint)
+        started = time.perf_counter()
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
+        seconds = time.perf_counter() - started
+        if self._config.lora is not None:
+            from twinvec.training.building import merge_adapters
+
+            merge_adapters(self._model)
+        losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+        report = TrainReport(
+            folder=str(run.path),
+            steps=trainer.state.global_step,
+            rows=sum(len(rows) for rows in self._rows),
+            before=before,
+            after=self._measure() if self._measure else {},
+            best_step=trainer.state.best_global_step or trainer.state.global_step,
+            loss=losses[-1] if losses else None,
+            seconds=round(seconds, 1),
+        )
+        if first:
+            self._save(report)
+        return report
+
+    def _save(self, report: TrainReport) -> None:
+        from twinvec.training.building import save_head
+        from twinvec.training.card import write_card
+
+        def write_model(target: Path) -> None:
+            self._model.save_pretrained(str(target), create_model_card=False)
+            save_head(getattr(self.trainer.loss, "loss", self.trainer.loss), target)
+            write_card(target, self._config, self._rows, report, self.trainer.state.log_history)
+
+        self._run.remember("report", {name: getattr(report, name) for name in report.__slots__})
+        self._run.finish(write_model, {"trained_with": f"twinvec {_version()}"})
+
+    def _plan(self) -> BatchPlan:
+        batches = self._config.batches
+        given = [source.weight for source in self._config.data if source.weight is not None]
+        sizes = [len(rows) for rows in self._rows]
+        return BatchPlan(
+            [getattr(rows, "hashes", np.zeros((len(rows), 0), dtype=np.int64)) for rows in self._rows],
+            batches.size,
+            weights=dataset_weights(sizes, power=batches.power, cap=batches.cap, given=given or None),
+            datasets=batches.datasets,
+            unique_texts=batches.unique_texts and isinstance(self._config.objective, InfoNCE),
+            seed=self._config.schedule.seed,
+        )
+
+    def _make_trainer(self, trainer_class: Any, loss: Any, collator: Any) -> Any:
+        from transformers import EarlyStoppingCallback, PrinterCallback
+
+        evaluation = self._config.evaluation
+        arguments = trainer_class.training_args_class(**_arguments(self._config, self._run, self._measure is not None))
+        trainer = trainer_class(
+            model=self._model,
+            args=arguments,
+            train_dataset=_placeholder(),
+            eval_dataset=_placeholder() if self._measure else None,
+            loss=loss,
+            data_collator=collator,
+        )
+        trainer.remove_callback(PrinterCallback)  # prints to stdout
+        if evaluation is not None and evaluation.patience is not None:
+            trainer.add_callback(EarlyStoppingCallback(evaluation.patience))
+        return trainer
+
+
+def _arguments(config: TrainConfig, run: RunFolder, measured: bool) -> dict[str, Any]:
+    """The settings of the library's trainer."""
+    import torch
+
+    schedule, evaluation = config.schedule, config.evaluation
+    on_cpu = config.device == "cpu" or not torch.cuda.is_available()
+    while_training = measured and evaluation is not None and evaluation.every is not None
+    every = evaluation.every if while_training and evaluation is not None else schedule.checkpoint_every
+    arguments: dict[str, Any] = {
+        "output_dir": str(run.checkpoints),
+        "per_device_train_batch_size": config.batches.size,
+        "num_train_epochs": schedule.epochs,
+        "max_steps": schedule.steps or -1,
+        "learning_rate": schedule.learning_rate,
+        "lr_scheduler_type": schedule.decay,
+        "warmup_steps": schedule.warmup,
+        "weight_decay": schedule.weight_decay,
+        "max_grad_norm": schedule.gradient_clip,
+        "bf16": schedule.precision == "bfloat16",
+        "fp16": schedule.precision == "float16",
+        "seed": schedule.seed,
+        "logging_steps": schedule.log_every,
+        "save_strategy": "steps",
+        "save_steps": every,
+        "save_total_limit": 2,  # the one before stays until the new one is marked complete
+        "eval_strategy": "steps" if while_training else "no",
+        "eval_steps": every,
+        "report_to": list(schedule.report_to) or "none",
+        "disable_tqdm": True,
+        "use_cpu": on_cpu,
+        "dataloader_pin_memory": not on_cpu,
+        # a batch is shared among the processes, so that it is the same batch for any number of them
+        "accelerator_config": {"split_batches": True, "even_batches": False},
+    }
+    if while_training and evaluation is not None:
+        best = "pairs.mrr@10" if evaluation.pairs is not None and config.kind == "bi-encoder" else "sts.spearman"
+        arguments |= {
+            "load_best_model_at_end": True,
+            "metric_for_best_model": f"eval_{best}",
+            "greater_is_better": True,
+        }
+    return arguments
+
+
+def _placeholder() -> Any:
+    """The trainer wants a dataset to look at; the rows come through its data loader."""
+    from datasets import Dataset
+
+    return Dataset.from_dict({"anchor": [""], "positive": [""]})
+
+
+def _open(config: TrainConfig, cache: Path) -> list[Rows]:
+    """All datasets, checked, with the same columns and the same labels."""
+    sources = [open_rows(source, config.objective.name, cache) for source in config.data]
+    labels = tuple(sorted({label for rows in sources for label in rows.labels}))
+    if config.objective.name == "softmax" and len(sources) > 1:
+        sources = [open_rows(source, config.objective.name, cache, labels) for source in config.data]
+    names = [rows.name for rows in sources]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ConfigurationError(f"data: two datasets are called {repeated!r}; give them names of their own")
+    return sources
+
+
+def _digest(config: TrainConfig) -> str:
+    """Fingerprint of the settings and of the data files' contents."""
+    digest = hashlib.sha256(config.digest().encode())
+    evaluation = config.evaluation
+    measured = [path for path in (evaluation.pairs, evaluation.sts) if path is not None] if evaluation else []
+    for path in [*(source.path for source in config.data), *measured]:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _version() -> str:
+    from twinvec import __version__
+
+    return __version__

@@ -1,0 +1,26 @@
+"""One SentenceTransformer for the tests of training, and features to feed losses with."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def _loaded():
+    from sentence_transformers import SentenceTransformer
+
+    from twinvec.models import find_model
+
+    return SentenceTransformer(str(find_model("default").path), device="cpu")
+
+
+@pytest.fixture
+def model(_loaded):
+    """The default model as a SentenceTransformer of the test's own, with two of its six layers, to be quick."""
+    model = copy.deepcopy(_loaded)
+    backbone = model[0].auto_model
+    backbone.encoder.layer = backbone.encoder.layer[:2]
+    backbone.config.num_hidden_layers = 2
+    return model
