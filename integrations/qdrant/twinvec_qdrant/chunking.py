@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 _SMALLEST_ROOM = 8  # tokens for heading and body together, below which chunks say nothing
 _MARGIN = 2  # tokens of heading and body may be more, joined, than each alone
-_STEP = 8  # capacities are multiples of this, so that few splitters serve all headings
+_STEP = 8  # token capacities are multiples of this, so that few splitters serve all headings
+_FILL = 0.92  # of the capacity, aimed at when cutting by characters: few pieces are then too long
 _WINDOW = 32_768  # characters a splitter is given at once: its time grows faster than the text
-_CHARACTERS_A_TOKEN = 16  # a piece with more than this, for its tokens, is no language: cut by characters
+_CHARACTERS_A_TOKEN = 16  # at most: a word of 10,000 letters may be one token, and is cut by characters
 _MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n.*?^---[ \t]*$", re.DOTALL | re.MULTILINE)
 
@@ -120,7 +121,7 @@ class Chunker:
             raise ConfigurationError(
                 f"an overlap of {self.settings.overlap} tokens: at most {self._room // 2}, half of what a chunk holds"
             )
-        self._splitter = lru_cache(maxsize=64)(self._new_splitter)
+        self._by_tokens = lru_cache(maxsize=64)(self._new_by_tokens)
 
     def chunks(self, document: Document) -> list[Chunk]:
         """The chunks of a document in its order; a blank document has none."""
@@ -158,27 +159,39 @@ class Chunker:
             if self._tokens(heading, room) <= room:
                 return heading
         longest = path[-1][: room * _CHARACTERS_A_TOKEN] if path else ""
-        pieces = self._splitter(room, False).chunks(longest)
+        pieces = self._by_tokens(room, False).chunks(longest)
         return pieces[0].strip() if pieces else ""
 
     def _split(self, body: str, heading: str, markdown: bool) -> Iterator[str]:
         """The pieces of a section's body; one empty piece where there is only the heading."""
-        whole = body.strip("\r\n").rstrip()
+        whole = _trimmed(body)
         if not whole or self._fits(_under(heading, whole)):
             yield whole
             return
         capacity = self._room - self._tokens(heading, self._room) - _MARGIN
-        capacity = max(capacity // _STEP * _STEP if capacity > 2 * _STEP else capacity, 1)
-        splitter = self._splitter(capacity, markdown)
-        longest = capacity * _CHARACTERS_A_TOKEN
         for window in _windows(body):
-            for piece in splitter.chunks(window):
-                for start in range(0, len(piece), longest):
-                    text = piece[start : start + longest].strip("\r\n").rstrip()
-                    if text:
-                        yield text
+            yield from filter(None, map(_trimmed, self._cut(window, capacity, markdown)))
 
-    def _new_splitter(self, capacity: int, markdown: bool) -> MarkdownSplitter | TextSplitter:
+    def _cut(self, text: str, capacity: int, markdown: bool) -> Iterator[str]:
+        """Pieces of at most ``capacity`` tokens: cut by characters, twenty times faster, then by tokens where needed."""
+        assert self._tokenizer is not None
+        a_token = min(len(text) / max(int(self._tokenizer.count([text])[0]), 1), _CHARACTERS_A_TOKEN)
+        pieces = self._by_characters(max(int(capacity * a_token * _FILL), 1), markdown).chunks(text)
+        for piece, count in zip(pieces, self._tokenizer.count(pieces).tolist(), strict=True):
+            if count <= capacity:
+                yield piece
+            else:
+                parts = -(-count // capacity)
+                even = min(capacity, count // parts + capacity // 8)  # rather than a full chunk and a crumb
+                yield from self._by_tokens(max(even // _STEP * _STEP, 1), markdown).chunks(piece)
+
+    def _by_characters(self, capacity: int, markdown: bool) -> MarkdownSplitter | TextSplitter:
+        from semantic_text_splitter import MarkdownSplitter, TextSplitter
+
+        overlap = capacity * self.settings.overlap // self._room
+        return (MarkdownSplitter if markdown else TextSplitter)(capacity, overlap=overlap, trim=False)
+
+    def _new_by_tokens(self, capacity: int, markdown: bool) -> MarkdownSplitter | TextSplitter:
         from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
         assert self._tokenizer is not None
@@ -248,6 +261,11 @@ def _windows(text: str) -> Iterator[str]:
         yield text[start:end]
         start = end
     yield text[start:]
+
+
+def _trimmed(piece: str) -> str:
+    """Without blank lines around it; the first line keeps its indentation."""
+    return piece.strip("\r\n").rstrip()
 
 
 def _join(path: Sequence[str]) -> str:
