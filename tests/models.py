@@ -6,6 +6,7 @@ different texts differ. A folder takes a second to build and a few hundred kilob
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -50,7 +51,7 @@ def build(
     torch.manual_seed(seed)
     backbone = save_backbone(folder.parent / f"{folder.name}-backbone", kind)
     limits = {} if max_tokens is None else {"max_seq_length": max_tokens}
-    transformer = Transformer(str(backbone), do_lower_case=lower_case, **limits)
+    transformer = Transformer(str(backbone), **limits)
     modules: list[torch.nn.Module] = [transformer, Pooling(HIDDEN, tuple(pooling), include_prompt=include_prompt)]
     size = HIDDEN * len(pooling)
     for wanted, activation in dense:
@@ -66,6 +67,9 @@ def build(
         device="cpu",
     )
     model.save(str(folder), create_model_card=False)
+    if lower_case:  # as older versions wrote it
+        path = folder / "sentence_bert_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "do_lower_case": True}))
     return folder
 
 
@@ -139,8 +143,6 @@ def _byte_pairs(kind: str) -> Any:
         ),
     )
     if roberta:
-        import json
-
         learnt = json.loads(tokenizer.to_str())["model"]
         merges = [tuple(merge) for merge in learnt["merges"]]
         return RobertaTokenizer(vocab=learnt["vocab"], merges=merges, model_max_length=512)
@@ -162,8 +164,6 @@ def _byte_pairs(kind: str) -> Any:
 
 
 def _unigram() -> Any:
-    import json
-
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     from transformers import XLMRobertaTokenizer
 

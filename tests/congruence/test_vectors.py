@@ -8,18 +8,19 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 
+import models
 from twinvec import Encoder
 
-WORDS = (
+_WORDS = (
     "the of and to in search model vector 3.14 2026-11-21 don't e-mail@example.com https://example.com/?q=a+b#c "
     "naïve Größe straße İstanbul ﬁne ① ½ Ελλάδα Москва تجربة עברית हिन्दी ไทยแลนด์ 日本語 中文 한국어 👩‍👩‍👧 🎉 🇩🇪 "
     "e\u0301le\u0300ve \u200b \u00ad \ufeff \u00a0 \x00 \x07 \ufffd \U0010ffff [CLS] [SEP] <s> </s> <mask> ##ing "
     "antidisestablishmentarianism WWWWWWWWWWWWWWWWWWWW {} () -- … “quoted” C++ x**2 \\n & < >"
-).split(" ")
+)
+WORDS = _WORDS.split(" ")
 LENGTHS = [1, 2, 3, 4, 5, 8, 13, 21, 30, 40]
 
 

@@ -1,0 +1,92 @@
+"""Scores of cross-encoders equal those of sentence-transformers' ``CrossEncoder.predict``."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+
+import models
+from twinvec import CrossEncoderReranker
+
+_WORDS = "how do i compare two files the fox jumps Größe 日本語 moon 384,400 query(document) ; hits"
+WORDS = _WORDS.split()
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[tuple[str, str]]:
+    rng = random.Random(5)
+    made = [
+        (" ".join(rng.choices(WORDS, k=rng.randint(0, 40))), " ".join(rng.choices(WORDS, k=rng.randint(0, 90))))
+        for _ in range(60)
+    ]
+    return [*made, ("", ""), ("fox", ""), ("", "fox"), made[0]]
+
+
+def reference(folder, kind):
+    from sentence_transformers import CrossEncoder
+
+    return CrossEncoder(str(folder), device="cpu", max_length=models.LONGEST[kind])
+
+
+@pytest.mark.parametrize("kind", models.BACKBONES)
+@pytest.mark.parametrize("budget", [1, 4096])
+def test_scores_of_every_backbone(tiny_cross_encoder, pairs, kind, budget):
+    folder = tiny_cross_encoder(kind)
+    reranker = CrossEncoderReranker(folder, token_budget=budget)
+    theirs = reference(folder, kind).predict(pairs, batch_size=7)
+    ours = reranker.score(pairs)
+    assert reranker.max_tokens == models.LONGEST[kind]
+    assert ours.dtype == np.float32
+    assert theirs.std() > 0.01, "scores are too alike to tell pairs apart"
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_segments_matter_to_bert(tiny_cross_encoder, pairs):
+    """Guards the comparison above: without segments the scores would differ."""
+    reranker = CrossEncoderReranker(tiny_cross_encoder("bert"))
+    tokens = reranker._tokenizer.encode_pairs(pairs[:5])
+    batch = tokens.batch(np.arange(5), reranker._tokenizer.pad_id)
+    without = type(batch)(batch.ids_BT, batch.mask_BT)
+    assert np.abs(reranker._engine.logits(batch) - reranker._engine.logits(without)).max() > 1e-3
+
+
+@pytest.mark.parametrize("activation", ["Identity", "Sigmoid"])
+def test_stated_activation(tiny_cross_encoder, pairs, activation):
+    import torch
+
+    folder = tiny_cross_encoder("bert", activation_fn=getattr(torch.nn, activation)())
+    ours = CrossEncoderReranker(folder).score(pairs)
+    np.testing.assert_allclose(ours, reference(folder, "bert").predict(pairs), atol=1e-5)
+    assert (ours.min() < 0) == (activation == "Identity")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"},
+        {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity", "version": "4.1.0"}},
+        {},
+    ],
+    ids=["before 4", "before 6", "plain"],
+)
+def test_folders_of_old(tiny_cross_encoder, tmp_path, pairs, settings):
+    folder = shutil.copytree(tiny_cross_encoder("roberta"), tmp_path / "old")
+    for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"):
+        (folder / name).unlink()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | settings))
+    ours = CrossEncoderReranker(folder).score(pairs)
+    np.testing.assert_allclose(ours, reference(folder, "roberta").predict(pairs), atol=1e-5)
+    assert (ours.min() < 0) == bool(settings)
+
+
+def test_max_tokens_cuts_the_longer_side_first(tiny_cross_encoder, pairs):
+    from sentence_transformers import CrossEncoder
+
+    folder = tiny_cross_encoder("bert")
+    ours = CrossEncoderReranker(folder, max_tokens=20).score(pairs)
+    np.testing.assert_allclose(ours, CrossEncoder(str(folder), device="cpu", max_length=20).predict(pairs), atol=1e-5)
