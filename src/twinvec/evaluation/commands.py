@@ -229,25 +229,13 @@ def _encoded(source: Path, model: str, encoder: Any) -> tuple[list[str], Any]:
 
 
 def _show(figures: Mapping[str, Any]) -> None:
-    for section, results in figures.items():
-        if section in ("model", "mean"):
-            continue
-        rows = dict(results)
-        if section in figures.get("mean", {}):
-            rows["mean"] = figures["mean"][section]
-        names = list(dict.fromkeys(name for row in rows.values() for name in row if not isinstance(row[name], dict)))
-        table = _table(f"{section}: {figures['model']}", "", *(name.replace("_", " ") for name in names))
-        for name, row in rows.items():
-            table.add_row(name, *(_cell(row.get(column)) for column in names))
+    from twinvec.evaluation.layout import figure_tables
+
+    for each in figure_tables([figures]):
+        table = _table(f"{each.title}: {figures['model']}", *each.columns)
+        for row in each.rows:
+            table.add_row(*row)
         _print(table)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, list):
-        return f"{value[0]:.1f} to {value[1]:.1f}"
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return "" if value is None else str(value)
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -29,7 +29,7 @@ def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path
     """
     systems = list(dict.fromkeys(system for group in groups.values() for system in group))
     lines = sum(len(group) for group in groups.values()) + len(groups)
-    figure, axes = _canvas(8.0, 1.0 + 0.26 * lines)
+    figure, axes = _canvas(8.0, 1.0 + 0.2 * lines)
     position, ticks = 0.0, []
     for group in groups.values():
         ticks.append(position + (len(group) - 1) / 2)
@@ -43,7 +43,8 @@ def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path
         position += 1
     axes.set_yticks(ticks, list(groups))
     axes.invert_yaxis()
-    axes.set_xlim(min(0.0, *(value for group in groups.values() for value, _ in group.values())), 106)
+    axes.margins(y=0.01)
+    axes.set_xlim(right=axes.get_xlim()[1] * 1.08)  # room for the numbers
     axes.set_xlabel("x 100, with 95% intervals")
     _legend(axes, systems)
     _save(figure, path)

@@ -19,6 +19,7 @@ from markdown_it import MarkdownIt
 from twinvec.errors import ConfigurationError
 from twinvec.evaluation import plots
 from twinvec.evaluation.ir import IrResult, compare_ir
+from twinvec.evaluation.layout import figure_tables
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, paired_test
 from twinvec.evaluation.sts import StsResult, compare_sts
 from twinvec.evaluation.suite import Evaluation, Tasks, evaluate
@@ -113,12 +114,13 @@ def _tests(first: Evaluation, other: Evaluation, resamples: int) -> Iterator[Dif
 def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
     systems = [evaluation.system for evaluation in comparison.evaluations]
     yield "# Comparison of " + ", ".join(map(_escaped, systems))
-    yield "\nFigures are x 100. Intervals cover 95%, by bootstrap over rows or queries.\n"
+    yield "\nFigures are x 100. Intervals, in brackets, cover 95%: by bootstrap over rows or queries.\n"
     names = {path.name for path in pictures}
     if "figures.png" in names:
         yield "![Figures with intervals](figures.png)\n"
-    for section in ("sts", "ir", "questions", "nli", "pairs", "triplets", "bias"):
-        yield from _section(section, comparison.evaluations)
+    for table in figure_tables([evaluation.as_json() for evaluation in comparison.evaluations]):
+        yield f"## {table.title}\n"
+        yield from _rows(table.columns, table.rows)
     if comparison.differences:
         yield f"## Differences from {_escaped(systems[0])}\n"
         yield "p: how often swapping outputs at random gives a difference this large (approximate randomisation).\n"
@@ -141,26 +143,6 @@ def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
     for name in (name for name in first.ir if name in second.ir):
         yield f"## {name}: queries on which {_escaped(first.system)} and {_escaped(second.system)} differ most\n"
         yield from _ir_examples(first.ir[name], second.ir[name], first.system, second.system)
-
-
-def _section(section: str, evaluations: Sequence[Evaluation]) -> Iterator[str]:
-    figures = {evaluation.system: evaluation.as_json() for evaluation in evaluations}
-    sets = list(dict.fromkeys(name for each in figures.values() for name in each.get(section, {})))
-    if not sets:
-        return
-    yield f"## {section.upper() if section in ('sts', 'ir', 'nli') else section.capitalize()}\n"
-    rows = []
-    measures: dict[str, None] = {}
-    for name in [*sets, *(["mean"] if len(sets) > 1 else [])]:
-        for system, each in figures.items():
-            found = each.get("mean", {}).get(section) if name == "mean" else each.get(section, {}).get(name)
-            if found:
-                measures.update(dict.fromkeys(key for key, value in found.items() if not isinstance(value, dict)))
-                rows.append((name, system, found))
-    yield from _rows(
-        ("data", "model", *(measure.replace("_", " ") for measure in measures)),
-        ((name, system, *(_cell(found.get(measure)) for measure in measures)) for name, system, found in rows),
-    )
 
 
 def _sts_examples(first: StsResult, second: StsResult, *systems: str) -> Iterator[str]:
@@ -247,14 +229,6 @@ def _rows(header: Sequence[str], rows: Any) -> Iterator[str]:
 def _escaped(text: str) -> str:
     """Text that Markdown leaves alone, on one line."""
     return re.sub(r"([\\`*_\[\]<>|&#~])", r"\\\1", " ".join(text.split()))
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, list):
-        return f"{value[0]:.1f} to {value[1]:.1f}"
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return "" if value is None else str(value)
 
 
 def _range(bounds: Interval) -> str:

@@ -1,0 +1,57 @@
+"""Figures laid out in tables, for the terminal and for reports alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_TITLES = {"sts": "STS", "ir": "Retrieval", "nli": "NLI"}
+_SECTIONS = ("sts", "ir", "questions", "nli", "pairs", "triplets", "bias")
+
+
+@dataclass(frozen=True, slots=True)
+class FigureTable:
+    """A title, a line of column names, and rows of cells."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def figure_tables(systems: Sequence[Mapping[str, Any]]) -> Iterator[FigureTable]:
+    """Tables of what ``Evaluation.as_json`` gives for each system; sets with the same measures share one."""
+    for section in _SECTIONS:
+        sets = list(dict.fromkeys(name for system in systems for name in system.get(section, {})))
+        groups: dict[tuple[str, ...], list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
+        for name in sets:
+            for system in systems:
+                if (found := system.get(section, {}).get(name)) is not None:
+                    groups.setdefault(_measures(found), []).append((name, system, found))
+        for system in systems:
+            if (mean := system.get("mean", {}).get(section)) is not None:
+                next(iter(groups.values())).append(("mean", system, mean))
+        for measures, rows in groups.items():
+            named = ["model"] if len(systems) > 1 else []
+            yield FigureTable(
+                _TITLES.get(section, section.capitalize()),
+                ["data", *named, *(measure.replace("_", " ") for measure in measures)],
+                [
+                    [name, *([system["model"]] if named else []), *(_cell(figures, measure) for measure in measures)]
+                    for name, system, figures in rows
+                ],
+            )
+
+
+def _measures(figures: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(
+        name for name, value in figures.items() if not name.endswith("_interval") and not isinstance(value, Mapping)
+    )
+
+
+def _cell(figures: Mapping[str, Any], measure: str) -> str:
+    value = figures.get(measure)
+    if not isinstance(value, float):
+        return "" if value is None else f"{value:,}"
+    bounds = figures.get(f"{measure}_interval")
+    return f"{value:.2f}" + (f" ({bounds[0]:.1f} to {bounds[1]:.1f})" if bounds else "")
