@@ -1,8 +1,9 @@
 """Lengths -> batches under a token budget.
 
-Texts are taken in order of length, so that a batch holds texts of about the same length and little of the work
-is padding; a batch ends where (texts in it) x (its longest text) would exceed the budget. A count limits it as
-well, because very short texts would otherwise make batches that are slow to collate.
+Texts are taken in order of length, so that a batch holds texts of about the same length and little of the work is
+padding. A batch ends where (texts in it) x (its longest text) would exceed the budget, or where the next text would
+bring the padding in it above a sixteenth of the budget (at least 32 tokens): a call more costs less than that. A
+count limits it as well, because very short texts would otherwise make batches that are slow to collate.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+
+_CALL_TOKENS = 32  # what calling an engine once more costs, in tokens
 
 
 def token_budget_batches(
@@ -26,9 +29,13 @@ def token_budget_batches(
     if budget < 1 or max_texts < 1:
         raise ValueError(f"budget and max_texts must be at least 1, got {budget} and {max_texts}")
     order = np.argsort(-lengths, kind="stable")
+    ordered = lengths[order]
+    most_padding = max(budget // 16, _CALL_TOKENS)
     start = 0
     while start < len(order):
-        longest = max(int(lengths[order[start]]), 1)
+        longest = max(int(ordered[start]), 1)
         size = min(max(budget // longest, 1), max_texts)
+        padding = np.cumsum(longest - ordered[start : start + size])  # grows with every text
+        size = int(np.searchsorted(padding, most_padding, side="right")) or 1
         yield order[start : start + size]
         start += size

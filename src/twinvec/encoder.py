@@ -16,12 +16,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.batching import token_budget_batches
 from twinvec.engines.base import Batch, Engine, FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.models import find_model
+from twinvec.pipeline import run_batches
 from twinvec.progress import progress_bar
-from twinvec.space import fingerprint
+from twinvec.space import fingerprint, network_digest
 from twinvec.spec import read_spec
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
 from twinvec.tokenizer import TextTokenizer, TokenIds
@@ -51,7 +51,7 @@ class Encoder:
         max_tokens: Cut longer texts here, in place of the model's own limit; at most as many as it has positions.
         prompts: Name -> text put before an input, in place of the model's own.
         default_prompt: Name of the prompt for ``encode``, in place of the model's own.
-        token_budget: Largest padded size of a batch, in tokens.
+        token_budget: Largest padded size of a batch, in tokens; the engine's own unless given.
         max_text_bytes: Larger texts are refused.
         cache_folder: Where hub models are kept, in place of the hub's own cache.
 
@@ -78,13 +78,13 @@ class Encoder:
         max_tokens: int | None = None,
         prompts: dict[str, str] | None = None,
         default_prompt: str | None = None,
-        token_budget: int = 4096,
+        token_budget: int | None = None,
         max_text_bytes: int = MAX_TEXT_BYTES,
         cache_folder: str | Path | None = None,
     ) -> None:
         if engine not in ("auto", "torch"):
             raise ConfigurationError(f"engine {engine!r} is not one of auto, torch")
-        if token_budget < 1:
+        if token_budget is not None and token_budget < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
         found = find_model(model, cache_folder)
         self.name = found.name
@@ -92,7 +92,8 @@ class Encoder:
         self.dim = self._spec.dim
         self.max_tokens = self._spec.max_tokens
         self._tokenizer = TextTokenizer(self._spec.folder, self.max_tokens, lower_case=self._spec.lower_case)
-        self.space = fingerprint(self._spec, self._tokenizer)
+        self._network = network_digest(self._spec)
+        self.space = fingerprint(self._spec, self._tokenizer, self._network)
         self._engine_options = {"device": device, "precision": "float32" if precision == "auto" else precision}
         self._engine: Engine | None = None
         self._loading = threading.Lock()
@@ -213,15 +214,11 @@ class Encoder:
         """
         unique, inverse = _unique(check_texts(texts, self._max_text_bytes))
         states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)
-
-        def keep(indices: npt.NDArray[np.int64], batch: Batch) -> None:
-            states_BTD = self.engine.states(batch)
+        prefix = self._prompt_text(prompt)
+        for indices, lengths, states_BTD in self._run(self.engine.states, unique, prefix, progress, None):
             norms_BT1 = np.linalg.norm(states_BTD, axis=-1, keepdims=True)
-            states_BTD /= np.maximum(norms_BT1, 1e-12)
-            for row, index in enumerate(indices):
-                states[index] = states_BTD[row, : int(batch.mask_BT[row].sum())].copy()
-
-        self._run(unique, self._prompt_text(prompt), keep, progress, None)
+            for row, (index, length) in enumerate(zip(indices, lengths, strict=True)):
+                states[index] = states_BTD[row, :length] / np.maximum(norms_BT1[row, :length], 1e-12)
         return [states[index] for index in inverse]
 
     def count_tokens(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -237,39 +234,45 @@ class Encoder:
     ) -> FloatArray:
         unique, inverse = _unique(texts)
         vectors = np.empty((len(unique), self.dim), dtype=np.float32)
-
-        def keep(indices: npt.NDArray[np.int64], batch: Batch) -> None:
-            vectors[indices] = self._checked(self.engine.vectors(batch))
-
-        self._run(unique, prefix, keep, progress, on_batch)
+        for indices, _, vectors_BD in self._run(self.engine.vectors, unique, prefix, progress, on_batch):
+            vectors[indices] = self._checked(vectors_BD)
         return vectors if len(unique) == len(texts) else vectors[inverse]
 
     def _run(
         self,
+        compute: Callable[[Batch], FloatArray],
         texts: list[str],
         prefix: str,
-        keep: Callable[[npt.NDArray[np.int64], Batch], None],
         progress: bool,
         on_batch: Callable[[int], None] | None,
-    ) -> None:
-        """Tokenise, cut batches, and hand each to ``keep`` with the indices of its texts."""
-        tokens = self._tokenize(texts, prefix)
-        skipped = self._prompt_tokens(prefix)
+    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]]:
+        """What ``run_batches`` yields, with progress and the count of what was cut."""
+        cut = 0
+
+        def tokenize(part: list[str]) -> TokenIds:
+            nonlocal cut
+            tokens = self._tokenizer.encode([prefix + text for text in part] if prefix else part)
+            cut += tokens.truncated
+            return tokens
+
+        batches = run_batches(
+            texts,
+            tokenize,
+            compute,
+            token_budget=self._token_budget or self.engine.token_budget,
+            workers=self.engine.workers,
+            pad_id=self._tokenizer.pad_id,
+            prompt_tokens=self._prompt_tokens(prefix),
+        )
         with progress_bar("Encoding", len(texts), "texts", shown=progress) as advance:
-            for indices in token_budget_batches(tokens.lengths, self._token_budget):
-                keep(indices, tokens.batch(indices, self._tokenizer.pad_id, skipped))
+            for indices, lengths, result in batches:
+                yield indices, lengths, result
                 advance(len(indices))
                 if on_batch is not None:
                     on_batch(len(indices))
-
-    def _tokenize(self, texts: list[str], prefix: str) -> TokenIds:
-        tokens = self._tokenizer.encode([prefix + text for text in texts] if prefix else texts)
-        if tokens.truncated:
-            self.truncated += tokens.truncated
-            logger.warning(
-                "%d of %d texts are longer than %d tokens and were cut", tokens.truncated, len(texts), self.max_tokens
-            )
-        return tokens
+        if cut:
+            self.truncated += cut
+            logger.warning("%d of %d texts are longer than %d tokens and were cut", cut, len(texts), self.max_tokens)
 
     def _prompt_tokens(self, prefix: str) -> int:
         """Leading tokens that pooling leaves out: those of the prompt, without the closing special token."""

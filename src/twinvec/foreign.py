@@ -49,7 +49,7 @@ class ForeignEncoder:
     @property
     def dim(self) -> int:
         """Size of the vectors."""
-        return self._probes_ND.shape[1]
+        return self._probe_vectors.shape[1]
 
     @cached_property
     def space(self) -> str:
@@ -61,7 +61,7 @@ class ForeignEncoder:
         Raises:
             BadVectorError: the vectors of the probes are no rectangle of finite numbers.
         """
-        both = (self._probes_ND, self._vectors(self._embed_queries))
+        both = (self._probe_vectors, self._vectors(self._embed_queries))
         largest = [np.abs(vectors_ND).argmax(axis=1) for vectors_ND in both]
         signs = [np.sign(v[np.arange(len(v)), at]) for v, at in zip(both, largest, strict=True)]
         told = f"{self.dim} {[each.tolist() for each in largest]} {[each.astype(int).tolist() for each in signs]}"
@@ -76,7 +76,7 @@ class ForeignEncoder:
         return np.asarray(self._embed_documents(list(texts)), dtype=np.float32)
 
     @cached_property
-    def _probes_ND(self) -> FloatArray:
+    def _probe_vectors(self) -> FloatArray:
         return self._vectors(self._embed_documents)
 
     def _vectors(self, embed: Embed) -> FloatArray:
@@ -85,5 +85,7 @@ class ForeignEncoder:
         except (TypeError, ValueError) as error:
             raise BadVectorError(f"encoder {self.name!r}: its vectors are no rectangle of numbers: {error}") from error
         if vectors_ND.ndim != 2 or len(vectors_ND) != len(PROBES) or not np.isfinite(vectors_ND).all():
-            raise BadVectorError(f"encoder {self.name!r}: expected {len(PROBES)} finite vectors of one size for as many")
+            raise BadVectorError(
+                f"encoder {self.name!r}: expected {len(PROBES)} finite vectors of one size for as many"
+            )
         return vectors_ND

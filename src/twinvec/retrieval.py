@@ -11,24 +11,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
+from twinvec.corpus import Corpus, Rows
 from twinvec.documents import Document, DocumentLike, as_documents
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
-from twinvec.filters import Filter, matches, parse_filter
+from twinvec.filters import Filter
 from twinvec.fusion import CANDIDATES, Method, check_method, fuse
-from twinvec.lexical import Analyzer, BM25Index
+from twinvec.lexical import Analyzer
 from twinvec.text import check_text, check_texts
 
 Mode = Literal["hybrid", "dense", "sparse"]
 """How to search: by vectors, by words (BM25), or by both, fused."""
-
-Rows = npt.NDArray[np.int64]
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
 
@@ -112,11 +109,11 @@ class MemoryIndex:
         self._analyzer = Analyzer(language)
         self._fusion: Method = fusion
         self._adding = threading.Lock()
-        self._content = _Content([], np.empty((0, 0), dtype=np.float32), [])
+        self._corpus = Corpus([], np.empty((0, 0), dtype=np.float32), [])
         self.add(documents)
 
     def __len__(self) -> int:
-        return len(self._content.documents)
+        return len(self._corpus.documents)
 
     def add(self, documents: Iterable[DocumentLike], *, progress: bool = False) -> None:
         """Add documents: anything that ``as_document`` takes; the same id again replaces the earlier document.
@@ -132,23 +129,24 @@ class MemoryIndex:
         if not wanted:
             return
         with self._adding:
-            old = self._content
+            old = self._corpus
             changed = [d for d in wanted if (row := old.rows.get(d.id)) is None or old.texts[row] != d.full_text]
             vectors = self._encoded(changed, progress)
             terms = self._analyzer.terms([document.full_text for document in changed])
-            self._content = old.replaced(wanted, changed, vectors, terms)
+            self._corpus = old.replaced(wanted, changed, vectors, terms)
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None, *, mode: Mode = "hybrid") -> list[Hit]:
         """At most ``limit`` hits, best first, that satisfy ``filter``; equal scores in the order of their ids.
 
         A hybrid search fuses the best 100 of each stage (more where ``limit`` asks for more). A sparse search finds
-        only documents that share a term with the query. A blank query finds nothing, a
-        blank document is not found.
+        only documents that share a term with the query. A blank query finds nothing, and a blank document is never
+        found.
 
         Raises:
             TextError: the query is refused by the input gate.
             FilterError: the filter has no meaning.
             ConfigurationError: an unknown mode, or a limit below 1.
+            BadVectorError: the encoder gave a vector that is not finite, or of another size.
         """
         check_text(query, "query")
         return self.search_many([query], limit, filter, mode=mode)[0]
@@ -161,42 +159,51 @@ class MemoryIndex:
         check_limit(limit)
         if mode not in get_args(Mode):
             raise ConfigurationError(f"mode {mode!r} is not one of {', '.join(get_args(Mode))}")
-        content = self._content
-        allowed = content.allowed(filter)
+        corpus = self._corpus
+        allowed = corpus.allowed(filter)
         asked = [query for query in dict.fromkeys(queries) if query.strip()]
         found: dict[str, list[Hit]] = {}
         if len(allowed) and asked:
-            for query, dense, sparse in self._scores(content, asked, allowed, mode):
-                found[query] = self._hits(content, dense, sparse, allowed, limit, mode)
+            for query, dense, sparse in self._scores(corpus, asked, allowed, mode):
+                found[query] = self._hits(corpus, dense, sparse, allowed, limit, mode)
         return [list(found.get(query, ())) for query in queries]
 
     def _scores(
-        self, content: _Content, queries: list[str], allowed: Rows, mode: Mode
+        self, corpus: Corpus, queries: list[str], allowed: Rows, mode: Mode
     ) -> Iterator[tuple[str, FloatArray, FloatArray]]:
         """For each query the dense and the sparse scores of the allowed rows; zeros for a stage left out."""
         nothing = np.zeros(len(allowed), dtype=np.float32)
         terms = self._analyzer.terms(queries) if mode != "dense" else [[]] * len(queries)
-        block = max(1, _BLOCK_SCORES // len(content.documents))
+        block = max(1, _BLOCK_SCORES // len(corpus.documents))
         for start in range(0, len(queries), block):
             part = queries[start : start + block]
             if mode != "sparse":
-                vectors_QD = _normalized(np.asarray(self._encoder.encode_query(part), dtype=np.float32))
+                vectors_QD = self._query_vectors(part, corpus.vectors_ND.shape[1])
                 # rounded: the order in which products are summed must not decide between equal documents
-                dense_QN = np.round(vectors_QD @ content.vectors_ND.T, 6)[:, allowed]
+                dense_QN = np.round(vectors_QD @ corpus.vectors_ND.T, 6)[:, allowed]
             for index, query in enumerate(part):
-                sparse = content.bm25.scores(terms[start + index])[allowed] if mode != "dense" else nothing
+                sparse = corpus.bm25.scores(terms[start + index])[allowed] if mode != "dense" else nothing
                 yield query, dense_QN[index] if mode != "sparse" else nothing, sparse
+
+    def _query_vectors(self, queries: list[str], dim: int) -> FloatArray:
+        vectors_QD = np.asarray(self._encoder.encode_query(queries), dtype=np.float32)
+        if vectors_QD.shape != (len(queries), dim) or not np.isfinite(vectors_QD).all():
+            raise BadVectorError(
+                f"the encoder gave for queries vectors of shape {vectors_QD.shape}, "
+                f"expected {(len(queries), dim)} and finite"
+            )
+        return _normalized(vectors_QD)
 
     def _hits(
         self,
-        content: _Content,
+        corpus: Corpus,
         dense: FloatArray,
         sparse: FloatArray,
         allowed: Rows,
         limit: int,
         mode: Mode,
     ) -> list[Hit]:
-        ranks = content.id_ranks[allowed]
+        ranks = corpus.id_ranks[allowed]
         if mode == "dense":
             best, stages = _top(dense, ranks, limit), {"dense": dense}
         elif mode == "sparse":
@@ -212,7 +219,7 @@ class MemoryIndex:
             stages = {"dense": dense, "sparse": sparse, "fused": fused}
         hits = []
         for each in best:
-            document = content.documents[allowed[each]]
+            document = corpus.documents[allowed[each]]
             scores = {name: float(values[each]) for name, values in stages.items()}
             score = next(reversed(scores.values()))
             hits.append(Hit(document.id, document.full_text, score, scores, dict(document.payload)))
@@ -220,7 +227,7 @@ class MemoryIndex:
 
     def _encoded(self, documents: list[Document], progress: bool) -> FloatArray:
         """The vectors of documents, checked, of length 1."""
-        dim = self._content.vectors_ND.shape[1]
+        dim = self._corpus.vectors_ND.shape[1]
         if not documents:
             return np.empty((0, dim), dtype=np.float32)
         texts = [document.full_text for document in documents]
@@ -233,65 +240,6 @@ class MemoryIndex:
         if bad.size:
             raise BadVectorError(f"document {documents[bad[0]].id!r}: its vector is zero or not finite")
         return _normalized(vectors_ND)
-
-
-@dataclass(frozen=True)
-class _Content:
-    """What an index holds at one time; never changed, only replaced."""
-
-    documents: list[Document]
-    vectors_ND: FloatArray
-    terms: list[list[str]]
-
-    @cached_property
-    def rows(self) -> dict[str, int]:
-        return {document.id: row for row, document in enumerate(self.documents)}
-
-    @cached_property
-    def texts(self) -> list[str]:
-        return [document.full_text for document in self.documents]
-
-    @cached_property
-    def filled(self) -> Rows:
-        """The rows whose documents are not blank."""
-        return np.array([row for row, text in enumerate(self.texts) if text.strip()], dtype=np.int64)
-
-    @cached_property
-    def bm25(self) -> BM25Index:
-        return BM25Index(self.terms)
-
-    @cached_property
-    def id_ranks(self) -> Rows:
-        """The place of each row in the order of ids."""
-        ranks = np.empty(len(self.documents), dtype=np.int64)
-        ranks[sorted(range(len(self.documents)), key=lambda row: self.documents[row].id)] = np.arange(len(ranks))
-        return ranks
-
-    def allowed(self, filter: Filter | None) -> Rows:
-        """The rows whose documents satisfy ``filter``; never those of blank documents."""
-        conditions = parse_filter(filter)
-        if not conditions:
-            return self.filled
-        kept = [row for row in self.filled if matches(conditions, (d := self.documents[row]).id, d.payload)]
-        return np.array(kept, dtype=np.int64)
-
-    def replaced(
-        self, wanted: list[Document], changed: list[Document], vectors: FloatArray, terms: list[list[str]]
-    ) -> _Content:
-        """A copy with ``wanted`` in place; of them, ``changed`` come with new vectors and terms."""
-        rows = dict(self.rows)
-        for document in wanted:
-            rows.setdefault(document.id, len(rows))
-        documents = self.documents + [document for document in wanted if document.id not in self.rows]
-        all_terms = self.terms + [[]] * (len(rows) - len(self.terms))
-        vectors_ND = np.empty((len(rows), vectors.shape[1]), dtype=np.float32)
-        vectors_ND[: len(self.documents)] = self.vectors_ND.reshape(-1, vectors.shape[1])
-        for document in wanted:
-            documents[rows[document.id]] = document
-        for document, vector, its_terms in zip(changed, vectors, terms, strict=True):
-            vectors_ND[rows[document.id]] = vector
-            all_terms[rows[document.id]] = its_terms
-        return _Content(documents, vectors_ND, all_terms)
 
 
 class RetrieveRerank:

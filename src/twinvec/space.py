@@ -45,7 +45,7 @@ _SETTINGS: dict[str, tuple[tuple[str, Any], ...]] = {
         ("rope_parameters", None),
     ),
 }
-_PROBES = (
+PROBES = (
     "",
     " ",
     "The quick brown fox jumps over the lazy dog.",
@@ -62,25 +62,34 @@ _PROBES = (
     "antidisestablishmentarianism pneumonoultramicroscopic",
     "\u00a0\u200b\ufeff",
 )
+"""Texts of all kinds: what a tokenizer does with them tells tokenizers apart."""
 
 
-def fingerprint(spec: ModelSpec, tokenizer: TextTokenizer) -> str:
-    """Hex digest (sha256) of the space that a model encodes into."""
-    digest = hashlib.sha256(b"twinvec-space-1")
+def fingerprint(spec: ModelSpec, tokenizer: TextTokenizer, network: str) -> str:
+    """Hex digest (sha256) of the space that a model encodes into; ``network`` is its ``network_digest``."""
     settings = {
-        "backbone": backbone_settings(spec.config),
-        "tokenizer": tokenizer.identity(_PROBES),
+        "network": network,
+        "tokenizer": tokenizer.identity(PROBES),
         "lower_case": spec.lower_case,
-        "pooling": spec.pooling,
         "include_prompt": spec.include_prompt or not spec.prompts,
-        "head": [
-            [step.in_features, step.out_features, step.activation] if isinstance(step, Dense) else "normalize"
-            for step in spec.head
-        ],
         "prompts": spec.prompts,
         "default_prompt": spec.default_prompt,
         "max_tokens": spec.max_tokens,
         "dim": spec.dim,
+    }
+    return hashlib.sha256(b"twinvec-space-1" + json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def network_digest(spec: ModelSpec) -> str:
+    """Hex digest (sha256) of what maps token ids to vectors: tensors, the backbone's settings, pooling and head."""
+    digest = hashlib.sha256(b"twinvec-network-1")
+    settings = {
+        "backbone": backbone_settings(spec.config),
+        "pooling": spec.pooling,
+        "head": [
+            [step.in_features, step.out_features, step.activation] if isinstance(step, Dense) else "normalize"
+            for step in spec.head
+        ],
     }
     digest.update(json.dumps(settings, sort_keys=True).encode())
     for folder in (spec.folder, *(step.folder for step in spec.head if isinstance(step, Dense))):

@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests
 from langchain_tests.unit_tests import EmbeddingsUnitTests
+
 from langchain_twinvec import TwinvecEmbeddings
 
 

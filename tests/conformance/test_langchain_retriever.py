@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.retrievers import BaseRetriever
 from langchain_tests.integration_tests import RetrieversIntegrationTests
+
 from langchain_twinvec import TwinvecRetriever
 from twinvec import Encoder, MaxSimReranker, MemoryIndex
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from langchain_core.vectorstores import VectorStore
 from langchain_tests.integration_tests import VectorStoreIntegrationTests
-from langchain_twinvec import TwinvecVectorStore
 from qdrant_client import QdrantClient
+
+from langchain_twinvec import TwinvecVectorStore
 
 
 class TestEmbedded(VectorStoreIntegrationTests):

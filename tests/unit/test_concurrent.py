@@ -7,6 +7,7 @@ import pickle
 import threading
 
 import pytest
+
 from twinvec.concurrent import Gathered
 
 

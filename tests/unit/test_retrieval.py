@@ -9,6 +9,7 @@ import pytest
 
 from twinvec import Document, Hit, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, FilterError, TextError
+from twinvec.fusion import fuse
 from twinvec.retrieval import Reranker, Retriever
 
 DOCUMENTS = [
@@ -38,7 +39,7 @@ class Wrapped:
         self.encoder, self.bend, self.texts = encoder, bend, []
 
     def encode_query(self, texts):
-        return self.encoder.encode_query(texts)
+        return self.bend(self.encoder.encode_query(texts))
 
     def encode_document(self, texts, *, progress=False):
         self.texts += texts
@@ -222,6 +223,28 @@ def test_vectors_of_another_size_are_refused(encoder):
     bent.bend = lambda vectors: vectors[:, :100]
     with pytest.raises(BadVectorError, match="384"):
         index.add([("b", "cats")])
+
+
+@pytest.mark.parametrize("bend", [lambda vectors: vectors[:, :100], lambda vectors: vectors * np.float32(np.nan)])
+def test_bad_vectors_of_queries_are_refused(encoder, bend):
+    bent = Wrapped(encoder)
+    index = MemoryIndex(bent, [("a", "dogs")])
+    bent.bend = bend
+    with pytest.raises(BadVectorError, match="queries"):
+        index.search("dogs")
+    assert ids(index.search("dogs", mode="sparse")) == ["a"]
+
+
+def test_an_unknown_fusion_is_refused_at_once(encoder):
+    with pytest.raises(ConfigurationError, match="'sum'"):
+        MemoryIndex(encoder, fusion="sum")
+
+
+def test_fusion_is_that_of_the_index(encoder):
+    for method in ("adaptive", "rrf", "distribution"):
+        hits = MemoryIndex(encoder, DOCUMENTS, fusion=method).search("a dog fetches a ball")
+        dense, sparse = (np.array([hit.scores[stage] for hit in hits]) for stage in ("dense", "sparse"))
+        assert [hit.score for hit in hits] == pytest.approx(fuse(dense, sparse, method=method).tolist(), abs=1e-5)
 
 
 def test_vectors_of_any_length_are_compared_by_their_cosine(encoder):

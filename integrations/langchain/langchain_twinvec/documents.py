@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.documents import Document
+
 from twinvec import Hit
 
 SCORE = "relevance_score"
@@ -22,7 +23,7 @@ def document_of(hit: Hit) -> Document:
 
 
 def hit_of(document: Document, position: int) -> Hit:
-    """A hit with the scores that the document carries; 0 where it carries none. ``position`` stands for a missing id."""
+    """A hit with the scores that the document carries, else 0. ``position`` stands for a missing id."""
     scores = document.metadata.get(SCORES)
     score = document.metadata.get(SCORE)
     return Hit(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from langchain_core.embeddings import Embeddings
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError
 from twinvec.frameworks import Prompt, TwoSided, open_encoder
@@ -149,5 +150,7 @@ def _prompt(encode_kwargs: dict[str, Any], text: str | None) -> Prompt | None:
 def _checked(values: dict[str, Any], known: set[str], where: str) -> dict[str, Any]:
     unknown = sorted(set(values) - known)
     if unknown:
-        raise ConfigurationError(f"{where}: {', '.join(unknown)} cannot be honoured; known are {', '.join(sorted(known))}")
+        raise ConfigurationError(
+            f"{where}: {', '.join(unknown)} cannot be honoured; known are {', '.join(sorted(known))}"
+        )
     return dict(values)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from langchain_core.indexing import RecordManager
 from langchain_core.runnables import run_in_executor
+
 from langchain_twinvec.vectorstore import TwinvecVectorStore
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import Collection
@@ -88,12 +89,12 @@ class TwinvecRecordManager(RecordManager):
     ) -> list[str]:
         """The keys of documents that are there, updated before and after these times, of these groups."""
         bounds = {name: at for name, at in (("lt", before), ("gt", after)) if at is not None}
-        filter: dict[str, object] = {"time": bounds} if bounds else {}
+        wanted: dict[str, object] = {"time": bounds} if bounds else {}
         if group_ids is not None:
             if not group_ids:
                 return []
-            filter["group"] = list(group_ids)
-        keys = [key for key, _ in self._notes.find(filter)]
+            wanted["group"] = list(group_ids)
+        keys = [key for key, _ in self._notes.find(wanted)]
         there = self._present(keys)
         return [key for key in keys if key in there][:limit]
 
@@ -106,9 +107,7 @@ class TwinvecRecordManager(RecordManager):
         limit: int | None = None,
     ) -> list[str]:
         """``list_keys``, awaited."""
-        return await run_in_executor(
-            None, self.list_keys, before=before, after=after, group_ids=group_ids, limit=limit
-        )
+        return await run_in_executor(None, self.list_keys, before=before, after=after, group_ids=group_ids, limit=limit)
 
     def delete_keys(self, keys: Sequence[str]) -> None:
         """Forget these keys."""

@@ -8,8 +8,9 @@ from typing import Any
 from langchain_core.callbacks import Callbacks
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_twinvec.documents import hit_of, with_scores
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from langchain_twinvec.documents import hit_of, with_scores
 from twinvec import CrossEncoderReranker
 from twinvec.frameworks import open_reranker
 from twinvec.retrieval import Reranker

@@ -8,8 +8,9 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import run_in_executor
-from langchain_twinvec.documents import document_of
 from pydantic import ConfigDict, Field, PrivateAttr
+
+from langchain_twinvec.documents import document_of
 from twinvec import Retriever, RetrieveRerank
 
 
@@ -26,7 +27,7 @@ class TwinvecRetriever(BaseRetriever):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
     retriever: Any = Field(exclude=True, repr=False)
-    """Anything with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``twinvec.MemoryIndex``, ..."""
+    """Anything with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``MemoryIndex``, ..."""
     reranker: Any = Field(default=None, exclude=True, repr=False)
     """Anything with ``rerank(query, hits, limit)``; None for no reranking."""
     k: int = Field(default=4, ge=1)

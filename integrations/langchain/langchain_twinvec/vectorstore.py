@@ -16,6 +16,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore
+
 from langchain_twinvec.embeddings import TwinvecEmbeddings
 from twinvec import Document as Stored
 from twinvec import Encoder, Hit
@@ -148,7 +149,9 @@ class TwinvecVectorStore(VectorStore):
         if not len(texts) == len(metadatas) == len(keys):
             raise ConfigurationError(f"{len(texts)} texts, {len(metadatas)} metadatas and {len(keys)} ids")
         # an id of a wrong type is refused by name, not hashed
-        named = {repr(key): Stored(key, text, payload=data) for key, text, data in zip(keys, texts, metadatas, strict=True)}
+        named = {
+            repr(key): Stored(key, text, payload=data) for key, text, data in zip(keys, texts, metadatas, strict=True)
+        }
         report = self.collection.ingest(named.values())
         if report.failures:
             reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
@@ -248,11 +251,11 @@ class TwinvecVectorStore(VectorStore):
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """Cosines mapped to 0 to 1, in every mode: fused and BM25 scores have no scale that a threshold could use."""
-        filter, mode = kwargs.pop("filter", None), kwargs.pop("mode", None)
+        conditions, mode = kwargs.pop("filter", None), kwargs.pop("mode", None)
         _refuse(kwargs)
         if (mode or self._mode) == "sparse":
             raise ConfigurationError("relevance scores are cosines: search by vectors, or both ('dense', 'hybrid')")
-        found = self._found(query, k, filter, mode)
+        found = self._found(query, k, conditions, mode)
         return [(document, (1 + min(1.0, max(-1.0, hit.scores["dense"]))) / 2) for document, hit in found]
 
     async def _asimilarity_search_with_relevance_scores(

@@ -37,6 +37,7 @@ from twinvec_qdrant.ingest import Ingestion
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.notes import Notes
 from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.schema import filter_conditions, user_payload
 from twinvec_qdrant.search import Searcher
 
 if TYPE_CHECKING:
@@ -164,7 +165,14 @@ class Collection:
                 self._encoder = encoder
             return self._encoder
 
-    def ingest(self, documents: Iterable[object], *, prune: bool = False, progress: bool = False) -> IngestReport:
+    def ingest(
+        self,
+        documents: Iterable[object],
+        *,
+        vectors: Mapping[str, Sequence[float]] | None = None,
+        prune: bool = False,
+        progress: bool = False,
+    ) -> IngestReport:
         """Take documents in: new and changed ones are written, unchanged ones cost nothing.
 
         A document that is refused or cannot be encoded fails by itself; its older version stays. Killed at any
@@ -173,17 +181,23 @@ class Collection:
         Args:
             documents: Anything that ``twinvec.documents.as_document`` takes, or a ``Failure`` of ``read_source``; read
                 once.
+            vectors: Vectors of the collection's space for documents that are embedded already, by id; only where
+                chunking is off.
             prune: Remove the sources that are not among the documents. Nothing is removed when a failure may hide
                 documents.
             progress: Show a progress bar on a terminal.
 
         Raises:
             DocumentError: ``documents`` is no iterable.
+            BadVectorError: one of ``vectors`` is not finite, is zero, or of another size; nothing was written.
             StoreError: the store failed; what was committed stays.
             EngineError: the encoder failed altogether.
         """
         chunker = Chunker(self.encoder, self._settings)
-        ingestion = Ingestion(self._backend, self.encoder, chunker, self._settings.as_dict(), self._lexicon)
+        if vectors and self._settings.enabled:
+            raise ConfigurationError("vectors of whole documents, but the collection cuts documents into chunks")
+        given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
+        ingestion = Ingestion(self._backend, self.encoder, chunker, self._settings.as_dict(), self._lexicon, given)
         return ingestion.run(documents, prune=prune, progress=progress)
 
     def search(
@@ -271,9 +285,30 @@ class Collection:
         documents = []
         for record in (records[source] for source in dict.fromkeys(ids) if source in records):
             chunks = [points[chunk].payload for chunk in record.chunks if chunk in points]
-            payload = chunks[0]["metadata"] if chunks else record.payload
+            payload = user_payload(chunks[0]) if chunks else record.payload
             documents.append(Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload))
         return documents
+
+    def find(self, filter: Filter | None = None) -> list[str]:
+        """The ids of all documents that satisfy the filter, in no meaningful order.
+
+        Raises:
+            FilterError: the filter has no meaning.
+        """
+        records = [field_is("kind", "record")]
+        if filter is None:
+            return [point.payload["source"] for point in self._backend.scroll(records, ["source"])]
+        conditions = filter_conditions(filter)
+        found = [  # the payload lies with the chunks, and with the record where there are none
+            *self._backend.scroll([field_is("kind", "chunk"), *conditions], ["source"]),
+            *self._backend.scroll([*records, *conditions], ["source"]),
+        ]
+        sources = dict.fromkeys(point.payload["source"] for point in found)
+        committed = self._catalog.records(sources)
+        there = {point.id for point in found}
+        return [
+            source for source, record in committed.items() if not record.chunks or not there.isdisjoint(record.chunks)
+        ]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove the documents with these ids; how many there were."""
@@ -304,13 +339,13 @@ class Collection:
             "average_length": self._lexicon.average_length,
         }
 
-    def _checked(self, vector: Sequence[float] | FloatArray) -> FloatArray:
+    def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
         vector_D = np.asarray(vector, dtype=np.float32)
         norm = np.linalg.norm(vector_D)
         if vector_D.shape != (self._description.dim,) or not np.isfinite(norm) or norm == 0:
             raise BadVectorError(
-                f"a vector of shape {vector_D.shape} and length {norm:g}; expected ({self._description.dim},), finite "
-                "and not zero"
+                f"{where}a vector of shape {vector_D.shape} and length {norm:g}; expected "
+                f"({self._description.dim},), finite and not zero"
             )
         return vector_D
 

@@ -28,7 +28,7 @@ from twinvec_qdrant.description import SpaceEncoder
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.reading import Failure
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.schema import Record, canonical, chunk_id, digest, json_payload
+from twinvec_qdrant.schema import Record, canonical, chunk_id, digest, json_payload, point_payload
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class Ingestion:
         chunker: With the collection's settings.
         settings: Those settings; with the document they decide what its chunks are.
         lexicon: The collection's BM25 weights.
+        given: Vectors of documents that come with theirs, by id; checked.
     """
 
     def __init__(
@@ -69,12 +70,14 @@ class Ingestion:
         chunker: Chunker,
         settings: Mapping[str, Any],
         lexicon: Lexicon,
+        given: Mapping[str, FloatArray],
     ) -> None:
         self._backend = backend
         self._encoder = encoder
         self._chunker = chunker
         self._settings = canonical(dict(settings))
         self._lexicon = lexicon
+        self._given = given
         self._catalog = Catalog(backend)
         self._report = IngestReport()
         self._seen: dict[str, str] = {}
@@ -228,7 +231,7 @@ class Ingestion:
 
     def _vectors(self, batch: Sequence[_Work]) -> dict[str, FloatArray]:
         """The vector of each text, by its key; documents with a text that has none fail."""
-        known = self._stored(batch)
+        known = self._stored(batch) | self._brought(batch)
         texts = {
             key: chunk.text
             for work in batch
@@ -273,6 +276,12 @@ class Ingestion:
         points = self._backend.retrieve(ids, ["content"], dense=True).values() if ids else ()
         return {point.payload["content"]: point.dense for point in points if point.dense is not None}
 
+    def _brought(self, batch: Sequence[_Work]) -> dict[str, FloatArray]:
+        """Vectors that the documents came with, by the key of their one text."""
+        return {
+            key: self._given[work.document.id] for work in batch if work.document.id in self._given for key in work.keys
+        }
+
     def _prune(self) -> None:
         """Remove the sources that were not among the documents."""
         if self._hidden:
@@ -294,16 +303,15 @@ def _chunk_point(work: _Work, chunk: Chunk, key: str) -> tuple[str, dict[str, An
     """The id and the payload of a chunk."""
     source = work.document.id
     content = digest(key, chunk.heading, canonical(work.payload))
-    payload = {
+    own = {
         "kind": "chunk",
         "source": source,
         "position": chunk.position,
         "heading": chunk.heading,
         "text": chunk.text,
         "content": key,
-        "metadata": work.payload,
     }
-    return chunk_id(source, chunk.position, content), payload
+    return chunk_id(source, chunk.position, content), point_payload(own, work.payload)
 
 
 def _claimed_id(value: object) -> str | None:

@@ -8,7 +8,8 @@
 
 A chunk's id covers all that it holds, so that a point once written never changes: another text, heading or payload
 is another point. Our own fields stand at the top level and the user's below ``metadata``: no key of theirs can
-collide with ours.
+collide with ours. A few keys that LlamaIndex gives its nodes stand at the top level too, where its own Qdrant store
+reads them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ Kind = Literal["chunk", "record", "intent", "note", "metadata"]
 
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Largest payload of a document, as JSON."""
+
+LLAMA_INDEX_KEYS = frozenset({"_node_content", "_node_type", "doc_id", "document_id", "ref_doc_id"})
+"""Keys of a payload that LlamaIndex's Qdrant store reads at the top level of a point."""
 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -142,6 +146,17 @@ def json_payload(document: Document) -> dict[str, Any]:
     return payload
 
 
+def point_payload(own: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What a chunk's point holds: our own fields and the user's payload."""
+    lifted = {key: payload[key] for key in LLAMA_INDEX_KEYS & payload.keys()}
+    return {**lifted, **own, "metadata": {key: value for key, value in payload.items() if key not in lifted}}
+
+
+def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The user's payload of a chunk's point."""
+    return {**stored["metadata"], **{key: stored[key] for key in LLAMA_INDEX_KEYS & stored.keys()}}
+
+
 def filter_conditions(filter: Filter | None) -> tuple[Condition, ...]:
     """The user's filter over payloads as conditions on points.
 
@@ -160,7 +175,8 @@ def _paths(key: str) -> tuple[str, ...]:
     if len(parts) > _LIST_DEPTH:
         raise FilterError(f"filter {key!r}: at most {_LIST_DEPTH} levels")
     quoted = [_quoted(key, part) for part in parts]
-    return tuple(
+    lifted = (key,) if key in LLAMA_INDEX_KEYS else ()
+    return lifted + tuple(
         ".".join(["metadata", *(part + mark for part, mark in zip(quoted, (*marks, ""), strict=True))])
         for marks in product(("", "[]"), repeat=len(parts) - 1)
     )

@@ -24,7 +24,7 @@ from twinvec_qdrant.backends.base import Backend, Condition, IdIs, Query, Scored
 from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.description import SpaceEncoder
 from twinvec_qdrant.lexicon import Lexicon
-from twinvec_qdrant.schema import Record, filter_conditions
+from twinvec_qdrant.schema import Record, filter_conditions, user_payload
 
 _FIELDS = ("source", "position")
 _BLOCK = 32  # queries a request
@@ -274,5 +274,5 @@ def _hit(candidate: Candidate, payload: Mapping[str, Any], named_by_source: bool
         payload["text"],
         candidate.score,
         dict(candidate.scores),
-        {"source": source, "position": position, "heading": payload["heading"], **payload["metadata"]},
+        {"source": source, "position": position, "heading": payload["heading"], **user_payload(payload)},
     )

@@ -34,13 +34,28 @@ class Batch:
     types_BT: IntArray | None = None
     prompt_tokens: int = 0
 
+    def rows(self, start: int, stop: int) -> Batch:
+        """The texts from ``start`` to ``stop``, padded as they are."""
+        types_BT = None if self.types_BT is None else self.types_BT[start:stop]
+        return Batch(self.ids_BT[start:stop], self.mask_BT[start:stop], types_BT, self.prompt_tokens)
+
 
 class Engine(Protocol):
-    """What every engine does."""
+    """What every engine does; its methods may be called from several threads at once."""
 
     @property
     def name(self) -> str:
         """ "torch", "openvino" or "onnx", with device and precision, for messages."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many batches it computes at once."""
+        ...
+
+    @property
+    def token_budget(self) -> int:
+        """The padded size of a batch, in tokens, at which it is fastest."""
         ...
 
     def vectors(self, batch: Batch) -> FloatArray:
@@ -57,6 +72,12 @@ class ScoringEngine(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def token_budget(self) -> int: ...
 
     def logits(self, batch: Batch) -> FloatArray:
         """Classification logits of shape (B, labels) for pairs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +27,36 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 class TorchEngine:
     """Backbone, pooling and head of a model folder.
 
+    One batch at a time, on all cores or one GPU; a batch that does not fit the GPU's memory is halved.
+
     Raises:
         ConfigurationError: a device or precision that torch does not have here.
         ModelIntegrityError: weights that do not fit the configuration.
     """
+
+    workers = 1
 
     def __init__(self, spec: ModelSpec, *, device: str | None = None, precision: str = "float32") -> None:
         self._spec = spec
         self._device = _device(device)
         self._dtype = _dtype(precision)
         self.name = f"torch, {self._device}, {precision}"
-        self._backbone = _load_backbone(spec.folder, spec.config).to(self._device, self._dtype).eval()
-        self._head = _load_head(spec).to(self._device).eval()
+        self.token_budget = _token_budget(self._device)
+        self._backbone = load_backbone(spec.folder).to(self._device, self._dtype).eval()
+        self._head = _with_truncation(load_head(spec), spec).to(self._device).eval()
 
     def vectors(self, batch: Batch) -> FloatArray:
-        with torch.inference_mode(), _engine_errors(self.name):
-            states_BTD, mask_BT = self._run(batch)
-            pooled_BD = pool(states_BTD.float(), mask_BT, self._spec.pooling, batch.prompt_tokens)
+        def compute(part: Batch) -> FloatArray:
+            states_BTD, mask_BT = self._run(part)
+            pooled_BD = pool(states_BTD.float(), mask_BT, self._spec.pooling, part.prompt_tokens)
             return _to_numpy(self._head(pooled_BD))
+
+        with torch.inference_mode(), _engine_errors(self.name):
+            return _halving(compute, batch)
 
     def states(self, batch: Batch) -> FloatArray:
         with torch.inference_mode(), _engine_errors(self.name):
-            return _to_numpy(self._run(batch)[0].float())
+            return _halving(lambda part: _to_numpy(self._run(part)[0].float()), batch)
 
     def _run(self, batch: Batch) -> tuple[Tensor, Tensor]:
         ids_BT = torch.from_numpy(batch.ids_BT).to(self._device)
@@ -61,25 +69,24 @@ class TorchEngine:
 class TorchScoringEngine:
     """A sequence-classification folder: pairs in, logits out."""
 
-    def __init__(self, folder: Path, *, device: str | None = None, precision: str = "float32") -> None:
-        from transformers import AutoModelForSequenceClassification
+    workers = 1
 
+    def __init__(self, folder: Path, *, device: str | None = None, precision: str = "float32") -> None:
         self._device = _device(device)
         self.name = f"torch, {self._device}, {precision}"
-        with _quiet_transformers(), _load_errors(folder):
-            model, info = AutoModelForSequenceClassification.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, output_loading_info=True
-            )
-        _refuse_missing(info, folder)
-        self._model = model.to(self._device, _dtype(precision)).eval()
+        self.token_budget = _token_budget(self._device)
+        self._model = load_classifier(folder).to(self._device, _dtype(precision)).eval()
 
     def logits(self, batch: Batch) -> FloatArray:
-        inputs = {"input_ids": batch.ids_BT, "attention_mask": batch.mask_BT}
-        if batch.types_BT is not None and self._model.config.model_type == "bert":
-            inputs["token_type_ids"] = batch.types_BT
         with torch.inference_mode(), _engine_errors(self.name):
-            tensors = {name: torch.from_numpy(array).to(self._device) for name, array in inputs.items()}
-            return _to_numpy(self._model(**tensors).logits.float())
+            return _halving(self._logits, batch)
+
+    def _logits(self, batch: Batch) -> FloatArray:
+        inputs = {"input_ids": batch.ids_BT, "attention_mask": batch.mask_BT}
+        if batch.types_BT is not None and has_segments(self._model):
+            inputs["token_type_ids"] = batch.types_BT
+        tensors = {name: torch.from_numpy(array).to(self._device) for name, array in inputs.items()}
+        return _to_numpy(self._model(**tensors).logits.float())
 
 
 class _L2Normalize(nn.Module):
@@ -96,17 +103,35 @@ class _Truncate(nn.Module):
         return vectors_BD[:, : self.dim]
 
 
-def _load_backbone(folder: Path, config: dict[str, Any]) -> nn.Module:
+def load_backbone(folder: Path, attention: str | None = None) -> nn.Module:
+    """The backbone of a folder in float32; ``attention``: how it is computed, transformers' choice unless given."""
     from transformers import AutoModel
 
+    return _load(AutoModel, folder, attention)
+
+
+def load_classifier(folder: Path, attention: str | None = None) -> nn.Module:
+    """Backbone and classification head of a cross-encoder's folder in float32."""
+    from transformers import AutoModelForSequenceClassification
+
+    return _load(AutoModelForSequenceClassification, folder, attention)
+
+
+def has_segments(model: nn.Module) -> bool:
+    """Whether the model tells the two texts of a pair apart by segment ids."""
+    return bool(model.config.model_type == "bert")  # type: ignore[union-attr]
+
+
+def _load(kind: Any, folder: Path, attention: str | None) -> nn.Module:
     with _quiet_transformers(), _load_errors(folder):
-        model, info = AutoModel.from_pretrained(
+        model, info = kind.from_pretrained(
             folder,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
             dtype=torch.float32,
             output_loading_info=True,
+            attn_implementation=attention,
         )
     _refuse_missing(info, folder)
     loaded: nn.Module = model
@@ -121,14 +146,33 @@ def _refuse_missing(info: dict[str, Any], folder: Path) -> None:
         )
 
 
-def _load_head(spec: ModelSpec) -> nn.Sequential:
-    """Dense and Normalize in order. Truncated vectors are cut, then normalised again where the model normalises."""
-    steps = [_load_dense(step) if isinstance(step, Dense) else _L2Normalize() for step in spec.head]
-    if spec.truncate_dim is not None:
-        steps.append(_Truncate(spec.truncate_dim))
-        if spec.normalizes:
-            steps.append(_L2Normalize())
-    return nn.Sequential(*steps)
+def load_head(spec: ModelSpec) -> nn.Sequential:
+    """Dense and Normalize, in order."""
+    return nn.Sequential(*(_load_dense(step) if isinstance(step, Dense) else _L2Normalize() for step in spec.head))
+
+
+def _with_truncation(head: nn.Sequential, spec: ModelSpec) -> nn.Sequential:
+    """Truncated vectors are cut, then normalised again where the model normalises."""
+    if spec.truncate_dim is None:
+        return head
+    return nn.Sequential(head, _Truncate(spec.truncate_dim), *([_L2Normalize()] if spec.normalizes else []))
+
+
+def _halving(compute: Callable[[Batch], FloatArray], batch: Batch) -> FloatArray:
+    """Compute a batch, in halves where the GPU's memory is too small for the whole."""
+    try:
+        return compute(batch)
+    except torch.OutOfMemoryError:
+        size = len(batch.ids_BT)
+        if size == 1:
+            raise
+    torch.cuda.empty_cache()
+    parts = (batch.rows(0, size // 2), batch.rows(size // 2, size))
+    return np.concatenate([_halving(compute, part) for part in parts])
+
+
+def _token_budget(device: torch.device) -> int:
+    return 2048 if device.type == "cpu" else 65536
 
 
 def _load_dense(step: Dense) -> nn.Module:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +16,7 @@ from twinvec.errors import ConfigurationError
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("train")(train)
+    app.command("mine")(mine)
 
 
 def train(
@@ -38,3 +40,59 @@ def train(
     typer.echo(f"{report.folder}: {report.steps} steps over {report.rows:,} rows in {report.seconds:,.0f} s")
     for name, score in report.after.items():
         typer.echo(f"  {name}: {report.before[name]:.2f} -> {score:.2f}")
+
+
+def mine(
+    pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", help="Rows with 'anchor' and 'positive'.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="ROWS.jsonl", help="Rows with 'negatives' added.")],
+    model: Annotated[str, typer.Option(help="Finds the negatives among the positives of all rows.")] = "default",
+    collection: Annotated[str | None, typer.Option(help="Find them in this collection instead.")] = None,
+    path: Annotated[Path, typer.Option(help="Folder of the collection.")] = Path(".twinvec"),
+    url: Annotated[str | None, typer.Option(help="Server of the collection, in place of a folder.")] = None,
+    negatives: Annotated[int, typer.Option(help="Negatives a row, at most.")] = 4,
+    first_rank: Annotated[int, typer.Option(help="Skip hits above this rank.")] = 1,
+    last_rank: Annotated[int, typer.Option(help="Look no deeper than this.")] = 50,
+    margin: Annotated[float | None, typer.Option(help="Least distance in score below the positive.")] = None,
+    denoise: Annotated[str | None, typer.Option(metavar="MODEL", help="Cross-encoder that strikes out hits.")] = None,
+    denoise_above: Annotated[float, typer.Option(help="Score from which it does.")] = 0.1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Find hard negatives for pairs, or go on with a run that was cut off.
+
+    Example: twinvec mine pairs.jsonl -o rows.jsonl --negatives 2 --first-rank 3 --last-rank 30
+    """
+    from twinvec.training.mining import MiningOptions, mine_file, read_pairs
+
+    if not pairs.is_file():
+        raise ConfigurationError(f"{pairs}: no such file")
+    options = MiningOptions(negatives, first_rank, last_rank, margin, denoise_above)
+    retriever: Any
+    if collection is not None:
+        place = {"url": url} if url is not None else {"path": path}
+        retriever = _open_collection()(collection, **place)
+        identity = f"collection {collection}"
+    else:
+        from twinvec import Encoder
+        from twinvec.training.dense_index import DenseIndex
+
+        encoder = Encoder(model)
+        retriever = DenseIndex(encoder, (positive for _, positive in read_pairs(pairs)))
+        identity = encoder.space
+    scorer = None
+    if denoise is not None:
+        from twinvec import CrossEncoderReranker
+
+        scorer = CrossEncoderReranker(denoise)
+        identity += f" {scorer.name}"
+    report = mine_file(pairs, output, retriever, options, scorer=scorer, identity=identity, progress=not as_json)
+    if as_json:
+        typer.echo(json.dumps(asdict(report)))
+        return
+    typer.echo(f"{output}: {report.negatives:,} negatives for {report.rows:,} rows; {report.without:,} rows have none")
+
+
+def _open_collection() -> Any:
+    """The opener of collections that an installed package offers."""
+    for entry in entry_points(group="twinvec.retrievers"):
+        return entry.load()
+    raise ConfigurationError("--collection needs a store: pip install twinvec-qdrant")

@@ -9,9 +9,10 @@ import threading
 
 import numpy as np
 import pytest
-from langchain_twinvec import TwinvecEmbeddings
 from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
+
+from langchain_twinvec import TwinvecEmbeddings
 from twinvec import Encoder
 from twinvec.errors import ModelNotFoundError, TextError
 
@@ -57,7 +58,11 @@ def test_each_side_gets_the_models_own_prompt(prompted) -> None:
         ({"document_prompt": "d: "}, "find: ", "d: "),
         ({"encode_kwargs": {"prompt": "x: "}}, "x: ", "x: "),
         ({"encode_kwargs": {"prompt_name": "cluster"}}, "group: ", "group: "),
-        ({"encode_kwargs": {"batch_size": 2}, "query_encode_kwargs": {"prompt_name": "cluster"}}, "group: ", "passage: "),
+        (
+            {"encode_kwargs": {"batch_size": 2}, "query_encode_kwargs": {"prompt_name": "cluster"}},
+            "group: ",
+            "passage: ",
+        ),
         ({"model_kwargs": {"prompts": {"query": "n: ", "document": "m: "}}}, "n: ", "m: "),
     ],
 )

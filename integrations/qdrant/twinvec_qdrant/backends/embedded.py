@@ -42,6 +42,11 @@ from twinvec_qdrant.schema import METADATA_ID
 _PAGE = 1000
 _EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
 
+# without a corpus named, the engine counts terms of deleted points too, until it is optimised
+_LIVE_FREQUENCIES = edge.SearchParams(
+    idf=edge.IdfParams(edge.Filter(must=[edge.FieldCondition("kind", match=edge.MatchValue("chunk"))]))
+)
+
 _open: dict[Path, EmbeddedBackend] = {}
 _opening = threading.Lock()
 
@@ -241,8 +246,10 @@ def _point(record: edge.Record) -> Point:
 
 
 def _request(query: Query) -> edge.QueryRequest:
+    params = None
     if isinstance(query.vector, tuple):
         nearest = edge.Query.Nearest(_sparse(query.vector), using=SPARSE)
+        params = _LIVE_FREQUENCIES
     else:
         nearest = edge.Query.Nearest(query.vector.tolist(), using=DENSE)
     return edge.QueryRequest(
@@ -251,6 +258,7 @@ def _request(query: Query) -> edge.QueryRequest:
         filter=_filter(query.conditions),
         with_payload=list(query.fields),
         with_vector=False,
+        params=params,
     )
 
 

@@ -11,6 +11,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.storage.kvstore.types import BaseKVStore
+
 from llama_index.embeddings.twinvec.cache import SpaceCache, asking
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, SpaceMismatchError

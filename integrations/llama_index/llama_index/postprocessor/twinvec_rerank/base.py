@@ -10,6 +10,7 @@ from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+
 from twinvec import Encoder, Hit
 from twinvec.errors import ConfigurationError
 from twinvec.frameworks import open_reranker
@@ -77,9 +78,7 @@ class TwinvecRerank(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise ConfigurationError("reranking needs the query: pass query_bundle or query_str")
-        dispatcher.event(
-            ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=self.top_n, model_name=self.model)
-        )
+        dispatcher.event(ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=self.top_n, model_name=self.model))
         payload: dict[str, Any] = {
             EventPayload.NODES: nodes,
             EventPayload.MODEL_NAME: self.model,

@@ -1,0 +1,274 @@
+"""Quality of retrieval in every mode, on every set below DATA/ir, against the peers in the same run.
+
+    python benchmarks/retrieval.py --data DIR [--sets scifact,cisi] [--limit-queries N] [--output FILE]
+
+A set is a folder in the BEIR layout with judgements of a "test" split. Ours: ``MemoryIndex`` in each mode and with
+each method of fusion, with MaxSim behind it, and, where twinvec-qdrant is installed, an embedded collection with
+chunking off and on. Peers: sentence-transformers with its exact search, and bm25s with its own tokens and a Snowball
+stemmer. Measured with ir-measures: nDCG@10 (graded) and recall@100.
+
+A text is encoded once a run, by ``Remembering``; the seconds of a row are those of its searches (of a collection
+also of its ingestion), the seconds of encoding have a row of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank, TwinvecError
+from twinvec.evaluation.beir import BeirSet, load_beir
+from twinvec.evaluation.ir import as_run, measure_ir, search_all
+from twinvec.fusion import Method
+
+MEASURES = ("ndcg@10", "recall@100")
+DEPTH = 101  # one more than is measured: a query's own document is left out
+FUSIONS: tuple[Method, ...] = ("adaptive", "rrf", "distribution")
+PACKAGES = ("twinvec", "torch", "sentence-transformers", "bm25s", "qdrant-edge-py")
+HERE = Path(__file__).parent
+
+Run = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: a system on a set."""
+
+    system: str
+    ndcg: float | None
+    recall: float | None
+    seconds: float
+
+
+class Remembering:
+    """An encoder that computes the vectors and token states of a text once and remembers them."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._known: dict[tuple[str, str], Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
+
+    def encode_query(self, texts: Sequence[str], **options: Any) -> Any:
+        return self._remembered("query", self._encoder.encode_query, texts, options)
+
+    def encode_document(self, texts: Sequence[str], **options: Any) -> Any:
+        return self._remembered("document", self._encoder.encode_document, texts, options)
+
+    def encode_tokens(self, texts: Sequence[str], **options: Any) -> list[Any]:
+        kind = f"tokens {options.get('prompt')}"
+        return self._each(kind, self._encoder.encode_tokens, texts, options)
+
+    def _remembered(self, kind: str, encode: Callable[..., Any], texts: Sequence[str], options: Any) -> Any:
+        if not len(texts):
+            return encode(texts, **options)
+        return np.stack(self._each(kind, encode, texts, options))
+
+    def _each(self, kind: str, encode: Callable[..., Any], texts: Sequence[str], options: Any) -> list[Any]:
+        new = [text for text in dict.fromkeys(texts) if (kind, text) not in self._known]
+        if new:
+            self._known.update(zip(((kind, text) for text in new), encode(new, **options), strict=True))
+        return [self._known[kind, text] for text in texts]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds ir/")
+    parser.add_argument("--sets", default="", metavar="A,B", help="only these")
+    parser.add_argument("--limit-queries", type=int, metavar="N", help="only the first N queries of each set")
+    parser.add_argument("--output", type=Path, default=HERE / "RETRIEVAL.md", metavar="FILE")
+    arguments = parser.parse_args()
+    try:
+        folders = find_sets(arguments.data, [name for name in arguments.sets.split(",") if name])
+        sets = [limited(load_beir(folder), arguments.limit_queries) for folder in folders]
+        encoder = Encoder("default")
+        tables = []
+        for data in sets:
+            rows = []
+            for row in measured(data, encoder):
+                rows.append(row)
+                print(f"{data.name:<12} {line(row)}", flush=True)
+            tables.append(as_table(data, rows))
+    except TwinvecError as error:
+        print(error, file=sys.stderr)
+        return 1
+    arguments.output.write_text("\n".join([header(encoder), *tables]), encoding="utf-8")
+    return 0
+
+
+def find_sets(data: Path, names: list[str]) -> list[Path]:
+    """The folders of the sets, in the order of their names."""
+    known = {path.parent.name: path.parent for path in sorted(data.glob("ir/*/corpus.jsonl"))}
+    missing = [name for name in names if name not in known]
+    if missing or not known:
+        raise TwinvecError(f"{data / 'ir'}: no set {', '.join(missing)}; there are: {', '.join(known) or 'none'}")
+    return [folder for name, folder in known.items() if not names or name in names]
+
+
+def limited(data: BeirSet, queries: int | None) -> BeirSet:
+    """The set with its first ``queries`` queries."""
+    kept = list(data.queries)[:queries]
+    return replace(data, queries={key: data.queries[key] for key in kept}, qrels={key: data.qrels[key] for key in kept})
+
+
+def measured(data: BeirSet, encoder: Encoder) -> Iterator[Row]:
+    """A row for every system."""
+    known = Remembering(encoder)
+    with stopwatch() as seconds:
+        known.encode_document([document.full_text for document in data.documents], progress=True)
+    yield Row("encoding the documents, once", None, None, seconds())
+    for retriever, label, options in memory_systems(data, known):
+        yield search_row(label, retriever, data, **options)
+    if find_spec("twinvec_qdrant"):
+        yield from collection_rows(data, known)
+    del known
+    yield from peer_rows(data)
+
+
+def memory_systems(data: BeirSet, encoder: Any) -> Iterator[tuple[Any, str, dict[str, Any]]]:
+    indexes = {fusion: MemoryIndex(encoder, data.documents, fusion=fusion) for fusion in FUSIONS}
+    default = indexes[FUSIONS[0]]
+    yield default, "dense", {"mode": "dense"}
+    yield default, "sparse (BM25)", {"mode": "sparse"}
+    for fusion, index in indexes.items():
+        yield index, f"hybrid, {fusion}{' (default)' if index is default else ''}", {"mode": "hybrid"}
+    reranked = RetrieveRerank(default, MaxSimReranker(encoder), candidates=100)
+    yield reranked, "dense + MaxSim", {"mode": "dense"}
+    yield reranked, "hybrid + MaxSim", {"mode": "hybrid"}
+
+
+def collection_rows(data: BeirSet, encoder: Any) -> Iterator[Row]:
+    from twinvec_qdrant import ChunkSettings, Collection
+
+    for chunked in (False, True):
+        label = "collection, chunks" if chunked else "collection, whole documents"
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Collection.open(
+                data.name, path=folder, encoder=encoder, chunking=ChunkSettings(enabled=chunked)
+            ) as collection,
+        ):
+            with stopwatch() as seconds:
+                collection.ingest(data.documents, progress=True)
+            yield Row(f"{label}: ingestion", None, None, seconds())
+            for mode in ("dense", "hybrid") if chunked else ("dense", "sparse", "hybrid"):
+                yield search_row(f"{label}: {mode}", collection, data, mode=mode)
+
+
+def search_row(label: str, retriever: Any, data: BeirSet, **options: Any) -> Row:
+    with stopwatch() as seconds:
+        found = search_all(retriever, data, DEPTH, **options)
+    return scored_row(label, as_run(found), data, seconds())
+
+
+def peer_rows(data: BeirSet) -> Iterator[Row]:
+    from sentence_transformers import SentenceTransformer, util
+
+    from twinvec.models import find_model
+
+    texts = [f"{document.title} {document.text}".strip() for document in data.documents]
+    queries = list(data.queries.values())
+    model = SentenceTransformer(str(find_model("default").path), device="cpu")
+    with stopwatch() as seconds:
+        corpus = model.encode(texts, show_progress_bar=sys.stderr.isatty(), convert_to_tensor=True)
+    yield Row("peer: sentence-transformers, encoding the documents", None, None, seconds())
+    with stopwatch() as seconds:
+        found = util.semantic_search(model.encode(queries, convert_to_tensor=True), corpus, top_k=DEPTH)
+    run = {
+        query: {data.documents[int(hit["corpus_id"])].id: float(hit["score"]) for hit in hits}
+        for query, hits in zip(data.queries, found, strict=True)
+    }
+    yield scored_row("peer: sentence-transformers, dense", run, data, seconds())
+    with stopwatch() as seconds:
+        run = bm25s_run(data, texts, queries)
+    yield scored_row("peer: bm25s", run, data, seconds())
+
+
+def bm25s_run(data: BeirSet, texts: list[str], queries: list[str]) -> Run:
+    import bm25s
+    import Stemmer
+
+    def tokens(values: list[str]) -> Any:
+        return bm25s.tokenize(values, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
+
+    index = bm25s.BM25()
+    index.index(tokens(texts), show_progress=False)
+    rows, scores = index.retrieve(tokens(queries), k=min(DEPTH, len(texts)), show_progress=False)
+    return {
+        query: {data.documents[row].id: float(score) for row, score in zip(rows[at], scores[at], strict=True)}
+        for at, query in enumerate(data.queries)
+    }
+
+
+def scored_row(label: str, run: Run, data: BeirSet, seconds: float) -> Row:
+    figures = measure_ir(run, data, measures=MEASURES).figures
+    return Row(label, figures["ndcg@10"], figures["recall@100"], seconds)
+
+
+@contextmanager
+def stopwatch() -> Iterator[Callable[[], float]]:
+    """Within and after the block, the seconds since its begin, until its end."""
+    start = time.perf_counter()
+    end: list[float] = []
+    yield lambda: (end[0] if end else time.perf_counter()) - start
+    end.append(time.perf_counter())
+
+
+def line(row: Row) -> str:
+    figures = " ".join("      " if value is None else f"{value:6.2f}" for value in (row.ndcg, row.recall))
+    return f"{row.system:<52} {figures} {row.seconds:8.1f} s"
+
+
+def as_table(data: BeirSet, rows: list[Row]) -> str:
+    """The rows of a set in Markdown."""
+    lines = [
+        f"## {data.name}: {len(data.documents):,} documents, {len(data.queries):,} queries\n",
+        "| system | nDCG@10 | recall@100 | seconds |",
+        "|---|---:|---:|---:|",
+    ]
+    for row in rows:
+        ndcg, recall = ("" if value is None else f"{value:.2f}" for value in (row.ndcg, row.recall))
+        lines.append(f"| {row.system} | {ndcg} | {recall} | {row.seconds:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def header(encoder: Encoder) -> str:
+    """What was run, where, with which versions."""
+    installed = [f"{name} {version(name)}" for name in PACKAGES if find_spec_of(name)]
+    return "\n".join(
+        [
+            "# Retrieval quality\n",
+            f"Written by `python benchmarks/retrieval.py {' '.join(sys.argv[1:])}`; what rows mean is told there.\n",
+            f"Model {encoder.name}. {os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
+            f"Python {platform.python_version()}. {', '.join(installed)}.\n",
+        ]
+    )
+
+
+def find_spec_of(distribution: str) -> bool:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import distribution as find
+
+    try:
+        find(distribution)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

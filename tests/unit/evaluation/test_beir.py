@@ -1,0 +1,59 @@
+"""Retrieval sets in the BEIR layout."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinvec.errors import InputError
+from twinvec.evaluation.beir import load_beir
+
+
+def append(path, line):
+    with path.open("a") as file:
+        file.write(line + "\n")
+
+
+def test_a_set_is_read_whole(beir):
+    loaded = load_beir(beir)
+    assert loaded.name == "small"
+    assert [document.id for document in loaded.documents] == ["cats", "dogs", "moon", "tides", "bread"]
+    assert loaded.documents[2].title == "The Moon"
+    assert loaded.qrels["q1"] == {"moon": 2, "tides": 1}
+
+
+def test_only_the_judged_queries_of_the_split_count(beir):
+    append(beir / "queries.jsonl", '{"_id": "q9", "text": "of another split"}')
+    assert list(load_beir(beir).queries) == ["q1", "q2", "q3"]
+
+
+def test_a_missing_split_names_those_there(beir):
+    with pytest.raises(InputError, match=r"dev.tsv: missing; splits there: test"):
+        load_beir(beir, "dev")
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "said"),
+    [
+        ("qrels/test.tsv", "q1\tnowhere\t1", r"test.tsv:6: the document 'nowhere' is not in corpus.jsonl"),
+        ("qrels/test.tsv", "q9\tcats\t1", r"test.tsv:6: the query 'q9' is not in queries.jsonl"),
+        ("qrels/test.tsv", "q1\tcats\thigh", r"test.tsv:6: score 'high' is not a whole number"),
+        ("qrels/test.tsv", "q1\tmoon\t1", r"test.tsv:6: query 'q1' and document 'moon' are judged twice"),
+        ("qrels/test.tsv", "q1\tcats", r"test.tsv:6: 2 fields, expected 3"),
+        ("corpus.jsonl", '{"_id": "cats", "text": "again"}', r"corpus.jsonl:6: the id 'cats' is used twice"),
+        ("corpus.jsonl", '{"_id": "x", "title": "no text"}', r"corpus.jsonl:6: document 5: no 'text'"),
+        ("corpus.jsonl", '{"_id": "x", "text": "cut of', r"corpus.jsonl:6: no JSON"),
+        ("queries.jsonl", '{"_id": "q1", "text": "again"}', r"queries.jsonl:4: the id 'q1' is used twice"),
+        ("queries.jsonl", '{"_id": "q4"}', r"queries.jsonl:4: no 'text'"),
+    ],
+)
+def test_what_does_not_fit_is_named_by_file_and_line(beir, file, line, said):
+    append(beir / file, line)
+    with pytest.raises(InputError, match=said):
+        load_beir(beir)
+
+
+@pytest.mark.parametrize("file", ["qrels/test.tsv", "corpus.jsonl", "queries.jsonl"])
+def test_an_empty_file_is_refused(beir, file):
+    (beir / file).write_text("")
+    with pytest.raises(InputError, match=f"{file}: the file is empty"):
+        load_beir(beir)

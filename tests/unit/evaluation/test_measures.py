@@ -1,0 +1,81 @@
+"""Ranking measures against hand-computed values and ir-measures, and TREC run files."""
+
+from __future__ import annotations
+
+import math
+
+import ir_measures
+import pytest
+
+from twinvec.errors import ConfigurationError, InputError
+from twinvec.evaluation.measures import measure_run, read_run, write_run
+
+QRELS = {"q1": {"a": 3, "b": 1, "c": 0}, "q2": {"d": 1}, "q3": {"e": 1}}
+RUN = {"q1": {"b": 0.9, "x": 0.8, "a": 0.7}, "q2": {"x": 0.5, "y": 0.4}}
+
+
+def test_worked_example():
+    found = measure_run(RUN, QRELS, ["ndcg@3", "mrr@10", "recall@1", "precision@3", "map@3"])
+    gain = 1 + 3 / math.log2(4)
+    ideal = 3 + 1 / math.log2(3)
+    assert found.queries == ["q1", "q2", "q3"]
+    assert found.per_query["ndcg@3"] == pytest.approx([100 * gain / ideal, 0, 0])
+    assert found.per_query["mrr@10"] == pytest.approx([100, 0, 0])
+    assert found.per_query["recall@1"] == pytest.approx([50, 0, 0])
+    assert found.per_query["precision@3"] == pytest.approx([200 / 3, 0, 0])
+    assert found.per_query["map@3"] == pytest.approx([100 * (1 + 2 / 3) / 2, 0, 0])
+    # a query without hits counts
+    assert found.figures["mrr@10"] == pytest.approx(100 / 3)
+
+
+def test_a_run_file_gives_ir_measures_the_same_figures(tmp_path):
+    path = tmp_path / "run.trec"
+    write_run(RUN, path)
+    assert read_run(path) == RUN
+    qrels = [ir_measures.Qrel(query, name, score) for query, judged in QRELS.items() for name, score in judged.items()]
+    by_hand = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, ir_measures.read_trec_run(str(path)))
+    assert measure_run(RUN, QRELS, ["ndcg@10"]).figures["ndcg@10"] == pytest.approx(
+        100 * by_hand[ir_measures.nDCG @ 10]
+    )
+
+
+def test_scores_survive_a_run_file_to_the_last_bit(tmp_path):
+    run = {"q": {"a": 0.1 + 0.2, "b": 1e-300, "c": -1 / 3}}
+    write_run(run, tmp_path / "run.trec")
+    assert read_run(tmp_path / "run.trec") == run
+
+
+@pytest.mark.parametrize("name", ["ndcg", "ndcg@0", "ndcg@x", "auc@10", "ndcg@10)", ""])
+def test_an_unknown_measure_is_refused(name):
+    with pytest.raises(ConfigurationError, match="is not one of ndcg@k"):
+        measure_run(RUN, QRELS, [name])
+
+
+def test_no_judgements_are_refused():
+    with pytest.raises(InputError, match="no judged queries"):
+        measure_run(RUN, {})
+
+
+@pytest.mark.parametrize("run", [{"q 1": {"a": 1.0}}, {"q": {"a b": 1.0}}, {"q": {"": 1.0}}])
+def test_ids_that_the_format_cannot_hold_leave_the_old_file(tmp_path, run):
+    path = tmp_path / "run.trec"
+    write_run(RUN, path)
+    with pytest.raises(InputError, match="cannot hold the ids"):
+        write_run(run, path)
+    assert read_run(path) == RUN
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "run.trec: the file is empty"),
+        ("q Q0 a 1 0.5\n", "run.trec:1: 5 fields, expected 6"),
+        ("q Q0 a 1 0.5 t\nq Q0 b 2 best t\n", "run.trec:2: score 'best' is not a number"),
+        ("q Q0 a 1 0.5 t\nq Q0 a 2 0.4 t\n", "run.trec:2: the document 'a' comes twice"),
+    ],
+)
+def test_a_malformed_run_is_refused_by_line(tmp_path, content, said):
+    (tmp_path / "run.trec").write_text(content)
+    with pytest.raises(InputError, match=said):
+        read_run(tmp_path / "run.trec")

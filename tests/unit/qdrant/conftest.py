@@ -1,0 +1,32 @@
+"""Collections for the tests, on both stores."""
+
+from __future__ import annotations
+
+import pytest
+from qdrant_client import QdrantClient
+
+from twinvec_qdrant import Collection
+from words import WordEncoder
+
+
+@pytest.fixture
+def words() -> WordEncoder:
+    return WordEncoder()
+
+
+@pytest.fixture(params=["embedded", "client"])
+def place(request, tmp_path):
+    """Arguments of ``Collection.open`` that name a store; the same store for every call in a test."""
+    if request.param == "embedded":
+        yield {"path": tmp_path / "store"}
+        return
+    client = QdrantClient(":memory:")
+    yield {"client": client}
+    client.close()
+
+
+@pytest.fixture
+def collection(place, words):
+    """A collection without chunking, filled with nothing."""
+    with Collection.open("notes", encoder=words, chunking=False, **place) as opened:
+        yield opened

@@ -1,0 +1,233 @@
+"""Opening, closing and refusing: a collection and its model, its settings, its store."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qdrant_client import QdrantClient, models
+
+from twinvec.errors import (
+    CollectionNotFoundError,
+    ConfigurationError,
+    ModelNotFoundError,
+    SpaceMismatchError,
+    StoreBusyError,
+    StoreCorruptError,
+    StoreUnavailableError,
+)
+from twinvec_qdrant import ChunkSettings, Collection
+from words import WordEncoder
+
+HOLDER = """
+    import sys
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest([("tea", "green tea")])
+        print("open", flush=True)
+        sys.stdin.read()
+"""
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "owner"}
+
+
+def test_what_was_ingested_is_there_after_opening_again(place, words):
+    with Collection.open("notes", encoder=words, chunking=False, **place) as collection:
+        collection.ingest([("tea", "green tea")])
+        info = collection.info()
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert collection.info() == info
+        assert [hit.id for hit in collection.search("tea")] == ["tea"]
+    assert (info["points"], info["sources"], info["model"], info["dim"]) == (1, 1, "words-0", 64)
+    assert info["chunking"] == ChunkSettings(enabled=False).as_dict()
+    json.dumps(info)
+
+
+def test_another_model_is_refused_and_nothing_is_written(place, words, tmp_path):
+    with Collection.open("notes", encoder=words, chunking=False, **place) as collection:
+        collection.ingest([("tea", "green tea")])
+    before = files(tmp_path)
+    with pytest.raises(SpaceMismatchError) as caught:
+        Collection.open("notes", encoder=WordEncoder(seed=1), **place)
+    for name in ("words-0", "words-1", "words-0-64", "words-1-64", "own model"):
+        assert name in str(caught.value)
+    assert files(tmp_path) == before
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert collection.count() == 1
+
+
+def test_a_model_whose_vectors_have_moved_is_caught_by_the_probes(place, words):
+    class Moved(WordEncoder):
+        def encode_document(self, texts):
+            return super().encode_document(texts)[:, ::-1]
+
+    class Rounded(WordEncoder):
+        def encode_document(self, texts):
+            vectors = super().encode_document(texts)
+            return np.round(vectors / np.abs(vectors).max() * 127)
+
+    Collection.open("notes", encoder=words, chunking=False, **place).close()
+    with pytest.raises(SpaceMismatchError, match="cosine"):
+        Collection.open("notes", encoder=Moved(), **place)
+    Collection.open("notes", encoder=Rounded(), **place).close()
+
+
+def test_without_an_encoder_the_recorded_model_is_loaded_when_needed(tmp_path, encoder):
+    with Collection.open("notes", tmp_path, encoder=encoder) as collection:
+        collection.ingest([("tea", "green tea")])
+    with Collection.open("notes", tmp_path) as collection:
+        assert collection.info()["sources"] == 1
+        assert collection.search("tea", mode="sparse")[0].id == "tea"
+        assert collection.search("a hot drink", mode="dense")[0].id == "tea"
+        assert collection.encoder.space == encoder.space
+
+
+def test_a_recorded_model_that_cannot_be_found_is_named(tmp_path, words):
+    Collection.open("notes", tmp_path, encoder=words, chunking=False).close()
+    with Collection.open("notes", tmp_path) as collection, pytest.raises(ModelNotFoundError) as caught:
+        collection.ingest([("a", "b")])
+    assert "encoder=" in caught.value.__notes__[0]
+
+
+def test_other_chunking_is_refused(place, words):
+    Collection.open("notes", encoder=words, chunking=False, **place).close()
+    with pytest.raises(ConfigurationError, match="cut by"):
+        Collection.open("notes", encoder=words, chunking=ChunkSettings(max_tokens=50), **place)
+
+
+def test_settings_that_cannot_work_leave_nothing_behind(tmp_path, words):
+    with pytest.raises(ConfigurationError, match="tokenizer"):
+        Collection.open("notes", tmp_path, encoder=words)
+    with pytest.raises(ConfigurationError, match="stemmer"):
+        Collection.open("notes", tmp_path, encoder=words, chunking=False, language="klingon")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_collection_is_named_with_those_there_are(tmp_path, words):
+    Collection.open("notes", tmp_path, encoder=words, chunking=False).close()
+    with pytest.raises(CollectionNotFoundError, match=r"'nots'.*notes"):
+        Collection.open("nots", tmp_path, create=False)
+    with pytest.raises(CollectionNotFoundError, match="nots"):
+        Collection.open("nots", client=QdrantClient(":memory:"), create=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+@pytest.mark.parametrize("name", ["../up", ".hidden", "..", "a/b", "naïve café", "a%2Fb", "con", "x" * 80])
+def test_names_stay_below_the_path(tmp_path, words, name):
+    with Collection.open(name, tmp_path / "store", encoder=words, chunking=False) as collection:
+        collection.ingest([("tea", name)])
+    assert [path.parent for path in (tmp_path / "store").iterdir()] == [tmp_path / "store"]
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    with Collection.open(name, tmp_path / "store", create=False) as collection:
+        assert collection.get(["tea"])[0].text == name
+
+
+@pytest.mark.parametrize("name", ["", None, 3, "x" * 300, "\ud800"])
+def test_names_that_cannot_be_are_refused(tmp_path, words, name):
+    with pytest.raises(ConfigurationError):
+        Collection.open(name, tmp_path, encoder=words, chunking=False)
+
+
+def test_arguments_that_contradict_one_another_are_refused(tmp_path):
+    client = QdrantClient(":memory:")
+    for options in (
+        {"path": tmp_path, "url": "http://localhost"},
+        {"path": tmp_path, "client": client},
+        {"api_key": "secret"},
+        {"path": tmp_path, "wait_seconds": -1},
+    ):
+        with pytest.raises(ConfigurationError):
+            Collection.open("notes", **options)
+
+
+def test_one_process_may_open_a_collection_several_times(tmp_path, words):
+    first = Collection.open("notes", tmp_path, encoder=words, chunking=False)
+    second = Collection.open("notes", tmp_path, encoder=words)
+    first.ingest([("tea", "green tea")])
+    first.close()
+    first.close()
+    assert second.search("tea")[0].id == "tea"
+    second.close()
+    Collection.open("notes", tmp_path, encoder=words, wait_seconds=0).close()
+
+
+def test_a_second_process_waits_and_is_then_told_who_has_it(tmp_path, words):
+    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_with_helpers()
+    ) as holder:
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(StoreBusyError, match=rf"(?s){tmp_path}.*process {holder.pid}"):
+            Collection.open("notes", tmp_path, encoder=words, wait_seconds=0.1)
+        release = threading.Timer(0.2, holder.stdin.close)
+        release.start()
+        with Collection.open("notes", tmp_path, encoder=words, wait_seconds=60) as collection:
+            assert collection.search("tea")[0].id == "tea"
+        release.join()
+
+
+def test_searches_in_threads_beside_an_ingest(collection):
+    collection.ingest([("tea", "green tea"), ("bread", "rye bread")])
+    found: list[list[str]] = []
+
+    def search() -> None:
+        found.extend([hit.id for hit in collection.search("tea", limit=1)] for _ in range(20))
+
+    threads = [threading.Thread(target=search) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for version in range(10):
+        collection.ingest([("bread", f"rye bread {version}")])
+    for thread in threads:
+        thread.join()
+    assert found == [["tea"]] * 60
+
+
+def test_what_cannot_be_read_is_a_typed_error(tmp_path, words):
+    Collection.open("notes", tmp_path, encoder=words, chunking=False).close()
+    (tmp_path / "notes" / "shard" / "edge_config.json").write_text("{")
+    with pytest.raises(StoreCorruptError, match="notes"):
+        Collection.open("notes", tmp_path, encoder=words)
+    (tmp_path / "notes" / "shard" / "edge_config.json").unlink()
+    for wal in (tmp_path / "notes" / "shard" / "segments").rglob("*.json"):
+        wal.write_bytes(b"\0")
+    with pytest.raises(StoreCorruptError, match="notes"):
+        Collection.open("notes", tmp_path, encoder=words)
+
+
+def test_a_path_that_cannot_be_written_is_a_typed_error(tmp_path, words):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreUnavailableError, match="file"):
+        Collection.open("notes", tmp_path / "file", encoder=words, chunking=False)
+
+
+def test_a_half_made_collection_is_made_again(tmp_path, words):
+    aside = tmp_path / "notes" / "shard.new" / "segments"
+    aside.mkdir(parents=True)
+    (aside / "part").write_text("x")
+    with Collection.open("notes", tmp_path, encoder=words, chunking=False) as collection:
+        assert collection.ingest([("tea", "green tea")]).new == 1
+    assert not aside.exists()
+
+
+def test_a_collection_of_someone_else_is_left_alone(words):
+    client = QdrantClient(":memory:")
+    client.create_collection("theirs", models.VectorParams(size=3, distance=models.Distance.DOT))
+    with pytest.raises(ConfigurationError, match="not a collection of twinvec"):
+        Collection.open("theirs", client=client, encoder=words, chunking=False)
+    assert client.count("theirs").count == 0
+
+
+def _with_helpers() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
