@@ -17,7 +17,8 @@ from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.models import TextModel
 from twinvec.evaluation.statistics import Values
 from twinvec.evaluation.sts import pair_similarities
-from twinvec.evaluation.tables import data_name, read_jsonl, read_table, text_field
+from twinvec.evaluation.tables import data_name, read_table
+from twinvec.files import read_jsonl, text_field
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Rows of the files that evaluation reads: TSV with a header line and no quoting, and JSON lines.
+"""Rows of the files that evaluation reads: TSV with a header line and no quoting, and texts.
 
 Every error names file and line. What the columns mean is left to the readers of each task.
 """
@@ -6,13 +6,12 @@ Every error names file and line. What the columns mean is left to the readers of
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from twinvec.errors import InputError
+from twinvec.files import read_jsonl, read_lines, text_field
 from twinvec.text import check_text
 
 
@@ -25,7 +24,7 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[
     Raises:
         InputError: the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
     """
-    reader = csv.reader(_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
+    reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
     header: list[str] | None = None
     picked: list[int] = []
     rows = 0
@@ -53,28 +52,6 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[
         raise InputError(f"{path}: no rows below the header")
 
 
-def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a JSON lines file, each with its place ("file:line"). Blank lines are passed over.
-
-    Raises:
-        InputError: the file cannot be read or is empty, or a line is no JSON object.
-    """
-    rows = 0
-    for number, line in enumerate(_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}:{number}: no JSON: {error}") from error
-        if not isinstance(value, dict):
-            raise InputError(f"{path}:{number}: expected a JSON object, got {type(value).__name__}")
-        rows += 1
-        yield f"{path}:{number}", value
-    if not rows:
-        raise InputError(f"{path}: the file is empty; expected one JSON object a line")
-
-
 def read_texts(path: Path) -> list[str]:
     """Texts of a file: its lines without the blank ones, or the ``text`` of every line of a ``.jsonl`` file.
 
@@ -83,22 +60,11 @@ def read_texts(path: Path) -> list[str]:
     """
     if path.suffix == ".jsonl":
         return [text_field(row, "text", place) for place, row in read_jsonl(path)]
-    texts = [check_text(line.rstrip("\r\n"), f"{path}:{number}") for number, line in enumerate(_lines(path), 1)]
+    texts = [check_text(line.rstrip("\r\n"), f"{path}:{number}") for number, line in enumerate(read_lines(path), 1)]
     kept = [text for text in texts if text.strip()]
     if not kept:
         raise InputError(f"{path}: the file is empty; expected one text a line")
     return kept
-
-
-def text_field(row: dict[str, Any], name: str, place: str) -> str:
-    """The string under ``name``.
-
-    Raises:
-        InputError: there is none, or it is no string that the input gate lets through.
-    """
-    if name not in row:
-        raise InputError(f"{place}: no {name!r} among {', '.join(map(repr, sorted(row))) or 'no keys'}")
-    return check_text(row[name], f"{place}: {name!r}")
 
 
 def number(text: str, place: str, name: str = "score") -> float:
@@ -120,16 +86,3 @@ def data_name(path: Path) -> str:
     """How results name a file or a folder: ``stsb/test`` for ``.../stsb/test.tsv``, ``scifact`` for a folder."""
     path = path.resolve()
     return path.name if path.is_dir() else f"{path.parent.name}/{path.stem}"
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Decoded line by line, so that bytes that are no UTF-8 are named by their line."""
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise InputError(f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start}") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error

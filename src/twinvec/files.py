@@ -1,0 +1,61 @@
+"""Lines and JSON lines of files that users hand in. Every error names file and line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from twinvec.errors import InputError
+from twinvec.text import check_text
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file as they stand, line ends included.
+
+    Raises:
+        InputError: the file cannot be read, or a line is not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise InputError(f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a JSON lines file, each with its place ("file:line"). Blank lines are passed over.
+
+    Raises:
+        InputError: the file cannot be read or is empty, or a line is no JSON object.
+    """
+    rows = 0
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}:{number}: no JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise InputError(f"{path}:{number}: expected a JSON object, got {type(value).__name__}")
+        rows += 1
+        yield f"{path}:{number}", value
+    if not rows:
+        raise InputError(f"{path}: the file is empty; expected one JSON object a line")
+
+
+def text_field(row: dict[str, Any], name: str, place: str) -> str:
+    """The string under ``name``.
+
+    Raises:
+        InputError: there is none, or it is no string that the input gate lets through.
+    """
+    if name not in row:
+        raise InputError(f"{place}: no {name!r} among {', '.join(map(repr, sorted(row))) or 'no keys'}")
+    return check_text(row[name], f"{place}: {name!r}")
