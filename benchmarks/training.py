@@ -77,11 +77,12 @@ def measure_steps(contender: str, pairs: Path, batch: int, steps: int) -> dict[s
 
     model = SentenceTransformer(str(find_model("default").path), device="cpu")
     model.train()
-    loss: Any = {
+    makers: dict[str, Callable[[], Any]] = {
         "twinvec": lambda: EmbeddingLoss(model, InfoNCELoss()),
         "MultipleNegativesRankingLoss": lambda: theirs.MultipleNegativesRankingLoss(model),
         "CachedMultipleNegativesRankingLoss": lambda: theirs.CachedMultipleNegativesRankingLoss(model),
-    }[contender]()
+    }
+    loss = makers[contender]()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5)
     rows = [json.loads(line) for line in pairs.read_text(encoding="utf-8").splitlines()]
 

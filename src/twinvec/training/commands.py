@@ -61,23 +61,25 @@ def mine(
 
     Example: twinvec mine pairs.jsonl -o rows.jsonl --negatives 2 --first-rank 3 --last-rank 30
     """
-    from twinvec.training.mining import MiningOptions, mine_file, read_pairs
+    from twinvec.training.mining import MiningOptions, file_digest, mine_file
 
     if not pairs.is_file():
         raise ConfigurationError(f"{pairs}: no such file")
     options = MiningOptions(negatives, first_rank, last_rank, margin, denoise_above)
+    vectors: Path | None = None
     retriever: Any
     if collection is not None:
         place = {"url": url} if url is not None else {"path": path}
-        retriever = _open_collection()(collection, **place)
+        retriever = _open_collection()(collection, create=False, **place)
         identity = f"collection {collection}"
     else:
         from twinvec import Encoder
         from twinvec.training.dense_index import DenseIndex
 
         encoder = Encoder(model)
-        retriever = DenseIndex(encoder, (positive for _, positive in read_pairs(pairs)))
         identity = encoder.space
+        vectors = output.with_name(f"{output.name}.{file_digest(pairs, identity)[:16]}.npy")
+        retriever = DenseIndex(encoder, pairs, vectors, progress=not as_json)
     scorer = None
     if denoise is not None:
         from twinvec import CrossEncoderReranker
@@ -85,6 +87,8 @@ def mine(
         scorer = CrossEncoderReranker(denoise)
         identity += f" {scorer.name}"
     report = mine_file(pairs, output, retriever, options, scorer=scorer, identity=identity, progress=not as_json)
+    if vectors is not None:
+        vectors.unlink()
     if as_json:
         typer.echo(json.dumps(asdict(report)))
         return

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, Retriever
+from twinvec.text import check_text
 from twinvec.training.masks import text_hash
 
 _WINDOW = 256
@@ -144,7 +145,7 @@ def mine_file(
     judged = Judged(read_pairs(source))
     total = sum(1 for _ in read_pairs(source))
     partial = output.with_name(output.name + ".partial")
-    job = _job(source, options, identity, scorer is not None)
+    job = file_digest(source, json.dumps(asdict(options)), identity, str(scorer is not None))
     done = _resume(partial, job)
     rows = negatives = without = 0
     with partial.open("a", encoding="utf-8") as file, progress_bar("Mining", total, "rows", shown=progress) as advance:
@@ -157,7 +158,10 @@ def mine_file(
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()
             advance(1)
-    with partial.open(encoding="utf-8") as lines, output.with_name(output.name + ".new").open("w") as final:
+    with (
+        partial.open(encoding="utf-8") as lines,
+        output.with_name(output.name + ".new").open("w", encoding="utf-8") as final,
+    ):
         next(lines)
         for line in lines:
             final.write(line)
@@ -177,14 +181,19 @@ def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
         InputError: a line that is no object with two texts.
     """
     try:
-        with path.open(encoding="utf-8") as lines:
+        with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                yield _pair(line, f"{path}, row {number}")
-    except (OSError, UnicodeDecodeError) as error:
+                yield parse_pair(line, f"{path}, row {number}")
+    except OSError as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
 
 
-def _pair(line: str, where: str) -> tuple[str, str]:
+def parse_pair(line: bytes, where: str) -> tuple[str, str]:
+    """Anchor and positive of a line of JSON.
+
+    Raises:
+        InputError: it is no object with two texts.
+    """
     try:
         row = json.loads(line)
     except ValueError as error:
@@ -193,6 +202,7 @@ def _pair(line: str, where: str) -> tuple[str, str]:
         value = row.get(field) if isinstance(row, dict) else None
         if not isinstance(value, str) or not value.strip():
             raise InputError(f"{where}, field {field!r}: expected a text, got {value!r}")
+        check_text(value, f"{where}, field {field!r}")
     return row["anchor"], row["positive"]
 
 
@@ -241,8 +251,9 @@ def _resume(partial: Path, job: str) -> int:
     return max(lines, 0)
 
 
-def _job(source: Path, options: MiningOptions, identity: str, denoised: bool) -> str:
-    with source.open("rb") as file:
+def file_digest(path: Path, *settings: str) -> str:
+    """Fingerprint of a file's content and of what is done with it."""
+    with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
-    digest.update(json.dumps([asdict(options), identity, denoised], sort_keys=True).encode())
+    digest.update(json.dumps(settings).encode())
     return digest.hexdigest()

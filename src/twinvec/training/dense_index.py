@@ -1,0 +1,121 @@
+"""Exact dense search over the positives of a file of pairs, for mining: neither texts nor scores need to fit in memory.
+
+Vectors lie in a file that is mapped into memory, so that a run of mining that was cut off need not encode again; texts
+are read from the pairs when they are found. Memory holds 8 bytes a text, and one block of vectors and scores.
+
+Shapes: Q queries, N texts, D dimensions, K hits.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from twinvec.encoder import Encoder
+from twinvec.engines.base import FloatArray
+from twinvec.errors import InputError
+from twinvec.filters import Filter
+from twinvec.progress import progress_bar
+from twinvec.retrieval import Hit, check_limit
+from twinvec.training.masks import text_hash
+from twinvec.training.mining import parse_pair
+
+_BLOCK = 65_536
+_WINDOW = 4096
+
+
+class DenseIndex:
+    """The positives of a .jsonl file of pairs, each text once, by cosine.
+
+    Args:
+        encoder: Gives the vectors.
+        source: The pairs.
+        vectors: Where their vectors are kept (.npy); taken as it is where it exists, so name it by source and model.
+        progress: Show a progress bar on a terminal.
+
+    Raises:
+        InputError: a line that is no pair, or a file without any.
+        TextError: a text refused by the input gate.
+    """
+
+    def __init__(self, encoder: Encoder, source: Path, vectors: Path, *, progress: bool = False) -> None:
+        self._encoder = encoder
+        self._source = source
+        self._offsets = _first_occurrences(source)
+        if not self._offsets:
+            raise InputError(f"{source}: has no pairs")
+        if not vectors.is_file():
+            self._encode(vectors, progress)
+        self._vectors_ND: FloatArray = np.load(vectors, mmap_mode="r")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
+        """At most ``limit`` hits, best first. There is no payload, so a filter finds nothing."""
+        return [] if filter is not None else self.search_many([query], limit)[0]
+
+    def search_many(self, queries: Sequence[str], limit: int = 10) -> list[list[Hit]]:
+        """``search`` for many queries at once."""
+        check_limit(limit)
+        queries_QD = _unit(self._encoder.encode_query(list(queries)))
+        scores_QK = np.empty((len(queries), 0), dtype=np.float32)
+        rows_QK = np.empty((len(queries), 0), dtype=np.int64)
+        for start in range(0, len(self), _BLOCK):
+            block_QB = queries_QD @ self._vectors_ND[start : start + _BLOCK].T
+            rows_QB = np.broadcast_to(np.arange(start, start + block_QB.shape[1]), block_QB.shape)
+            scores_QK, rows_QK = np.hstack([scores_QK, block_QB]), np.hstack([rows_QK, rows_QB])
+            if limit < scores_QK.shape[1]:
+                best = np.argpartition(-scores_QK, limit - 1, axis=1)[:, :limit]
+                scores_QK = np.take_along_axis(scores_QK, best, 1)
+                rows_QK = np.take_along_axis(rows_QK, best, 1)
+        return [self._hits(scores, rows) for scores, rows in zip(scores_QK, rows_QK, strict=True)]
+
+    def _hits(self, scores: FloatArray, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Hit]:
+        order = np.lexsort((rows, -scores))
+        texts = self._texts(rows[order].tolist())
+        return [
+            Hit(str(row), text, float(score), {"dense": float(score)})
+            for row, score, text in zip(rows[order].tolist(), scores[order], texts, strict=True)
+        ]
+
+    def _texts(self, rows: Sequence[int]) -> Iterator[str]:
+        with self._source.open("rb") as file:
+            for row in rows:
+                file.seek(self._offsets[row])
+                yield parse_pair(file.readline(), f"{self._source}")[1]
+
+    def _encode(self, path: Path, progress: bool) -> None:
+        partial = path.with_name(path.name + ".partial")
+        whole_ND = np.lib.format.open_memmap(partial, "w+", np.float32, (len(self), self._encoder.dim))
+        with progress_bar("Encoding", len(self), "texts", shown=progress) as advance:
+            for start in range(0, len(self), _WINDOW):
+                rows = range(start, min(start + _WINDOW, len(self)))
+                whole_ND[rows.start : rows.stop] = _unit(self._encoder.encode_document(list(self._texts(rows))))
+                advance(len(rows))
+        whole_ND.flush()
+        partial.replace(path)
+
+
+def _first_occurrences(source: Path) -> array[int]:
+    """Where in the file the line of each different positive begins."""
+    offsets = array("q")
+    seen: set[int] = set()
+    with source.open("rb") as file:
+        offset = 0
+        for number, line in enumerate(file, start=1):
+            _, positive = parse_pair(line, f"{source}, row {number}")
+            if (found := text_hash(positive)) not in seen:
+                seen.add(found)
+                offsets.append(offset)
+            offset += len(line)
+    return offsets
+
+
+def _unit(vectors_ND: FloatArray) -> FloatArray:
+    norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    unit_ND: FloatArray = vectors_ND / np.maximum(norms_N1, 1e-12)
+    return unit_ND
