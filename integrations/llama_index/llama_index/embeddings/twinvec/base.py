@@ -124,24 +124,25 @@ class TwinvecEmbedding(BaseEmbedding):
             embeddings_cache = embeddings_cache.store
         if isinstance(embeddings_cache, BaseKVStore):
             embeddings_cache = SpaceCache(embeddings_cache, encoder.space + ("" if normalize else ":raw"))
-        super().__init__(
-            model_name=model_name or encoder.name,
-            embed_batch_size=embed_batch_size,
-            callback_manager=callback_manager or CallbackManager([]),
-            num_workers=num_workers,
-            embeddings_cache=embeddings_cache,
-            rate_limiter=rate_limiter,
-            engine=backend or engine,
-            precision=precision,
-            device=device,
-            dimensions=dimensions,
-            max_length=encoder.max_tokens,
-            query_instruction=query_instruction,
-            text_instruction=text_instruction,
-            normalize=normalize,
-            cache_folder=cache_folder,
-            space=encoder.space,
-        )
+        settings: dict[str, Any] = {
+            "model_name": model_name or encoder.name,
+            "embed_batch_size": embed_batch_size,
+            "callback_manager": callback_manager or CallbackManager([]),
+            "num_workers": num_workers,
+            "embeddings_cache": embeddings_cache,
+            "rate_limiter": rate_limiter,
+            "engine": backend or engine,
+            "precision": precision,
+            "device": device,
+            "dimensions": dimensions,
+            "max_length": encoder.max_tokens,
+            "query_instruction": query_instruction,
+            "text_instruction": text_instruction,
+            "normalize": normalize,
+            "cache_folder": cache_folder,
+            "space": encoder.space,
+        }
+        super().__init__(**settings)
         self._encoder = encoder
         self._sides = TwoSided(encoder, normalize=normalize, progress=show_progress_bar)
 

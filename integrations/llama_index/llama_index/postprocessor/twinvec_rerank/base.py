@@ -6,10 +6,10 @@ from typing import Any
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher
 
 from twinvec import Encoder, Hit
 from twinvec.errors import ConfigurationError
@@ -59,13 +59,14 @@ class TwinvecRerank(BaseNodePostprocessor):
         encoder: Encoder | None = None,
         reranker: Reranker | None = None,
     ) -> None:
-        super().__init__(
-            model=model if reranker is None else getattr(reranker, "name", type(reranker).__name__),
-            top_n=top_n,
-            device=device,
-            keep_retrieval_score=keep_retrieval_score,
-            callback_manager=callback_manager or CallbackManager([]),
-        )
+        settings: dict[str, Any] = {
+            "model": model if reranker is None else getattr(reranker, "name", type(reranker).__name__),
+            "top_n": top_n,
+            "device": device,
+            "keep_retrieval_score": keep_retrieval_score,
+            "callback_manager": callback_manager or CallbackManager([]),
+        }
+        super().__init__(**settings)
         self._reranker = reranker or open_reranker(model, encoder=encoder, device=device)
 
     @classmethod
