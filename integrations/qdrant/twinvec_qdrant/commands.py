@@ -1,0 +1,271 @@
+"""The commands ``ingest``, ``search`` and ``info``: options in, tables or JSON out.
+
+Everything heavy is imported within a command, so that ``twinvec --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from twinvec.terminal import one_line, show, show_json, table
+
+if TYPE_CHECKING:
+    from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
+    from twinvec.retrieval import Hit
+    from twinvec_qdrant.chunking import ChunkSettings
+    from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.report import IngestReport
+
+Name = Annotated[str, typer.Option("--collection", metavar="NAME", help="The collection.")]
+Place = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of the embedded store; ./.twinvec unless given."),
+]
+Url = Annotated[
+    str | None,
+    typer.Option(help="Qdrant server, in place of a folder; its key from QDRANT_API_KEY."),
+]
+Model = Annotated[
+    str | None, typer.Option(help="default, a folder, or org/name@commit; the collection's own unless given.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+_FAILURES_SHOWN = 10
+_SNIPPET = 90
+_CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
+_BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``twinvec``."""
+    app.command("ingest")(ingest_command)
+    app.command("search")(search_command)
+    app.command("info")(info_command)
+
+
+def ingest_command(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A folder, a file, a .jsonl file, or - for stdin.")],
+    collection: Name,
+    path: Place = None,
+    url: Url = None,
+    model: Model = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove documents that are no longer in SOURCE.")] = False,
+    whole: Annotated[bool, typer.Option("--no-chunking", help="Keep documents whole (new collections).")] = False,
+    chunk_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Largest chunk, in tokens; the model's limit unless given.")
+    ] = None,
+    overlap: Annotated[int | None, typer.Option(min=0, help="Tokens a chunk repeats of the one before.")] = None,
+    language: Annotated[str, typer.Option(help="Snowball language of BM25 (new collections).")] = "english",
+    as_json: AsJson = False,
+) -> None:
+    """Take documents into a collection; again for updates.
+
+    What is unchanged costs nothing.
+    A folder gives a document a file, with its path as id. A .jsonl file gives one a line: "id", "text", perhaps
+    "title"; everything else is payload to filter by. Killed at any moment, the next run goes on.
+
+    \b
+    twinvec ingest ./docs --collection docs --prune
+    twinvec ingest articles.jsonl --collection articles --url http://localhost:6333
+    """
+    from twinvec_qdrant.reading import read_source
+
+    documents = read_source(source)
+    chunking = _chunking(whole, chunk_tokens, overlap)
+    with _open(collection, path, url, model, chunking=chunking, create=True, language=language) as opened:
+        start = time.perf_counter()
+        report = opened.ingest(documents, prune=prune, progress=not as_json)
+        seconds = time.perf_counter() - start
+        if as_json:
+            show_json(asdict(report))
+        else:
+            _show_report(opened, report, seconds)
+    if report.failed and not report.new + report.updated + report.unchanged:
+        raise typer.Exit(1)
+
+
+def search_command(
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY", help="One or more.")],
+    collection: Name,
+    path: Place = None,
+    url: Url = None,
+    model: Model = None,
+    mode: Annotated[
+        Literal["hybrid", "dense", "sparse"],
+        typer.Option(help="By meaning (dense), by words (sparse, BM25), or both fused."),
+    ] = "hybrid",
+    rerank: Annotated[
+        str, typer.Option(metavar="none|maxsim|MODEL", help="maxsim needs no further model; MODEL is a cross-encoder.")
+    ] = "none",
+    limit: Annotated[int, typer.Option(min=1, help="Hits a query.")] = 10,
+    candidates: Annotated[int, typer.Option(min=1, help="How many hits to rerank.")] = 100,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="KEY=VALUE", help="On the payload; also >=, <=, >, <. All must hold."),
+    ] = None,
+    chunks: Annotated[bool, typer.Option("--chunks", help="Show every chunk, not the best of each document.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search a collection; every stage's score is shown.
+
+    \b
+    twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
+    twinvec search "late fees" "refunds" --collection docs --filter lang=en --filter "year>=2020"
+    """
+    conditions = _filter(where or [])
+    with _open(collection, path, url, model, create=False) as opened:
+        reranker = _reranker(rerank, opened)
+        if mode != "sparse":
+            opened.encoder.encode_query(["ready"])  # what is loaded at first use is no part of a query's time
+        results = []
+        for query in queries:
+            start = time.perf_counter()
+            depth = limit if reranker is None else max(limit, candidates)
+            hits = opened.search(query, depth, mode, conditions, group=not chunks)
+            retrieved = time.perf_counter()
+            if reranker is not None:
+                hits = reranker.rerank(query, hits, limit)
+            took = (retrieved - start, time.perf_counter() - retrieved)
+            results.append({"query": query, "hits": [asdict(hit) for hit in hits]})
+            if not as_json:
+                _show_hits(query, hits, took, reranked=reranker is not None)
+    if as_json:
+        show_json({"hits": results[0]["hits"]} if len(results) == 1 else {"results": results})
+
+
+def info_command(collection: Name, path: Place = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Show what a collection holds and its model.
+
+    \b
+    twinvec info --collection docs
+    """
+    with _open(collection, path, url, None, create=False) as opened:
+        values = opened.info()
+    if as_json:
+        show_json(values)
+        return
+    lines = table(f"{values['name']} at {values['location']}", "", "")
+    lines.show_header = False
+    for key, value in values.items():
+        if key not in ("name", "location"):
+            lines.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else _plain(value))
+    show(lines)
+
+
+def _open(
+    name: str,
+    path: Path | None,
+    url: str | None,
+    model: str | None,
+    *,
+    create: bool,
+    chunking: ChunkSettings | Literal[False] | None = None,
+    language: str = "english",
+) -> Collection:
+    from twinvec.encoder import Encoder
+    from twinvec_qdrant.collection import Collection
+
+    if path is not None and url is not None:
+        raise typer.BadParameter("give --path or --url, not both")
+    encoder = None if model is None else Encoder(model)
+    return Collection.open(name, path, url=url, encoder=encoder, chunking=chunking, create=create, language=language)
+
+
+def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> ChunkSettings | Literal[False] | None:
+    """What the options say; None where they say nothing, and the collection's own settings hold."""
+    from twinvec_qdrant.chunking import ChunkSettings
+
+    if whole:
+        if max_tokens is not None or overlap is not None:
+            raise typer.BadParameter("--no-chunking leaves no meaning to --chunk-tokens and --overlap")
+        return False
+    if max_tokens is None and overlap is None:
+        return None
+    return ChunkSettings(max_tokens=max_tokens, overlap=overlap or 0)
+
+
+def _reranker(name: str, collection: Collection) -> MaxSimReranker | CrossEncoderReranker | None:
+    from twinvec.encoder import Encoder
+    from twinvec.errors import ConfigurationError
+    from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
+
+    if name == "none":
+        return None
+    if name != "maxsim":
+        return CrossEncoderReranker(name)
+    if not isinstance(collection.encoder, Encoder):
+        raise ConfigurationError(f"{collection.encoder!r} has no token states, which maxsim compares")
+    return MaxSimReranker(collection.encoder)
+
+
+def _filter(conditions: Sequence[str]) -> dict[str, Any]:
+    """``["lang=en", "lang=de", "year>=2020"]`` -> ``{"lang": ["en", "de"], "year": {"gte": 2020}}``."""
+    wanted: dict[str, Any] = {}
+    for condition in conditions:
+        match = _CONDITION.fullmatch(condition.strip())
+        if match is None:
+            raise typer.BadParameter(f"--filter {condition!r}: expected KEY=VALUE, or >=, <=, >, < in place of =")
+        key, value = match["key"], _value(match["value"])
+        if match["operator"] == "=":
+            known = wanted.setdefault(key, [])
+            fits = isinstance(known, list)
+            if fits:
+                known.append(value)
+        else:
+            known = wanted.setdefault(key, {})
+            fits = isinstance(known, dict)
+            if fits:
+                known[_BOUNDS[match["operator"]]] = value
+        if not fits:
+            raise typer.BadParameter(f"--filter {condition!r}: {key} is compared by = and by order; use one of them")
+    return wanted
+
+
+def _value(text: str) -> Any:
+    """A number, true or false where it reads as one, else the text; a quoted text is a text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, (str, int, float, bool)) else text
+
+
+def _show_report(collection: Collection, report: IngestReport, seconds: float) -> None:
+    lines = table(f"{collection.name}: {report}", "", "", numbers=("",))
+    lines.show_header = False
+    lines.add_row("chunks written", f"{report.chunks:,}")
+    lines.add_row("texts encoded", f"{report.encoded:,}")
+    lines.add_row("chunks longer than the model reads", f"{report.truncated:,}")
+    lines.add_row("chunks in the collection", f"{collection.count():,}")
+    lines.add_row("seconds", f"{seconds:,.1f}")
+    show(lines)
+    for source, reason in report.failures[:_FAILURES_SHOWN]:
+        typer.echo(f"failed: {source}: {reason}", err=True)
+    if len(report.failures) > _FAILURES_SHOWN:
+        typer.echo(f"... and {len(report.failures) - _FAILURES_SHOWN:,} more; --json lists all", err=True)
+
+
+def _show_hits(query: str, hits: Sequence[Hit], took: tuple[float, float], *, reranked: bool) -> None:
+    stages = list(dict.fromkeys(stage for hit in hits for stage in hit.scores))
+    lines = table(query, "", "source", *stages, "text", numbers=("", *stages))
+    for rank, hit in enumerate(hits, 1):
+        scores = (f"{hit.scores[stage]:.3f}" if stage in hit.scores else "" for stage in stages)
+        lines.add_row(str(rank), hit.id, *scores, one_line(hit.text, _SNIPPET))
+    times = f"found in {1000 * took[0]:,.0f} ms"
+    if reranked:
+        times += f", reranked in {1000 * took[1]:,.0f} ms"
+    show(lines, f"{times if hits else 'nothing found'}\n")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(each)}" for key, each in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
