@@ -113,7 +113,7 @@ class _Reader:
 
     def __init__(self, source: Source, objective: str, columns: Sequence[str]) -> None:
         roles = ROLES[objective]
-        self._path = source.path
+        self.path = source.path
         self._objective = objective
         self._range = source.score_range
         self._columns: dict[Role, list[str]] = {}
@@ -136,7 +136,7 @@ class _Reader:
     def row(self, values: dict[str, Any], index: int) -> Row:
         row: Row = {}
         for role, columns in self._columns.items():
-            where = f"{self._path}, row {index + 1}, field {columns[0]!r}"
+            where = f"{self.path}, row {index + 1}, field {columns[0]!r}"
             if role == "negatives":
                 row[role] = self._negatives([values[column] for column in columns], where)
             elif role == "score":
@@ -193,7 +193,10 @@ def _number(value: Any) -> float | None:
 
 def _all_rows(table: Any, reader: _Reader) -> Iterator[Row]:
     for start in range(0, len(table), _AT_ONCE):
-        columns = table[start : start + _AT_ONCE]
+        try:
+            columns = table[start : start + _AT_ONCE]
+        except UnicodeDecodeError as error:  # not looked at when a file is opened
+            raise _unreadable(reader.path, error) from error
         for place in range(len(columns[reader.used[0]])):
             yield reader.row({name: values[place] for name, values in columns.items()}, start + place)
 
@@ -208,8 +211,6 @@ def _load(path: Path, cache: Path) -> Any:
     if path.stat().st_size == 0:
         raise DocumentError(f"{path}: is empty")
     options = {"cache_dir": str(cache), "keep_in_memory": False}
-    # words such as "null" and "NA" are texts like any other
-    as_text = {"keep_default_na": False, "na_values": [], "dtype": str}
     bars = datasets.utils.logging.is_progress_bar_enabled()
     datasets.disable_progress_bars()
     try:
@@ -217,18 +218,37 @@ def _load(path: Path, cache: Path) -> Any:
             case ".jsonl":
                 return datasets.Dataset.from_json(str(path), **options)
             case ".csv":
-                return datasets.Dataset.from_csv(str(path), **as_text, **options)
+                return datasets.Dataset.from_csv(str(path), **_as_text(path, ",", csv.QUOTE_MINIMAL), **options)
             case ".tsv":
-                return datasets.Dataset.from_csv(str(path), sep="\t", quoting=csv.QUOTE_NONE, **as_text, **options)
+                return datasets.Dataset.from_csv(str(path), **_as_text(path, "\t", csv.QUOTE_NONE), **options)
             case _:
                 return datasets.Dataset.from_parquet(str(path), **options)
     except Exception as error:  # the library lets errors of arrow, pandas and the decoder through
-        where = _bad_line(path) if path.suffix == ".jsonl" else None
-        reason = str(error.__cause__ or error).splitlines()[0]
-        raise DocumentError(where or f"{path}: cannot be read: {reason}") from error
+        raise _unreadable(path, error) from error
     finally:
         if bars:
             datasets.enable_progress_bars()
+
+
+def _as_text(path: Path, separator: str, quoting: int) -> dict[str, Any]:
+    """Every column is text, and words such as "null" and "NA" are texts like any other."""
+    import datasets
+
+    with path.open(encoding="utf-8", newline="") as file:
+        names = next(csv.reader(file, delimiter=separator, quoting=quoting))
+    return {
+        "sep": separator,
+        "quoting": quoting,
+        "keep_default_na": False,
+        "na_values": [],
+        "features": datasets.Features(dict.fromkeys(names, datasets.Value("string"))),
+    }
+
+
+def _unreadable(path: Path, error: Exception) -> DocumentError:
+    where = _bad_line(path) if path.suffix == ".jsonl" else None
+    reason = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
+    return DocumentError(where or f"{path}: cannot be read: {reason}")
 
 
 def _bad_line(path: Path) -> str | None:

@@ -33,9 +33,9 @@ class RunFolder:
         self.path = path
         self._record_path = path / _RUN
         if path.exists() and not path.is_dir():
-            raise ConfigurationError(f"{path}: is a file; the model needs a folder")
+            raise ConfigurationError(f"{path}: is a file; choose another folder")
         if self._record_path.is_file():
-            self._record: dict[str, Any] = json.loads(self._record_path.read_text())
+            self._record: dict[str, Any] = _read(self._record_path)
             if self._record.get("digest") != digest:
                 raise ConfigurationError(
                     f"{path}: holds a run with another configuration or other data; choose another folder, or delete it"
@@ -102,6 +102,16 @@ def mark_complete(checkpoint: Path) -> None:
 
 def _step(folder: Path) -> int:
     return int(folder.name.rpartition("-")[2])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_bytes())
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise ConfigurationError(f"{path}: is not the record of a run; choose another folder, or delete it")
+    return record
 
 
 def _write(path: Path, text: str) -> None:

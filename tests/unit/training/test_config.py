@@ -1,0 +1,117 @@
+"""The configuration of a run: errors name the file and the field, before anything is loaded."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from twinvec.errors import ConfigurationError
+from twinvec.training.config import TrainConfig, check_config, read_config
+
+ROOT = Path(__file__).parents[3]
+GOOD = {"objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("rows.jsonl", "more.jsonl", "dev.jsonl"):
+        (tmp_path / name).write_text("{}\n")
+    return tmp_path
+
+
+def changed(**fields):
+    return {**copy.deepcopy(GOOD), **fields}
+
+
+def test_paths_count_from_the_folder_of_the_file(folder):
+    (folder / "model").mkdir()
+    values = changed(model="model", evaluation={"pairs": "dev.jsonl"})
+    (folder / "run.yaml").write_text(yaml.safe_dump(values))
+    config = read_config(folder / "run.yaml")
+    assert config.data[0].path == folder / "rows.jsonl"
+    assert config.evaluation.pairs == folder / "dev.jsonl"
+    assert config.model == str(folder / "model")
+
+
+WRONG = {
+    "an unknown field": (changed(epoch=3), "epoch: Extra inputs"),
+    "an unknown field below": (changed(batches={"sizes": 3}), "batches.sizes: Extra inputs"),
+    "no objective": ({"data": GOOD["data"]}, "objective: Field required"),
+    "an unknown objective": (changed(objective={"name": "magic"}), "objective: .*magic"),
+    "an option of another objective": (
+        changed(objective={"name": "cosine_regression", "scale": 3}),
+        "objective.cosine_regression.scale",
+    ),
+    "no data": (changed(data=[]), "data: List should have at least 1"),
+    "a file that is not there": (changed(data=[{"path": "lost.jsonl"}]), r"data\.0\.path: no such file: .*lost\.jsonl"),
+    "dev data that is not there": (changed(evaluation={"sts": "lost.tsv"}), r"evaluation\.sts: no such file"),
+    "nothing to evaluate": (changed(evaluation={"every": 10}), "evaluation: .*'pairs', 'sts' or both"),
+    "patience without measurements": (
+        changed(evaluation={"pairs": "dev.jsonl", "patience": 2}),
+        "evaluation: .*needs 'every'",
+    ),
+    "a negative rate": (changed(schedule={"learning_rate": -1}), "schedule.learning_rate: .*greater than 0"),
+    "a word for a number": (changed(batches={"size": "many"}), "batches.size: .*integer"),
+    "an unknown role": (
+        changed(data=[{"path": "rows.jsonl", "columns": {"question": "q"}}]),
+        r"data\.0\.columns\.question",
+    ),
+    "a role of another objective": (
+        changed(data=[{"path": "rows.jsonl", "columns": {"score": "s"}}]),
+        "data.0.columns: 'score' is no column of objective 'info_nce'",
+    ),
+    "weights for some": (
+        changed(data=[{"path": "rows.jsonl", "weight": 1}, {"path": "more.jsonl"}]),
+        "every dataset a weight, or none",
+    ),
+    "more datasets a batch than there are": (changed(batches={"datasets": 2}), "batches.datasets is 2"),
+    "a range upside down": (
+        changed(objective={"name": "cosine_regression"}, data=[{"path": "rows.jsonl", "score_range": [5, 0]}]),
+        "data.0.score_range: .*below the highest",
+    ),
+    "a classifier's objective for an encoder": (changed(objective={"name": "binary"}), "no.* one for a bi-encoder"),
+    "an encoder's objective for a classifier": (changed(kind="cross-encoder"), "is not one for a cross-encoder"),
+    "matryoshka with softmax": (changed(objective={"name": "softmax"}, matryoshka=[8]), "matryoshka does not go"),
+    "dimensions below one": (changed(matryoshka=[0]), "dimensions are positive"),
+    "no fields at all": (["a", "list"], "expected fields such as"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_error_names_file_and_field(folder, case):
+    values, message = WRONG[case]
+    with pytest.raises(ConfigurationError, match=r"run\.yaml") as caught:
+        check_config(values, folder, "run.yaml")
+    assert caught.match(message)
+
+
+def test_all_wrong_fields_are_named_at_once(folder):
+    with pytest.raises(ConfigurationError, match=r"2 wrong field\(s\)"):
+        check_config(changed(schedule={"learning_rate": -1, "epochs": 0}), folder, "run.yaml")
+
+
+@pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe", b"a: b: c"])
+def test_what_is_no_yaml_is_refused(tmp_path, content):
+    path = tmp_path / "run.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"run\.yaml"):
+        read_config(path)
+
+
+def test_a_file_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_config(tmp_path / "run.yaml")
+
+
+def test_a_setting_changes_the_digest(folder):
+    one = check_config(GOOD, folder, "run.yaml")
+    assert one.digest() == check_config(GOOD, folder, "run.yaml").digest()
+    assert one.digest() != check_config(changed(max_tokens=32), folder, "run.yaml").digest()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_the_examples_are_well_formed(path):
+    TrainConfig.model_validate(yaml.safe_load(path.read_text()))
