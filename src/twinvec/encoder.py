@@ -210,7 +210,8 @@ class Encoder:
     ) -> list[FloatArray]:
         """Token states for late interaction: for each text (tokens, hidden size), L2-normalised rows.
 
-        The last layer's states, special tokens included; no pooling, no Dense. Truncation is that of ``encode``.
+        The last layer's states, special tokens included; no pooling, no Dense. Truncation and errors are those of
+        ``encode``.
         """
         unique, inverse = _unique(check_texts(texts, self._max_text_bytes))
         states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)
@@ -218,6 +219,7 @@ class Encoder:
         for indices, lengths, states_BTD in self._run(self.engine.states, unique, prefix, progress, None):
             norms_BT1 = np.linalg.norm(states_BTD, axis=-1, keepdims=True)
             for row, (index, length) in enumerate(zip(indices, lengths, strict=True)):
+                self._require_finite(norms_BT1[row, :length])
                 states[index] = states_BTD[row, :length] / np.maximum(norms_BT1[row, :length], 1e-12)
         return [states[index] for index in inverse]
 
@@ -296,9 +298,12 @@ class Encoder:
             raise BadVectorError(
                 f"engine {self.engine.name}: vectors of size {vectors_BD.shape[1:]}, expected {self.dim}"
             )
-        if not np.isfinite(vectors_BD).all():
-            raise BadVectorError(f"engine {self.engine.name}: a vector is not finite")
+        self._require_finite(vectors_BD)
         return vectors_BD
+
+    def _require_finite(self, values: FloatArray) -> None:
+        if not np.isfinite(values).all():
+            raise BadVectorError(f"engine {self.engine.name}: a vector is not finite")
 
     def _stream(self, texts: Iterator[str], window: int, options: dict[str, Any]) -> Iterator[Vectors]:
         position = 0
