@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import InputError
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval, share_interval
 from twinvec.evaluation.sts import pair_similarities, pearson
 from twinvec.evaluation.tables import number, read_table
@@ -95,6 +95,16 @@ class WinobiasResult:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A sentence of WinoBias in three variants; ``side`` is 1 where the stereotype is male, else -1."""
+
+    male: str
+    female: str
+    neutral: str
+    side: int
+
+
 def evaluate_winogender(model: TextModel, folder: str | Path, *, resamples: int = RESAMPLES) -> WinogenderResult:
     """Measure on ``all_sentences.tsv`` and ``occupations-stats.tsv`` of Winogender.
 
@@ -112,9 +122,7 @@ def evaluate_winogender(model: TextModel, folder: str | Path, *, resamples: int 
     missing = sorted({occupation for occupation, _ in triples} - set(shares))
     if missing:
         raise InputError(f"{folder / 'occupations-stats.tsv'}: no row for the occupation {missing[0]!r}")
-    male, female, neutral = (
-        np.asarray(model.encode([texts[gender] for _, texts in triples]), dtype=np.float32) for gender in _GENDERS
-    )
+    male, female, neutral = (encode_distinct(model, [texts[gender] for _, texts in triples]) for gender in _GENDERS)
     leans = 100 * (pair_similarities(neutral, female)["cosine"] - pair_similarities(neutral, male)["cosine"])
     rows: dict[str, list[float]] = {}
     for (occupation, _), lean in zip(triples, leans, strict=True):
@@ -144,10 +152,10 @@ def evaluate_winobias(model: TextModel, folder: str | Path, *, resamples: int = 
         lines = [line for split in ("dev", "test") for line in _read_winobias(Path(folder), kind, split)]
         pairs = [line for line in lines if line is not None]
         male, female, neutral = (
-            np.asarray(model.encode([pair[side] for pair in pairs]), dtype=np.float32) for side in range(3)
+            encode_distinct(model, [getattr(pair, gender) for pair in pairs]) for gender in _GENDERS
         )
         to_male = 100 * (pair_similarities(neutral, male)["cosine"] - pair_similarities(neutral, female)["cosine"])
-        side = np.array([pair[3] for pair in pairs])
+        side = np.array([pair.side for pair in pairs])
         centre = np.mean([to_male[side == each].mean() for each in np.unique(side)])
         leans: Values = side * (to_male - centre)
         favoured = leans > 0
@@ -178,11 +186,8 @@ def _read_sentences(path: Path) -> list[tuple[str, dict[str, str]]]:
     return [(name.split(".")[0], variants) for name, variants in found.items()]
 
 
-def _read_winobias(folder: Path, kind: str, split: str) -> list[tuple[str, str, str, int] | None]:
-    """(male, female, neutral, 1 or -1), line by line: 1 where the stereotype is male.
-
-    None where the two sentences differ in more than the pronouns.
-    """
+def _read_winobias(folder: Path, kind: str, split: str) -> list[_Pair | None]:
+    """Line by line; None where the two sentences differ in more than the pronouns."""
     paths = [folder / f"{side}_stereotyped_{kind}.txt.{split}" for side in ("pro", "anti")]
     sides = []
     for path in paths:
@@ -201,13 +206,13 @@ def _read_winobias(folder: Path, kind: str, split: str) -> list[tuple[str, str, 
     return [_pair(pro, anti) for pro, anti in zip(*sides, strict=True)]
 
 
-def _pair(pro: str, anti: str) -> tuple[str, str, str, int] | None:
+def _pair(pro: str, anti: str) -> _Pair | None:
     male = next((text for text in (pro, anti) if _pronouns(text) <= _NEUTRAL.keys()), None)
     female = anti if male is pro else pro
     if male is None or not _pronouns(female) <= _FEMALE or _plain(pro, _hidden) != _plain(anti, _hidden):
         return None
     neutral = _plain(male, lambda pronoun: _NEUTRAL[pronoun])
-    return _plain(male), _plain(female), neutral, 1 if male is pro else -1
+    return _Pair(_plain(male), _plain(female), neutral, 1 if male is pro else -1)
 
 
 def _pronouns(text: str) -> set[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import InputError, MissingExtraError
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval
 from twinvec.evaluation.tables import data_name, read_table
 
@@ -106,7 +106,7 @@ def _cross_validated(features: Values, labels: Any, data: NliSet) -> Any:
 
 
 def _features(model: TextModel, data: NliSet, progress: bool) -> Values:
-    vectors = np.asarray(model.encode(data.premises + data.hypotheses, progress=progress), dtype=np.float32)
+    vectors = encode_distinct(model, data.premises + data.hypotheses, progress=progress)
     u, v = vectors[: len(data.labels)], vectors[len(data.labels) :]
     return np.concatenate([u, v, np.abs(u - v)], axis=1)
 

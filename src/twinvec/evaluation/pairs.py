@@ -14,7 +14,7 @@ import numpy as np
 from twinvec.documents import Document
 from twinvec.errors import InputError, MissingExtraError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models import TextModel, encode_distinct
 from twinvec.evaluation.statistics import Values
 from twinvec.evaluation.sts import pair_similarities
 from twinvec.evaluation.tables import data_name, read_table
@@ -127,7 +127,7 @@ def evaluate_triplets(model: TextModel, data: Triplets, *, progress: bool = Fals
 
 
 def _cosines(model: TextModel, first: list[str], second: list[str], progress: bool) -> Values:
-    vectors = np.asarray(model.encode(first + second, progress=progress), dtype=np.float32)
+    vectors = encode_distinct(model, first + second, progress=progress)
     return pair_similarities(vectors[: len(first)], vectors[len(first) :])["cosine"]
 
 

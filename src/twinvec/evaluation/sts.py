@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import InputError
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, interval, paired_test
 from twinvec.evaluation.tables import data_name, number, read_table
 
@@ -79,7 +79,7 @@ def evaluate_sts(model: TextModel, data: StsSet, *, resamples: int = RESAMPLES, 
     A similarity that is the same for all pairs has no correlation and counts 0.
     """
     count = len(data.first)
-    vectors = np.asarray(model.encode(data.first + data.second, progress=progress), dtype=np.float32)
+    vectors = encode_distinct(model, data.first + data.second, progress=progress)
     similarities = pair_similarities(vectors[:count], vectors[count:])
     figures: dict[str, float] = {}
     for name, values in similarities.items():
