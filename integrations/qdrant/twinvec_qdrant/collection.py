@@ -7,7 +7,6 @@ encoder belongs to it (``description``), how documents come in (``ingest``, ``ca
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from twinvec.errors import BadVectorError, CollectionNotFoundError, Configuratio
 from twinvec.filters import Filter
 from twinvec.retrieval import Hit, Mode
 from twinvec.text import check_text
-from twinvec_qdrant.backends.base import Backend, NewCollection, field_is
+from twinvec_qdrant.backends.base import Backend, NewCollection, Store, field_is
 from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.description import (
@@ -39,12 +38,10 @@ from twinvec_qdrant.notes import Notes
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.schema import filter_conditions, user_payload
 from twinvec_qdrant.search import Searcher
+from twinvec_qdrant.stores import find_store
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
-
-DEFAULT_PATH = "./.twinvec"
-API_KEY_VARIABLE = "QDRANT_API_KEY"
 
 
 class Collection:
@@ -107,29 +104,28 @@ class Collection:
         """
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
-        store = _Store(name, path, url, client, api_key, wait_seconds)
-        backend: Backend | None = None
+        store = find_store(name, path, url, client, api_key, wait_seconds)
+        opened: Store | Backend = store
         try:
-            backend = store.open(None)
-        except CollectionNotFoundError:
-            if not create:
-                raise
-        if backend is None:
-            encoder = encoder or _load("default")
-            settings = chunking or ChunkSettings()
-            Chunker(encoder, settings)  # both refuse what cannot work before anything is made
-            Lexicon.check_language(language)
-            description = describe(encoder, settings.as_dict(), language)
-            backend = store.open(NewCollection(encoder.dim, description.model_dump()))
-        try:
-            description = read_description(backend.read_metadata(), backend.location)
-            _check_chunking(description, chunking, backend.location)
+            metadata = store.peek()
+            if metadata is None:
+                if not create:
+                    raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
+                encoder = encoder or _load("default")
+                settings = chunking or ChunkSettings()
+                Chunker(encoder, settings)  # both refuse what cannot work before anything is made
+                Lexicon.check_language(language)
+                description = describe(encoder, settings.as_dict(), language)
+                opened = backend = store.create(NewCollection(encoder.dim, description.model_dump()))
+            else:
+                _checked_description(metadata, encoder, chunking, store.location)
+                opened = backend = store.open()
+            description = _checked_description(backend.read_metadata(), encoder, chunking, backend.location)
             if encoder is not None:
-                check_space(description, encoder, backend.location)
                 check_probes(description, encoder, backend.location)
             return cls(name, backend, description, encoder)
         except BaseException:
-            backend.close()
+            opened.close()
             raise
 
     def __repr__(self) -> str:
@@ -238,14 +234,21 @@ class Collection:
         return self._searcher.search_texts(encoder, queries, limit, mode, filter, group)
 
     def search_vector(
-        self, vector: Sequence[float] | FloatArray, limit: int = 10, filter: Filter | None = None, group: bool = True
+        self,
+        vector: Sequence[float] | FloatArray,
+        limit: int = 10,
+        filter: Filter | None = None,
+        group: bool = True,
+        *,
+        words: str | None = None,
     ) -> list[Hit]:
-        """``search`` by a vector of the collection's space: shape (dim,).
+        """``search`` by a vector of the collection's space, shape (dim,); by both, fused, where ``words`` come with it.
 
         Raises:
             BadVectorError: the vector is not finite, is zero, or of another size.
+            TextError: the words are refused by the input gate.
         """
-        return self._searcher.search_vector(self._checked(vector), limit, filter, group)
+        return self._searcher.search_vector(self._checked(vector), words, limit, filter, group)
 
     def search_diverse(
         self,
@@ -350,50 +353,6 @@ class Collection:
         return vector_D
 
 
-class _Store:
-    """Which store the arguments of ``open`` name, and how to open a collection in it."""
-
-    def __init__(
-        self,
-        name: str,
-        path: str | Path | None,
-        url: str | None,
-        client: QdrantClient | None,
-        api_key: str | None,
-        wait_seconds: float,
-    ) -> None:
-        if sum(each is not None for each in (path, url, client)) > 1:
-            raise ConfigurationError("give one of path, url and client")
-        if api_key is not None and url is None:
-            raise ConfigurationError("api_key goes with url")
-        if wait_seconds < 0:
-            raise ConfigurationError(f"wait_seconds must not be negative, got {wait_seconds!r}")
-        self._name, self._path, self._url, self._client = name, path, url, client
-        self._api_key, self._wait_seconds = api_key, wait_seconds
-
-    def open(self, new: NewCollection | None) -> Backend:
-        if self._url is None and self._client is None:
-            from twinvec_qdrant.backends.embedded import open_embedded
-
-            return open_embedded(self._path or DEFAULT_PATH, self._name, new, self._wait_seconds)
-        from twinvec_qdrant.backends.server import connect, make_client
-
-        if self._url is None:
-            assert self._client is not None
-            return connect(
-                self._name, new, client=self._client, location="client", owned=False, wait_seconds=self._wait_seconds
-            )
-        api_key = self._api_key or os.environ.get(API_KEY_VARIABLE) or None
-        client, location = make_client(self._url, api_key)
-        try:
-            return connect(
-                self._name, new, client=client, location=location, owned=True, wait_seconds=self._wait_seconds
-            )
-        except BaseException:
-            client.close()
-            raise
-
-
 def _load(model: str) -> SpaceEncoder:
     from twinvec import Encoder
 
@@ -404,10 +363,16 @@ def _load(model: str) -> SpaceEncoder:
         raise
 
 
-def _check_chunking(description: Description, chunking: ChunkSettings | None, location: str) -> None:
-    recorded: Mapping[str, Any] = description.chunking
-    if chunking is not None and chunking != ChunkSettings.from_dict(recorded):
+def _checked_description(
+    metadata: Mapping[str, Any], encoder: SpaceEncoder | None, chunking: ChunkSettings | None, location: str
+) -> Description:
+    """The description of a collection that goes with the encoder and the chunking asked for."""
+    description = read_description(metadata, location)
+    if chunking is not None and chunking != ChunkSettings.from_dict(description.chunking):
         raise ConfigurationError(
-            f"{location}: documents are cut by {dict(recorded)}, not by {chunking.as_dict()}; open it without "
+            f"{location}: documents are cut by {description.chunking}, not by {chunking.as_dict()}; open it without "
             "chunking, or ingest into a new collection"
         )
+    if encoder is not None:
+        check_space(description, encoder, location)
+    return description

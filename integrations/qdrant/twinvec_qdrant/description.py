@@ -110,7 +110,8 @@ def read_description(metadata: Mapping[str, Any], location: str) -> Description:
     try:
         return Description.model_validate(metadata)
     except ValidationError as error:
-        raise StoreCorruptError(f"{location}: the collection's description is not valid: {error}") from error
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise StoreCorruptError(f"{location}: the collection's description is not valid: {wrong}") from error
 
 
 def check_space(description: Description, encoder: SpaceEncoder, location: str) -> None:

@@ -1,10 +1,9 @@
-"""What a collection keeps: five kinds of points, their ids, and their payloads.
+"""What a collection keeps: four kinds of points, their ids, and their payloads.
 
     chunk      dense and sparse vector; source, position, heading, text, content, the user's payload below "metadata"
     record     one a source, without vectors: version, revision and the ids of its chunks. Writing it is the commit
     intent     the sources that a writer is busy with, without vectors; removed when it is done
     note       a small record of an application's, without vectors; namespace, key, and its fields below "metadata"
-    metadata   one a collection (embedded only; a server keeps it with the collection)
 
 A chunk's id covers all that it holds, so that a point once written never changes: another text, heading or payload
 is another point. Our own fields stand at the top level and the user's below ``metadata``: no key of theirs can
@@ -19,7 +18,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID, uuid5
 
 from twinvec.documents import Document
@@ -30,10 +29,6 @@ from twinvec_qdrant.backends.base import Condition, FieldIs
 
 NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
 """Of all point ids."""
-
-METADATA_ID = str(uuid5(NAMESPACE, "metadata"))
-
-Kind = Literal["chunk", "record", "intent", "note", "metadata"]
 
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Largest payload of a document, as JSON."""

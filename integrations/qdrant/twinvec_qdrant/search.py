@@ -19,7 +19,7 @@ from twinvec.filters import Filter
 from twinvec.fusion import CANDIDATES, fuse
 from twinvec.lexical import SparseVector
 from twinvec.retrieval import Hit, Mode, check_limit
-from twinvec.text import check_texts
+from twinvec.text import check_text, check_texts
 from twinvec_qdrant.backends.base import Backend, Condition, IdIs, Query, Scored
 from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.description import SpaceEncoder
@@ -93,10 +93,13 @@ class Searcher:
             found.update(zip(block, self._hits(candidates, group), strict=True))
         return [list(found.get(query, ())) for query in queries]
 
-    def search_vector(self, vector_D: FloatArray, limit: int, filter: Filter | None, group: bool) -> list[Hit]:
-        """Hits for a vector."""
+    def search_vector(
+        self, vector_D: FloatArray, words: str | None, limit: int, filter: Filter | None, group: bool
+    ) -> list[Hit]:
+        """Hits for a vector, and for words beside it where there are any."""
         check_limit(limit)
-        asked = [_Asked(vector_D, None)]
+        sparse = None if words is None else self._lexicon.queries([check_text(words, "words")])[0]
+        asked = [_Asked(vector_D, sparse)]
         return self._hits(self._search(asked, limit, filter_conditions(filter), group), group)[0]
 
     def diverse(

@@ -37,7 +37,7 @@ HOLDER = """
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "owner"}
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_what_was_ingested_is_there_after_opening_again(place, words):
@@ -192,14 +192,25 @@ def test_searches_in_threads_beside_an_ingest(collection):
     assert found == [["tea"]] * 60
 
 
-def test_what_cannot_be_read_is_a_typed_error(tmp_path, words):
+@pytest.mark.parametrize(
+    ("damaged", "content"),
+    [
+        ("shard/edge_config.json", "{"),
+        ("shard/segments/*/*.json", "\0"),
+        ("collection.json", "{"),
+        ("collection.json", "[]"),
+        ("collection.json", '{"twinvec": 2}'),
+        ("collection.json", None),
+    ],
+)
+def test_what_cannot_be_read_is_a_typed_error(tmp_path, words, damaged, content):
     Collection.open("notes", tmp_path, encoder=words, chunking=False).close()
-    (tmp_path / "notes" / "shard" / "edge_config.json").write_text("{")
-    with pytest.raises(StoreCorruptError, match="notes"):
-        Collection.open("notes", tmp_path, encoder=words)
-    (tmp_path / "notes" / "shard" / "edge_config.json").unlink()
-    for wal in (tmp_path / "notes" / "shard" / "segments").rglob("*.json"):
-        wal.write_bytes(b"\0")
+    files = list((tmp_path / "notes").glob(damaged))
+    assert files
+    for file in files:
+        file.unlink()
+        if content is not None:
+            file.write_text(content)
     with pytest.raises(StoreCorruptError, match="notes"):
         Collection.open("notes", tmp_path, encoder=words)
 

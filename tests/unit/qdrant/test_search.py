@@ -25,7 +25,7 @@ def recipes(collection):
 
 def test_every_mode_keeps_the_scores_of_its_stages(recipes):
     for mode, stages in (("dense", ["dense"]), ("sparse", ["sparse"]), ("hybrid", ["dense", "sparse", "fused"])):
-        hits = recipes.search("lentils with lemon", mode=mode)
+        hits = recipes.search("lentils and lemon", mode=mode)
         assert hits[0].id == "salad", mode
         assert list(hits[0].scores) == stages
         assert all(hit.score == hit.scores[stages[-1]] for hit in hits)

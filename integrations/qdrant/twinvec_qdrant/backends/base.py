@@ -139,6 +139,33 @@ class NewCollection:
     metadata: Mapping[str, Any]
 
 
+class Store(Protocol):
+    """The place of one collection, whether it exists or not."""
+
+    location: str
+    """Where it is, for messages: a folder or an address, without secrets."""
+
+    def peek(self) -> dict[str, Any] | None:
+        """The collection's description, None where there is no collection; opens and writes nothing."""
+        ...
+
+    def neighbours(self) -> str:
+        """Where the collection would be and what else is there, for the message that there is no such collection."""
+        ...
+
+    def open(self) -> Backend:
+        """The collection that is there."""
+        ...
+
+    def create(self, new: NewCollection) -> Backend:
+        """Make the collection; what another process makes at the same moment is opened."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what was needed to look, where neither ``open`` nor ``create`` has returned."""
+        ...
+
+
 class Backend(Protocol):
     """One collection in a store."""
 

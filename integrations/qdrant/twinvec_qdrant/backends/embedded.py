@@ -4,8 +4,8 @@ One folder a collection, one process at a time (``folder``); within a process, e
 collection shares one engine. All searches compare with every vector or go through the engine's index, where
 ``optimize`` has built one.
 
-What the engine does not have is made here: the collection's description is a point without vectors, and every
-exception, panics included, comes out as a ``StoreError``.
+What the engine does not have is made here: the collection's description is a file beside it, and every exception,
+panics included, comes out as a ``StoreError``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import qdrant_edge as edge
 
-from twinvec.errors import CollectionNotFoundError, StoreCorruptError, StoreError, StoreUnavailableError
+from twinvec.errors import StoreCorruptError, StoreError, StoreUnavailableError
 from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends.base import (
     DENSE,
@@ -37,7 +37,6 @@ from twinvec_qdrant.backends.base import (
     in_batches,
 )
 from twinvec_qdrant.backends.folder import CollectionFolder, collection_names
-from twinvec_qdrant.schema import METADATA_ID
 
 _PAGE = 1000
 _EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
@@ -52,7 +51,7 @@ _opening = threading.Lock()
 
 
 class EmbeddedBackend:
-    """An open collection on disk. Made by ``open_embedded``; ``close`` gives back one opening."""
+    """An open collection on disk. Made by ``EmbeddedStore``; ``close`` gives back one opening."""
 
     exclusive = True
 
@@ -67,16 +66,13 @@ class EmbeddedBackend:
         """The collection's own description.
 
         Raises:
-            StoreCorruptError: it is missing.
+            StoreCorruptError: it is missing or cannot be read.
         """
-        found = self.retrieve([METADATA_ID])
-        if METADATA_ID not in found:
-            raise StoreCorruptError(f"{self.location}: the collection's description is missing")
-        return dict(found[METADATA_ID].payload["description"])
+        return self._folder.read_description()
 
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Replace it."""
-        self.upsert([_metadata_point(metadata)])
+        self._folder.write_description(metadata)
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Write points; the same id again replaces."""
@@ -160,34 +156,65 @@ class EmbeddedBackend:
         return _translated(self.location, action)
 
 
-def open_embedded(path: str | Path, name: str, new: NewCollection | None, wait_seconds: float) -> EmbeddedBackend:
-    """Open the collection ``name`` below ``path``; made of ``new`` where there is none.
+class EmbeddedStore:
+    """The collection ``name`` below the folder ``path``.
 
     Raises:
-        CollectionNotFoundError: there is none, and no ``new``.
-        StoreBusyError: another process holds it for longer than ``wait_seconds``.
-        StoreUnavailableError: the folder cannot be written.
-        StoreCorruptError: what is there cannot be read.
+        ConfigurationError: the name cannot be the name of a folder.
     """
-    folder = CollectionFolder(path, name)
-    with _opening:
-        if (shared := _open.get(folder.path)) is not None:
-            shared.users += 1
-            return shared
-        if new is None and not folder.shard.is_dir():
-            there = ", ".join(collection_names(path)) or "none"
-            raise CollectionNotFoundError(f"no collection {name!r} in {path}; there are: {there}")
-        folder.acquire(wait_seconds)
-        try:
-            if not folder.shard.is_dir() and new is not None:
-                _create(folder, new)
-            with _translated(str(folder.path), "open", StoreCorruptError):
-                shard = edge.EdgeShard.load(str(folder.shard))
-        except BaseException:
-            folder.release()
-            raise
-        backend = _open[folder.path] = EmbeddedBackend(folder, shard)
-        return backend
+
+    def __init__(self, path: str | Path, name: str, wait_seconds: float) -> None:
+        self._path = path
+        self._folder = CollectionFolder(path, name)
+        self.location = str(self._folder.path)
+        self._wait_seconds = wait_seconds
+
+    def peek(self) -> dict[str, Any] | None:
+        """The collection's description, None where there is no collection; opens and writes nothing.
+
+        Raises:
+            StoreCorruptError: it cannot be read.
+        """
+        return self._folder.read_description() if self._folder.exists() else None
+
+    def neighbours(self) -> str:
+        """Where the collection would be and what else is there, for the message that there is no such collection."""
+        return f"in {self._path}; there are: {', '.join(collection_names(self._path)) or 'none'}"
+
+    def open(self) -> EmbeddedBackend:
+        """The collection that is there.
+
+        Raises:
+            StoreBusyError: another process holds it for longer than ``wait_seconds``.
+            StoreUnavailableError: the folder cannot be written.
+            StoreCorruptError: what is there cannot be read.
+        """
+        return self._open(None)
+
+    def create(self, new: NewCollection) -> EmbeddedBackend:
+        """Make the collection, unless there is one by now; errors as for ``open``."""
+        return self._open(new)
+
+    def close(self) -> None:
+        """Nothing was needed to look."""
+
+    def _open(self, new: NewCollection | None) -> EmbeddedBackend:
+        folder = self._folder
+        with _opening:
+            if (shared := _open.get(folder.path)) is not None:
+                shared.users += 1
+                return shared
+            folder.acquire(self._wait_seconds)
+            try:
+                if not folder.exists() and new is not None:
+                    _create(folder, new)
+                with _translated(str(folder.path), "open", StoreCorruptError):
+                    shard = edge.EdgeShard.load(str(folder.shard))
+            except BaseException:
+                folder.release()
+                raise
+            backend = _open[folder.path] = EmbeddedBackend(folder, shard)
+            return backend
 
 
 def _create(folder: CollectionFolder, new: NewCollection) -> None:
@@ -203,9 +230,9 @@ def _create(folder: CollectionFolder, new: NewCollection) -> None:
         shard = edge.EdgeShard.create(str(aside), config)
         for field in INDEXED_FIELDS:
             shard.update(edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Keyword))
-        shard.update(edge.UpdateOperation.upsert_points([_edge_point(_metadata_point(new.metadata))]))
         shard.flush()
         shard.close()
+        folder.write_description(new.metadata)
         aside.rename(folder.shard)
 
 
@@ -221,10 +248,6 @@ def _translated(location: str, action: str, otherwise: type[StoreError] = StoreE
     except BaseException as error:  # a panic of the engine is no Exception
         kind = StoreUnavailableError if "No space left" in str(error) else otherwise
         raise kind(f"{location}: the engine could not {action}: {error}") from error
-
-
-def _metadata_point(metadata: Mapping[str, Any]) -> Point:
-    return Point(METADATA_ID, {"kind": "metadata", "description": dict(metadata)})
 
 
 def _edge_point(point: Point) -> edge.Point:
@@ -280,7 +303,9 @@ def _alternatives(path: str, condition: FieldIs) -> list[edge.FieldCondition]:
     strings = [value for value in condition.values if isinstance(value, str)]
     found = [edge.FieldCondition(path, match=edge.MatchAny(strings))] if strings else []
     for value in condition.values:
-        if isinstance(value, bool) or (isinstance(value, int) and abs(value) > _EXACT_INTEGER):
+        if isinstance(value, bool):  # the engine takes Python's own for the integers 0 and 1
+            found.append(edge.FieldCondition(path, match=edge.MatchValue(cast(bool, np.bool_(value)))))
+        elif isinstance(value, int) and abs(value) > _EXACT_INTEGER:
             found.append(edge.FieldCondition(path, match=edge.MatchValue(value)))
         elif not isinstance(value, str):
             found.append(edge.FieldCondition(path, range=edge.RangeFloat(gte=value, lte=value)))

@@ -1,22 +1,27 @@
-"""The folder of an embedded collection: its name on disk, and who may use it.
+"""The folder of an embedded collection: its name on disk, its description, and who may use it.
 
-    <path>/<name>/lock      held while the collection is open
-    <path>/<name>/owner     the process that holds it, for the message to others
-    <path>/<name>/shard/    the engine's files; renamed into place when complete
+    <path>/<name>/lock               held while the collection is open
+    <path>/<name>/owner              the process that holds it, for the message to others
+    <path>/<name>/collection.json    the description; replaced as a whole
+    <path>/<name>/shard/             the engine's files; renamed into place when complete
 
 Qdrant's embedded engine belongs to one process at a time. A second one waits here for the lock and is then told who
-has it.
+has it. The description lies beside the engine's files, so that a wrong model is refused before the engine, which
+rewrites some of its files when it opens, is touched.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 from filelock import FileLock, Timeout
 
-from twinvec.errors import ConfigurationError, StoreBusyError, StoreUnavailableError
+from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreUnavailableError
 
 _LONGEST_NAME = 255
 
@@ -31,8 +36,43 @@ class CollectionFolder:
     def __init__(self, path: str | Path, name: str) -> None:
         self.path = Path(path).expanduser().resolve() / folder_name(name)
         self.shard = self.path / "shard"
+        self._description = self.path / "collection.json"
         self._owner = self.path / "owner"
         self._lock = FileLock(self.path / "lock", thread_local=False)
+
+    def exists(self) -> bool:
+        """Whether there is a complete collection."""
+        return self.shard.is_dir()
+
+    def read_description(self) -> dict[str, Any]:
+        """The collection's description; needs no lock.
+
+        Raises:
+            StoreCorruptError: it is missing or cannot be read.
+        """
+        try:
+            description = json.loads(self._description.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise StoreCorruptError(f"{self._description}: the collection's description: {error}") from error
+        if not isinstance(description, dict):
+            raise StoreCorruptError(f"{self._description}: expected a mapping")
+        return description
+
+    def write_description(self, description: Mapping[str, Any]) -> None:
+        """Replace the description: whoever reads it finds the old one or the new one, also after a crash.
+
+        Raises:
+            StoreUnavailableError: the folder cannot be written.
+        """
+        aside = self._description.with_suffix(".new")
+        try:
+            with aside.open("w", encoding="utf-8") as file:
+                json.dump(dict(description), file, ensure_ascii=False, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(self._description)
+        except OSError as error:
+            raise StoreUnavailableError(f"{self._description}: cannot be written: {error}") from error
 
     def acquire(self, wait_seconds: float) -> None:
         """Take the lock; the folder is made where it is missing.

@@ -11,7 +11,7 @@ import ipaddress
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -21,8 +21,9 @@ import stamina
 from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+from qdrant_client.local.qdrant_local import QdrantLocal
 
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreError, StoreUnavailableError
+from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends.base import (
     DENSE,
@@ -46,9 +47,12 @@ _EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _LONGEST_PAUSE = 60.0
 
+_LOCAL_MODE = threading.RLock()
+"""One thread at a time: the client's local mode searches arrays while another thread makes them longer."""
+
 
 class ServerBackend:
-    """One collection of a server. Made by ``connect``."""
+    """One collection of a server. Made by ``ServerStore``."""
 
     exclusive = False
 
@@ -58,11 +62,16 @@ class ServerBackend:
         self._client = client
         self._name = name
         self._owned = owned
+        self._turn = _LOCAL_MODE if isinstance(getattr(client, "_client", None), QdrantLocal) else nullcontext()
         self._retry = stamina.RetryingCaller(attempts=None, timeout=wait_seconds, wait_max=10.0).on(_pause)
 
     def exists(self) -> bool:
         """Whether the server has the collection."""
         return self._call(self._client.collection_exists, self._name)
+
+    def siblings(self) -> list[str]:
+        """The names of the server's collections."""
+        return sorted(each.name for each in self._call(self._client.get_collections).collections)
 
     def create(self, new: NewCollection) -> None:
         """Make the collection, unless another process makes it at the same moment."""
@@ -171,7 +180,8 @@ class ServerBackend:
 
     def _call(self, method: Callable[..., T], *args: Any, **options: Any) -> T:
         try:
-            return self._retry(method, *args, **options)
+            with self._turn:
+                return self._retry(method, *args, **options)
         except (ResponseHandlingException, ResourceExhaustedResponse) as error:
             raise StoreUnavailableError(f"{self.location}: no answer: {_reason(error)}") from error
         except UnexpectedResponse as error:
@@ -181,25 +191,42 @@ class ServerBackend:
             raise StoreError(f"{self.location}: {method.__name__} failed: {error}") from error
 
 
-def connect(
-    name: str, new: NewCollection | None, *, client: QdrantClient, location: str, owned: bool, wait_seconds: float
-) -> ServerBackend:
-    """The collection ``name`` of a server; made of ``new`` where there is none.
+class ServerStore:
+    """The collection ``name`` of a server; ``owned`` is a client that nobody else closes."""
 
-    Raises:
-        CollectionNotFoundError: there is none, and no ``new``.
-        StoreUnavailableError: the server does not answer within ``wait_seconds``.
-    """
-    backend = ServerBackend(client, name, location, owned=owned, wait_seconds=wait_seconds)
-    if not backend.exists():
-        if new is None:
-            raise CollectionNotFoundError(f"no collection {name!r} at {location}")
-        backend.create(new)
-    return backend
+    def __init__(self, name: str, client: QdrantClient, location: str, *, owned: bool, wait_seconds: float) -> None:
+        self._address = location
+        self._backend = ServerBackend(client, name, location, owned=owned, wait_seconds=wait_seconds)
+        self.location = self._backend.location
+
+    def peek(self) -> dict[str, Any] | None:
+        """The collection's description, empty where twinvec did not make it; None where there is no collection.
+
+        Raises:
+            StoreUnavailableError: the server does not answer.
+        """
+        return self._backend.read_metadata() if self._backend.exists() else None
+
+    def neighbours(self) -> str:
+        """Where the collection would be and what else is there, for the message that there is no such collection."""
+        return f"at {self._address}; there are: {', '.join(self._backend.siblings()) or 'none'}"
+
+    def open(self) -> ServerBackend:
+        """The collection that is there."""
+        return self._backend
+
+    def create(self, new: NewCollection) -> ServerBackend:
+        """Make the collection, unless another process makes it at the same moment."""
+        self._backend.create(new)
+        return self._backend
+
+    def close(self) -> None:
+        """Close the connection, unless the caller gave the client."""
+        self._backend.close()
 
 
-def make_client(url: str, api_key: str | None) -> tuple[QdrantClient, str]:
-    """A client for ``url``, and the address without secrets.
+def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> ServerStore:
+    """The collection ``name`` of the server at ``url``.
 
     Raises:
         ConfigurationError: the url is malformed, or would carry the key unencrypted to another host.
@@ -212,7 +239,8 @@ def make_client(url: str, api_key: str | None) -> tuple[QdrantClient, str]:
             f"an API key would go unencrypted to {parts.hostname}; use https, or a tunnel to localhost"
         )
     location = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
-    return QdrantClient(url=url, api_key=api_key, timeout=60, check_compatibility=False), location
+    client = QdrantClient(url=url, api_key=api_key, timeout=60, check_compatibility=False)
+    return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds)
 
 
 def _is_local(host: str) -> bool:

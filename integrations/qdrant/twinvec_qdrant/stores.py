@@ -1,0 +1,48 @@
+"""Which store the arguments of ``Collection.open`` name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinvec.errors import ConfigurationError
+from twinvec_qdrant.backends.base import Store
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+DEFAULT_PATH = "./.twinvec"
+API_KEY_VARIABLE = "QDRANT_API_KEY"
+
+
+def find_store(
+    name: str,
+    path: str | Path | None,
+    url: str | None,
+    client: QdrantClient | None,
+    api_key: str | None,
+    wait_seconds: float,
+) -> Store:
+    """The store of the collection ``name``; see ``Collection.open`` for the arguments.
+
+    Raises:
+        ConfigurationError: the arguments contradict one another, or the name or the url cannot be used.
+    """
+    if sum(each is not None for each in (path, url, client)) > 1:
+        raise ConfigurationError("give one of path, url and client")
+    if api_key is not None and url is None:
+        raise ConfigurationError("api_key goes with url")
+    if wait_seconds < 0:
+        raise ConfigurationError(f"wait_seconds must not be negative, got {wait_seconds!r}")
+    if url is not None:
+        from twinvec_qdrant.backends.server import connect
+
+        return connect(name, url, api_key or os.environ.get(API_KEY_VARIABLE) or None, wait_seconds)
+    if client is not None:
+        from twinvec_qdrant.backends.server import ServerStore
+
+        return ServerStore(name, client, "client", owned=False, wait_seconds=wait_seconds)
+    from twinvec_qdrant.backends.embedded import EmbeddedStore
+
+    return EmbeddedStore(path or DEFAULT_PATH, name, wait_seconds)
