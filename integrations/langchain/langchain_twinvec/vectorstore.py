@@ -25,6 +25,7 @@ from twinvec.filters import Filter
 from twinvec.foreign import ForeignEncoder
 from twinvec.retrieval import Mode
 from twinvec_qdrant import Collection
+from twinvec_qdrant.whole import open_whole
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -67,32 +68,19 @@ class TwinvecVectorStore(VectorStore):
         mode: Mode = "dense",
         collection: Collection | None = None,
     ) -> None:
-        if collection is None:
-            if embedding is None:
-                raise ConfigurationError("a vector store needs embeddings, or an open collection")
-            if path is None and url is None and client is None:
-                from qdrant_client import QdrantClient
-
-                client = QdrantClient(":memory:")
-            collection = Collection.open(
-                collection_name,
-                path,
-                url=url,
-                client=client,
-                api_key=api_key,
-                encoder=_encoder(embedding),
-                chunking=False,
-            )
-        elif path is not None or url is not None or client is not None:
-            raise ConfigurationError("an open collection has its place: leave out path, url and client")
-        elif collection.info()["chunking"]["enabled"]:
-            raise ConfigurationError(
-                f"{collection!r} cuts documents into chunks, which a vector store must not: search it with "
-                "TwinvecRetriever, or open one with chunking=False"
-            )
+        if embedding is None and collection is None:
+            raise ConfigurationError("a vector store needs embeddings, or an open collection")
         self._embedding = embedding
         self._mode: Mode = mode
-        self.collection = collection
+        self.collection = open_whole(
+            collection_name,
+            encoder=None if embedding is None else _encoder(embedding),
+            path=path,
+            url=url,
+            client=client,
+            api_key=api_key,
+            collection=collection,
+        )
         """The collection behind the store."""
 
     @property

@@ -1,0 +1,5 @@
+"""twinvec for LlamaIndex: a retriever."""
+
+from llama_index.retrievers.twinvec.base import TwinvecRetriever
+
+__all__ = ["TwinvecRetriever"]

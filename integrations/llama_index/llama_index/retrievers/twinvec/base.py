@@ -1,0 +1,62 @@
+"""TwinvecRetriever: anything that twinvec can search, as a LlamaIndex retriever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.constants import DEFAULT_SIMILARITY_TOP_K
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
+
+from llama_index.vector_stores.twinvec.nodes import scored_node
+from twinvec import Retriever, RetrieveRerank
+from twinvec.filters import Filter
+from twinvec.retrieval import Reranker, check_limit
+
+
+class TwinvecRetriever(BaseRetriever):
+    """Retrieves from a twinvec collection or index, and reranks if asked to.
+
+    Nodes carry the hit's payload and, under ``twinvec_scores``, the scores of all stages by name in their metadata.
+    A collection that ``TwinvecVectorStore`` filled gives the nodes that were stored.
+
+        retriever = TwinvecRetriever(collection, reranker=MaxSimReranker(encoder), similarity_top_k=5)
+        nodes = retriever.retrieve("How do I get time off?")
+
+    Args:
+        retriever: Anything with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``MemoryIndex``.
+        reranker: Anything with ``rerank(query, hits, limit)``; None for no reranking.
+        similarity_top_k: How many nodes to give.
+        candidates: How many to retrieve for the reranker.
+        filter: Conditions on the payload, as in ``twinvec.filters``.
+        search_options: Further arguments of the retriever's ``search``, such as ``{"mode": "dense"}``.
+
+    Raises:
+        ConfigurationError: ``similarity_top_k`` or ``candidates`` is below 1.
+    """
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        *,
+        reranker: Reranker | None = None,
+        similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K,
+        candidates: int = 100,
+        filter: Filter | None = None,
+        search_options: dict[str, Any] | None = None,
+        callback_manager: CallbackManager | None = None,
+        objects: list[IndexNode] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(callback_manager=callback_manager, objects=objects, verbose=verbose)
+        check_limit(similarity_top_k, "similarity_top_k")
+        self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)
+        self._options = {**(search_options or {}), "limit": similarity_top_k, "filter": filter}
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [scored_node(hit) for hit in self._search.search(query_bundle.query_str, **self._options)]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)

@@ -1,0 +1,315 @@
+"""TwinvecVectorStore: a twinvec collection in Qdrant as a LlamaIndex vector store.
+
+Nodes are stored whole, one point each, under any id. The collection belongs to the model whose vectors it holds: nodes
+that another model embedded are refused. Async methods run the blocking ones in a worker thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import (
+    BasePydanticVectorStore,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
+
+from llama_index.embeddings.twinvec import TwinvecEmbedding
+from llama_index.vector_stores.twinvec.filters import as_filter, both
+from llama_index.vector_stores.twinvec.nodes import embedded_text, node_of, stored
+from twinvec import Encoder, Hit
+from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, SpaceMismatchError
+from twinvec.filters import Filter
+from twinvec.foreign import ForeignEncoder
+from twinvec_qdrant import Collection
+from twinvec_qdrant.description import SAME_VECTOR
+from twinvec_qdrant.whole import open_whole
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+_DENSE = (VectorStoreQueryMode.DEFAULT,)
+_SPARSE = (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.TEXT_SEARCH)
+_HYBRID = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SEMANTIC_HYBRID)
+_MODES = (*_DENSE, *_SPARSE, *_HYBRID, VectorStoreQueryMode.MMR)
+
+
+class TwinvecVectorStore(BasePydanticVectorStore):
+    """A collection as a vector store.
+
+        store = TwinvecVectorStore(embed_model, collection_name="handbook", path="./.twinvec")
+        index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+
+    Query modes: default (vectors), sparse and text_search (BM25), hybrid and semantic_hybrid (both, fused), mmr.
+
+    Args:
+        embed_model: Any LlamaIndex embedding, the one of the index. For ``TwinvecEmbedding`` the collection records
+            the model itself; for others a digest of the vectors of a few probe texts. Unless given, the model that
+            the collection was made with.
+        collection_name: Name of the collection; it is made where there is none.
+        path: Folder of the embedded store.
+        url: Address of a Qdrant server.
+        client: An open ``QdrantClient``. With none of the three, the collection lives in memory.
+        api_key: For ``url``; the environment's ``QDRANT_API_KEY`` unless given.
+        collection: An open collection without chunking, in place of the arguments before.
+
+    Raises:
+        ConfigurationError: arguments that contradict one another or the collection.
+        SpaceMismatchError: the collection belongs to another model; nothing was read or written.
+        StoreError: the store is busy, not there, or damaged.
+    """
+
+    stores_text: bool = True
+    is_embedding_query: bool = True
+    collection_name: str = Field(description="Name of the collection.")
+    path: str | None = Field(description="Folder of the embedded store.")
+    url: str | None = Field(description="Address of the server.")
+
+    _collection: Collection = PrivateAttr()
+
+    def __init__(
+        self,
+        embed_model: BaseEmbedding | None = None,
+        collection_name: str = "llama_index",
+        *,
+        path: str | None = None,
+        url: str | None = None,
+        client: QdrantClient | None = None,
+        api_key: str | None = None,
+        collection: Collection | None = None,
+    ) -> None:
+        opened = open_whole(
+            collection_name,
+            encoder=None if embed_model is None else _encoder(embed_model),
+            path=path,
+            url=url,
+            client=client,
+            api_key=api_key,
+            collection=collection,
+        )
+        settings: dict[str, Any] = {"collection_name": opened.name, "path": path and str(path), "url": url}
+        super().__init__(**settings)
+        self._collection = opened
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name in serialised settings."""
+        return "TwinvecVectorStore"
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> TwinvecVectorStore:
+        """Open the collection that ``to_dict`` told of, by path or url; an ``api_key`` is given anew.
+
+        Raises:
+            ConfigurationError: it told of neither, since the collection lived in memory or behind a client.
+        """
+        place = {name: value for name in ("path", "url") if (value := data.get(name)) is not None}
+        if not place and not kwargs.keys() & {"client", "collection", "path", "url"}:
+            raise ConfigurationError(
+                f"collection {data['collection_name']!r} lived in memory or behind a client: give client or collection"
+            )
+        return cls(collection_name=data["collection_name"], **place, **kwargs)
+
+    @property
+    def client(self) -> Collection:
+        """The collection behind the store."""
+        return self._collection
+
+    def close(self) -> None:
+        """Let go of the collection; a second call does nothing."""
+        self._collection.close()
+
+    def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """Add nodes, or replace those under the same ids; what is there already costs nothing.
+
+        Args:
+            nodes: With their embeddings; one without is embedded by the collection's model. Of those under one id, the
+                last is kept.
+
+        Returns:
+            Their ids.
+
+        Raises:
+            SpaceMismatchError: the nodes were embedded by another model; nothing was written.
+            BadVectorError: an embedding is not finite, is zero, or of another size; nothing was written.
+            DocumentError: nodes that were refused, by id and reason; the others were stored.
+        """
+        _refuse(kwargs)
+        latest = {node.node_id: node for node in nodes}
+        vectors = {key: node.embedding for key, node in latest.items() if node.embedding is not None}
+        self._check_space(latest, vectors)
+        report = self._collection.ingest([stored(node) for node in latest.values()], vectors=vectors)
+        if report.failures:
+            reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
+            raise DocumentError(f"{report.failed} of {len(latest)} nodes were refused: {reasons}")
+        return [node.node_id for node in nodes]
+
+    def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """Remove the nodes of a document."""
+        _refuse(delete_kwargs)
+        self._collection.delete(self._collection.find({"ref_doc_id": ref_doc_id}))
+
+    def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
+        """The nodes with these ids that satisfy the filters, those missing left out; all nodes without either."""
+        return [node_of(document) for document in self._collection.get(self._selected(node_ids, filters))]
+
+    def delete_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
+    ) -> None:
+        """Remove the nodes with these ids that satisfy the filters.
+
+        Raises:
+            ConfigurationError: neither ids nor filters; ``clear`` removes all.
+        """
+        _refuse(delete_kwargs)
+        if node_ids is None and filters is None:
+            raise ConfigurationError("give node_ids or filters; clear() removes all nodes")
+        self._collection.delete(self._selected(node_ids, filters))
+
+    def clear(self) -> None:
+        """Remove all nodes."""
+        self._collection.ingest([], prune=True)
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """The best nodes, best first.
+
+        Args:
+            query: A query without an embedding is embedded by the collection's model.
+            kwargs: ``mmr_threshold``: for mmr, from 0, difference alone, to 1, relevance alone; 0.5 unless given.
+
+        Raises:
+            ConfigurationError: a mode or an argument that cannot be honoured.
+            FilterError: a filter that cannot be honoured.
+        """
+        hits = self._search(query, **kwargs)
+        documents = {document.id: document for document in self._collection.get([hit.id for hit in hits])}
+        found = [(hit, node_of(documents[hit.id])) for hit in hits if hit.id in documents]
+        return VectorStoreQueryResult(
+            nodes=[node for _, node in found],
+            similarities=[float(hit.score) for hit, _ in found],
+            ids=[hit.id for hit, _ in found],
+        )
+
+    async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """``add``, awaited."""
+        return await asyncio.to_thread(self.add, nodes, **kwargs)
+
+    async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """``delete``, awaited."""
+        await asyncio.to_thread(self.delete, ref_doc_id, **delete_kwargs)
+
+    async def aget_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
+    ) -> list[BaseNode]:
+        """``get_nodes``, awaited."""
+        return await asyncio.to_thread(self.get_nodes, node_ids, filters)
+
+    async def adelete_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
+    ) -> None:
+        """``delete_nodes``, awaited."""
+        await asyncio.to_thread(self.delete_nodes, node_ids, filters, **delete_kwargs)
+
+    async def aclear(self) -> None:
+        """``clear``, awaited."""
+        await asyncio.to_thread(self.clear)
+
+    async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """``query``, awaited."""
+        return await asyncio.to_thread(self.query, query, **kwargs)
+
+    def _search(self, query: VectorStoreQuery, *, mmr_threshold: float | None = None, **others: Any) -> list[Hit]:
+        _refuse(others)
+        mode = _mode(query)
+        conditions = self._conditions(query)
+        if conditions is None:
+            return []
+        text, vector, collection = query.query_str or "", query.query_embedding, self._collection
+        limit = query.similarity_top_k
+        if mode in _SPARSE:
+            return collection.search(text, query.sparse_top_k or limit, "sparse", conditions)
+        if mode is VectorStoreQueryMode.MMR:
+            wanted = query.mmr_threshold if mmr_threshold is None else mmr_threshold
+            relevance = 0.5 if wanted is None else wanted
+            target = text if vector is None else vector
+            return collection.search_diverse(target, limit, conditions, diversity=1 - relevance)
+        words = text if mode in _HYBRID else None
+        limit = query.hybrid_top_k or limit if words is not None else limit
+        if vector is None:
+            return collection.search(text, limit, "dense" if words is None else "hybrid", conditions)
+        return collection.search_vector(vector, limit, conditions, words=words)
+
+    def _conditions(self, query: VectorStoreQuery) -> Filter | None:
+        """All that the query asks of a node; None where nothing can match."""
+        conditions = as_filter(query.filters, self._collection.find)
+        # VectorIndexRetriever passes an empty list where it means any
+        for key, wanted in (("id", query.node_ids), ("doc_id", query.doc_ids)):
+            if wanted:
+                conditions = both(conditions, {key: list(wanted)}, self._collection.find)
+        return conditions
+
+    def _selected(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> list[str]:
+        if filters is None:
+            return self._collection.find() if node_ids is None else node_ids
+        conditions = as_filter(filters, self._collection.find)
+        found = [] if conditions is None else self._collection.find(conditions)
+        if node_ids is None:
+            return found
+        there = set(found)
+        return [key for key in node_ids if key in there]
+
+    def _check_space(self, nodes: dict[str, BaseNode], vectors: dict[str, list[float]]) -> None:
+        """Notice an index whose embedding is not the collection's, by the first node's vector."""
+        key = next((key for key in vectors if embedded_text(nodes[key]).strip()), None)
+        if key is None:
+            return
+        given_D = np.asarray(vectors[key], dtype=np.float32)
+        own_D = np.asarray(self._collection.encoder.encode_document([embedded_text(nodes[key])]), np.float32)[0]
+        lengths = np.linalg.norm(given_D) * np.linalg.norm(own_D)
+        if given_D.shape != own_D.shape or not np.isfinite(lengths) or lengths == 0:
+            raise BadVectorError(
+                f"node {key!r}: an embedding of shape {given_D.shape}, expected {own_D.shape}, finite and not zero"
+            )
+        if given_D @ own_D < SAME_VECTOR * lengths:
+            raise SpaceMismatchError(
+                f"node {key!r}: its embedding is not what the collection's model {self._collection.encoder.name!r} "
+                f"gives for its text (cosine {given_D @ own_D / lengths:.3f}): use one embed_model for index and store"
+            )
+
+
+def _mode(query: VectorStoreQuery) -> VectorStoreQueryMode:
+    """The mode, with the weight of the vectors at either end of its range taken for what it means."""
+    if query.mode not in _MODES:
+        known = ", ".join(mode.value for mode in _MODES)
+        raise ConfigurationError(f"query mode {query.mode.value!r} is not one of {known}")
+    if query.mode not in _HYBRID or query.alpha is None or query.alpha == 0.5:
+        return query.mode
+    if query.alpha in (0, 1):
+        return VectorStoreQueryMode.DEFAULT if query.alpha else VectorStoreQueryMode.SPARSE
+    raise ConfigurationError(
+        f"alpha {query.alpha!r}: hybrid search weighs vectors and words by evidence; 0 (words alone) and 1 (vectors "
+        "alone) are possible"
+    )
+
+
+def _encoder(embed_model: BaseEmbedding) -> Encoder | ForeignEncoder:
+    if isinstance(embed_model, TwinvecEmbedding):
+        return embed_model.encoder
+    return ForeignEncoder(
+        f"{embed_model.class_name()}:{embed_model.model_name}",
+        lambda texts: [embed_model.get_query_embedding(text) for text in texts],
+        embed_model.get_text_embedding_batch,
+    )
+
+
+def _refuse(others: dict[str, Any]) -> None:
+    if others:
+        raise ConfigurationError(f"unknown arguments: {', '.join(sorted(others))}")

@@ -1,0 +1,112 @@
+"""LlamaIndex's metadata filters as twinvec's.
+
+What a twinvec filter can say in one mapping (all of: equal, any of, in a range) goes to the store as it is. Other
+combinations (or, not, unequal) are worked out as sets of document ids first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+
+from twinvec.errors import FilterError
+from twinvec.filters import Filter
+
+Find = Callable[[Filter | None], list[str]]
+"""The ids of all documents that satisfy a filter."""
+
+_BOUNDS = {
+    FilterOperator.GT: "gt",
+    FilterOperator.GTE: "gte",
+    FilterOperator.LT: "lt",
+    FilterOperator.LTE: "lte",
+}
+_EQUAL = (FilterOperator.EQ, FilterOperator.CONTAINS)
+_ANY_OF = (FilterOperator.IN, FilterOperator.ANY)
+_NEGATED = {FilterOperator.NE: FilterOperator.EQ, FilterOperator.NIN: FilterOperator.IN}
+
+
+def as_filter(filters: MetadataFilters | None, find: Find) -> Filter | None:
+    """The twinvec filter that finds the same; None where nothing can match.
+
+    Raises:
+        FilterError: an operator that cannot be honoured, or a value that does not go with it.
+    """
+    if filters is None:
+        return {}
+    merged = _merged(filters)
+    if merged is not None:
+        return merged
+    ids = _ids(filters, find)
+    return {"id": sorted(ids)} if ids else None
+
+
+def both(first: Filter | None, second: Filter | None, find: Find) -> Filter | None:
+    """The filter that holds where both hold."""
+    if first is None or second is None:
+        return None
+    if not first.keys() & second.keys():
+        return {**first, **second}
+    ids = set(find(first)).intersection(find(second))
+    return {"id": sorted(ids)} if ids else None
+
+
+def _merged(filters: MetadataFilters) -> dict[str, Any] | None:
+    """The filter as one mapping; None where it is none."""
+    if filters.condition not in (FilterCondition.AND, None):
+        return None
+    merged: dict[str, Any] = {}
+    for each in filters.filters:
+        found = _merged(each) if isinstance(each, MetadataFilters) else _mapping(each)
+        if found is None or merged.keys() & found.keys():
+            return None
+        merged |= found
+    return merged
+
+
+def _ids(each: MetadataFilters | MetadataFilter, find: Find) -> set[str]:
+    if isinstance(each, MetadataFilter):
+        return _ids_of_one(each, find)
+    parts = [_ids(part, find) for part in each.filters]
+    if each.condition is FilterCondition.OR and parts:
+        return set().union(*parts)
+    if each.condition is FilterCondition.NOT:
+        return set(find(None)).difference(*parts)
+    return set.intersection(*parts) if parts else set(find(None))
+
+
+def _ids_of_one(each: MetadataFilter, find: Find) -> set[str]:
+    mapping = _mapping(each)
+    if mapping is not None:
+        return set(find(mapping))
+    if each.operator is FilterOperator.ALL:
+        return set.intersection(*(set(find({each.key: value})) for value in _listed(each)))
+    positive = MetadataFilter(key=each.key, value=each.value, operator=_NEGATED[each.operator])
+    return set(find(None)).difference(find(_mapping(positive)))
+
+
+def _mapping(each: MetadataFilter) -> dict[str, Any] | None:
+    """One condition as a mapping; None where it takes sets of ids."""
+    if each.key == "id":
+        raise FilterError("filter 'id': means the node's own id here; use node_ids for that, or rename the key")
+    operator = each.operator
+    if operator in _BOUNDS:
+        return {each.key: {_BOUNDS[operator]: each.value}}
+    if operator in _ANY_OF:
+        return {each.key: _listed(each)}
+    if operator in _EQUAL:
+        if isinstance(each.value, list):
+            raise FilterError(f"filter {each.key!r}: {operator.value!r} takes one value, not a list; use 'in'")
+        return {each.key: each.value}
+    if operator in _NEGATED or operator is FilterOperator.ALL:
+        return None
+    known = sorted(known.value for known in (*_BOUNDS, *_EQUAL, *_ANY_OF, *_NEGATED, FilterOperator.ALL))
+    raise FilterError(f"filter {each.key!r}: {operator.value!r} cannot be honoured; known are {', '.join(known)}")
+
+
+def _listed(each: MetadataFilter) -> list[Any]:
+    if not isinstance(each.value, list) or not each.value:
+        raise FilterError(f"filter {each.key!r}: {each.operator.value!r} takes a list with values, got {each.value!r}")
+    return list(each.value)
