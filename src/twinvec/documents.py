@@ -6,6 +6,8 @@ callers have at hand; it knows nothing of files or chunks (``twinvec_qdrant`` do
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,8 +49,9 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     """Make a checked document of ``value``.
 
     A mapping has ``text``, an id under ``id`` or ``_id`` (the BEIR layout), perhaps ``title`` and ``payload``;
-    what else it holds joins the payload. A bare text gets its ``position`` as id. Objects of LangChain
-    (``page_content``, ``metadata``) and LlamaIndex (``get_content``, ``metadata``) are read by their fields.
+    what else it holds joins the payload. A bare text gets its ``position`` as id. Documents of LangChain and documents
+    and nodes of LlamaIndex are taken as they are; one of LangChain without an id gets a digest of its text and
+    metadata as id, so that a changed one is another document.
 
     Raises:
         DocumentError: there is no text or no id, or an id, a title or a payload is of the wrong type.
@@ -63,9 +66,9 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     elif isinstance(value, Mapping):
         document = _from_mapping(value, position)
     elif hasattr(value, "page_content"):
-        document = Document(_id_of(value, position), value.page_content, payload=dict(value.metadata))
-    elif hasattr(value, "get_content"):
-        document = Document(_id_of(value, position), value.get_content(), payload=dict(getattr(value, "metadata", {})))
+        document = _from_langchain(value, position)
+    elif hasattr(value, "get_content") and hasattr(value, "id_"):
+        document = _from_llama_index(value)
     else:
         raise DocumentError(
             f"document {position}: expected a Document, a mapping, a string or (id, text), got {type(value).__name__}"
@@ -107,11 +110,17 @@ def _from_mapping(value: Mapping[str, Any], position: int) -> Document:
     return Document(identity, text, title, {**rest, **payload})
 
 
-def _id_of(value: Any, position: int) -> str:
-    identity = getattr(value, "id_", None) or getattr(value, "id", None)
-    if identity is None:
-        raise DocumentError(
-            f"document {position}: {type(value).__name__} has no id; set one, so that the same "
-            "document is recognised when it comes again"
-        )
-    return str(identity)
+def _from_langchain(value: Any, position: int) -> Document:
+    payload = dict(value.metadata)
+    identity = getattr(value, "id", None)
+    if identity is None:  # as LangChain's own indexing does it: the same content is the same document
+        try:
+            content = json.dumps([value.page_content, payload], sort_keys=True)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise DocumentError(f"document {position}: the metadata has to be plain JSON: {error}") from None
+        identity = hashlib.sha256(content.encode()).hexdigest()
+    return Document(identity, value.page_content, payload=payload)
+
+
+def _from_llama_index(value: Any) -> Document:
+    return Document(value.id_, value.get_content(), payload=dict(value.metadata))
