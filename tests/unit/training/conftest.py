@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+import torch
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +25,12 @@ def model(_loaded):
     backbone.encoder.layer = backbone.encoder.layer[:2]
     backbone.config.num_hidden_layers = 2
     return model
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Models this small gain nothing from threads, which only wait for one another on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -1,0 +1,242 @@
+"""Whole runs, small: from a configuration to a model that works, for every kind and objective."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from twinvec import CrossEncoderReranker, Encoder
+from twinvec.errors import ConfigurationError, DocumentError, ModelIntegrityError
+from twinvec.models import read_json
+from twinvec.training.building import PairClassifier
+from twinvec.training.config import check_config
+from twinvec.training.objectives import cosine_regression
+from twinvec.training.trainer import train
+
+TOPICS = ("files", "dogs", "rain", "money", "music", "bread", "stars", "doors")
+PAIRS = [
+    {"anchor": f"how do {topic} work, part {n}", "positive": f"all about {topic} {n}"}
+    for n in range(4)
+    for topic in TOPICS
+]
+SCORED = [
+    {"sentence1": f"{one} {n}", "sentence2": f"{other} again", "score": 5.0 if one == other else 1.0}
+    for n, (one, other) in enumerate([*pairwise(TOPICS), *((topic, topic) for topic in TOPICS)])
+]
+FAST = {"steps": 4, "learning_rate": 1e-3, "log_every": 1}
+
+
+@pytest.fixture
+def run(tmp_path, tiny_model):
+    """``run(rows, **settings)``: train the tiny model on rows and give the report."""
+
+    def start(rows, folder="model", **settings):
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        values = {
+            "model": str(tiny_model("bert")),
+            "data": [{"path": "rows.jsonl"}],
+            "batches": {"size": 8},
+            "schedule": FAST,
+            "device": "cpu",
+            **settings,
+        }
+        return train(check_config(values, tmp_path, "run.yaml"), tmp_path / folder)
+
+    return start
+
+
+def labelled(names):
+    return [
+        {"sentence1": row["anchor"], "sentence2": row["positive"], "label": names[n % len(names)]}
+        for n, row in enumerate(PAIRS)
+    ]
+
+
+def test_a_run_gives_a_model_that_both_libraries_read_alike(run, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:8]))
+    report = run(
+        PAIRS,
+        objective={"name": "info_nce", "symmetric": True},
+        schedule={**FAST, "steps": 12},
+        evaluation={"pairs": "dev.jsonl", "every": 4},
+        max_tokens=20,
+    )
+    folder = tmp_path / "model"
+    assert (report.steps, report.rows) == (12, 32)
+    assert report.after["pairs.mrr@10"] > report.before["pairs.mrr@10"]
+    assert report.best_step in (4, 8, 12)
+    encoder = Encoder(folder)
+    assert encoder.max_tokens == 20
+    texts = [row["anchor"] for row in PAIRS]
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(texts)
+    np.testing.assert_allclose(encoder.encode(texts), theirs, atol=1e-5)
+    assert not (folder / "checkpoints").exists()
+    assert (folder / "training.png").stat().st_size > 1000
+    card = (folder / "README.md").read_text()
+    for part in ("| rows | 32 |", "| objective | info_nce |", "| symmetric | True |", "| pairs.mrr@10 |"):
+        assert part in card
+    assert read_json(folder / "twinvec.json")["trained_with"].startswith("twinvec ")
+
+
+def test_a_finished_run_is_left_alone_and_another_is_refused(run, tmp_path):
+    first = run(PAIRS, objective={"name": "info_nce"})
+    written = (tmp_path / "model" / "model.safetensors").stat().st_mtime_ns
+    assert run(PAIRS, objective={"name": "info_nce"}) == first
+    assert (tmp_path / "model" / "model.safetensors").stat().st_mtime_ns == written
+    with pytest.raises(ConfigurationError, match="another configuration or other data"):
+        run(PAIRS, objective={"name": "info_nce", "scale": 5})
+    with pytest.raises(ConfigurationError, match="another configuration or other data"):
+        run(PAIRS[1:], objective={"name": "info_nce"})
+
+
+def test_the_same_seed_gives_the_same_weights(run, tmp_path):
+    for folder, seed in (("one", 1), ("two", 1), ("three", 2)):
+        run(PAIRS, folder, objective={"name": "info_nce"}, schedule={**FAST, "seed": seed})
+    one, two, three = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two", "three"))
+    assert one == two
+    assert one != three
+
+
+OBJECTIVES = {
+    "hard negatives, ragged": (
+        {"name": "info_nce"},
+        [{**row, "negatives": ["about nothing", "about something"][: n % 3]} for n, row in enumerate(PAIRS)],
+    ),
+    "triplet": ({"name": "triplet"}, [{**row, "negative": "about nothing"} for row in PAIRS]),
+    "contrastive": ({"name": "contrastive"}, labelled([0, 1])),
+    "online contrastive": ({"name": "online_contrastive", "distance": "euclidean"}, labelled([0, 1])),
+    "regression": ({"name": "cosine_regression"}, [{**row, "score": (row["score"] - 1) / 4} for row in SCORED]),
+}
+
+
+@pytest.mark.parametrize("case", OBJECTIVES)
+def test_every_objective_changes_the_model(run, tmp_path, tiny_model, case):
+    objective, rows = OBJECTIVES[case]
+    report = run(rows, objective=objective)
+    assert math.isfinite(report.loss)
+    assert Encoder(tmp_path / "model").space != Encoder(tiny_model("bert")).space
+
+
+def test_the_softmax_head_is_saved_and_labels_pairs(run, tmp_path):
+    rows = labelled(["early", "late"])  # in PAIRS every second row has one of four topics
+    run(rows, objective={"name": "softmax"}, schedule={"steps": 40, "learning_rate": 3e-3})
+    folder = tmp_path / "model"
+    classifier = PairClassifier(Encoder(folder), folder)
+    assert classifier.labels == ["early", "late"]
+    found = classifier.label([(row["sentence1"], row["sentence2"]) for row in rows])
+    right = sum(label == row["label"] for label, row in zip(found, rows, strict=True))
+    assert right > 0.9 * len(rows)
+    (folder / "softmax_head.safetensors").write_bytes(b"rubbish")
+    with pytest.raises(ModelIntegrityError, match="softmax_head"):
+        PairClassifier(Encoder(folder), folder)
+
+
+def test_datasets_share_the_numbers_of_labels(run, tmp_path):
+    (tmp_path / "more.jsonl").write_text(json.dumps({"sentence1": "a", "sentence2": "b", "label": "alpha"}) + "\n")
+    run(labelled(["beta"]), objective={"name": "softmax"}, data=[{"path": "rows.jsonl"}, {"path": "more.jsonl"}])
+    assert read_json(tmp_path / "model" / "softmax_head.json")["labels"] == ["alpha", "beta"]
+
+
+def test_pooling_can_be_another_than_the_models(run, tmp_path):
+    run(PAIRS, objective={"name": "info_nce"}, pooling="cls")
+    assert read_json(tmp_path / "model" / "1_Pooling" / "config.json")["pooling_mode"] == "cls"
+
+
+def test_matryoshka_trains_leading_dimensions(run, tmp_path):
+    rows = [{"sentence1": row["anchor"], "sentence2": row["positive"], "score": 0.0} for row in PAIRS]
+    settings = {"objective": {"name": "cosine_regression"}, "schedule": {"steps": 40, "learning_rate": 3e-3}}
+    run(rows, "whole", **settings)
+    run(rows, "leading", **settings, matryoshka=[2])
+
+    def error(folder):
+        encoder = Encoder(tmp_path / folder, dim=2)
+        arms = (torch.from_numpy(encoder.encode([row[role] for row in rows])) for role in ("sentence1", "sentence2"))
+        return cosine_regression(*arms, torch.zeros(len(rows))).item()
+
+    assert error("leading") < 0.5 * error("whole")
+
+
+def test_adapters_are_trained_alone_and_merged(run, tmp_path, tiny_model):
+    pytest.importorskip("peft")
+    from safetensors.numpy import load_file
+
+    run(PAIRS, objective={"name": "info_nce"}, lora={"rank": 2})
+    before = load_file(tiny_model("bert") / "model.safetensors")
+    after = load_file(tmp_path / "model" / "model.safetensors")
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed
+    assert all(name.endswith(("query.weight", "value.weight")) for name in changed)
+    Encoder(tmp_path / "model").encode("a text")
+
+
+def test_a_cross_encoder_learns_from_negatives_and_reranks(run, tmp_path, tiny_cross_encoder):
+    rows = [{**row, "negatives": [f"nothing of the kind {n}"]} for n, row in enumerate(PAIRS)]
+    report = run(
+        rows,
+        kind="cross-encoder",
+        model=str(tiny_cross_encoder("bert")),
+        objective={"name": "binary"},
+        schedule={"steps": 30, "learning_rate": 3e-3},
+    )
+    assert report.rows == 2 * len(rows)
+    reranker = CrossEncoderReranker(tmp_path / "model")
+    scores = reranker.score([(row["anchor"], text) for row in rows for text in (row["positive"], row["negatives"][0])])
+    assert scores[0::2].mean() > scores[1::2].mean() + 0.2
+
+
+def test_a_cross_encoder_learns_scores_from_a_bare_encoder(run, tmp_path, tiny_model):
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in SCORED))
+    report = run(
+        SCORED,
+        kind="cross-encoder",
+        objective={"name": "graded"},
+        data=[{"path": "rows.jsonl", "score_range": [1, 5]}],
+        evaluation={"sts": "dev.jsonl", "every": 2},
+    )
+    assert set(report.after) == {"sts.spearman", "sts.pearson"}
+    assert CrossEncoderReranker(tmp_path / "model").score([("a", "b")]).shape == (1,)
+
+
+def test_a_cross_encoder_needs_negatives(run):
+    with pytest.raises(DocumentError, match=r"rows\.jsonl: has no negatives"):
+        run(PAIRS, kind="cross-encoder", objective={"name": "binary"})
+
+
+def test_several_datasets_in_a_batch_with_weights(run, tmp_path):
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:5]))
+    data = [{"path": "rows.jsonl", "weight": 1}, {"path": "more.jsonl", "weight": 3}]
+    assert run(PAIRS, objective={"name": "info_nce"}, data=data, batches={"size": 8, "datasets": 2}).rows == 37
+    with pytest.raises(ConfigurationError, match="two datasets are called 'rows'"):
+        run(PAIRS, "other", objective={"name": "info_nce"}, data=[{"path": "rows.jsonl"}] * 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_tokens": 600}, "max_tokens is 600, but the model has 66 positions"),
+        ({"matryoshka": [64]}, "64 is more than the model's 32 dimensions"),
+        ({"lora": {"targets": ["nowhere"]}}, "lora: "),
+    ],
+)
+def test_what_the_model_cannot_do_is_refused(run, settings, message):
+    with pytest.raises(ConfigurationError, match=message):
+        run(PAIRS, objective={"name": "info_nce"}, **settings)
+
+
+def test_training_stops_early_without_a_gain(run, tmp_path):
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    report = run(
+        PAIRS,
+        objective={"name": "info_nce"},
+        schedule={"steps": 50, "learning_rate": 1e-12},
+        evaluation={"pairs": "dev.jsonl", "every": 1, "patience": 2},
+    )
+    assert report.steps < 10
