@@ -49,10 +49,11 @@ def public_modules() -> list[str]:
     return sorted(name for name in sys.stdlib_module_names if not name.startswith("_") and name not in LEFT_OUT)
 
 
-def collect(names: list[str]) -> Iterator[dict[str, str]]:
-    """The passages of modules and of those below them; a text that comes twice is kept under its first name."""
+def collect(modules: list[str]) -> Iterator[dict[str, str]]:
+    """The passages of modules and of those below them; a text or a name that comes twice is kept once."""
     seen: set[str] = set()
-    waiting = list(names)
+    names: set[str] = set()
+    waiting = list(modules)
     for name in waiting:
         module = load(name)
         if module is None:
@@ -60,8 +61,9 @@ def collect(names: list[str]) -> Iterator[dict[str, str]]:
         waiting.extend(submodules(module))
         for kind, qualified, thing in members(module):
             text = inspect.cleandoc(thing.__doc__).strip()
-            if text and text not in seen:
+            if text and text not in seen and qualified not in names:
                 seen.add(text)
+                names.add(qualified)
                 title = qualified if kind == "module" else qualified + signature(thing)
                 yield {"id": qualified, "title": title, "text": text, "kind": kind, "module": name}
 

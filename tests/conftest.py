@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -50,6 +50,31 @@ def tiny_cross_encoder(tmp_path_factory) -> Callable[..., Path]:
 def tiny_copy(tiny_model, tmp_path) -> Path:
     """A tiny BERT model with a Dense layer that a test may damage."""
     return shutil.copytree(tiny_model("bert", dense=((16, "Tanh"),)), tmp_path / "model")
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def twinvec(capsys) -> Callable[..., Done]:
+    """``twinvec("info", "--collection", "docs")``: the command line, in this process."""
+    from twinvec.cli import main
+
+    def run(*arguments: object) -> Done:
+        capsys.readouterr()
+        try:
+            main([str(each) for each in arguments])
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return Done(code, *capsys.readouterr())
+
+    return run
 
 
 def _cached(build: Callable[..., Path], root: Path) -> Callable[..., Path]:

@@ -66,8 +66,14 @@ def build_app() -> typer.Typer:
     return app
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
     debug: Annotated[bool, typer.Option(_DEBUG, help="Show a traceback where something fails.")] = False,
 ) -> None:
     """Sentence embeddings for retrieval: encode, ingest, search, measure, train.
@@ -76,9 +82,6 @@ def _root(
     twinvec ingest ./docs --collection docs
     twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
     """
-    if version:
-        typer.echo(__version__)
-        raise typer.Exit
 
 
 def encode_command(

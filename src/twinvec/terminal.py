@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,15 +16,25 @@ if TYPE_CHECKING:
 _WIDTH_OF_FILES = 160  # columns, where the output is no terminal
 
 
-def table(title: str, *columns: str, numbers: tuple[str, ...] = ()) -> Table:
-    """An empty table; the columns named in ``numbers`` are set flush right. Cells are plain text, without markup."""
+def table(title: str, *columns: str, numbers: tuple[str, ...] = (), cut: str = "") -> Table:
+    """An empty table for plain text: columns in ``numbers`` are set flush right, the one named ``cut`` never wraps."""
     from rich import box
     from rich.table import Table
 
     made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for column in columns:
         right = column in numbers
-        made.add_column(column, justify="right" if right else "left", no_wrap=right)
+        made.add_column(column, justify="right" if right else "left", no_wrap=right or column == cut)
+    return made
+
+
+def properties(values: Mapping[str, str]) -> Table:
+    """Names and values, one pair a line."""
+    from rich.table import Table
+
+    made = Table.grid(padding=(0, 2))
+    for name, value in values.items():
+        made.add_row(f"  {name}", value)
     return made
 
 
@@ -43,7 +54,6 @@ def show_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
-def one_line(text: str, length: int) -> str:
+def one_line(text: str, length: int = 300) -> str:
     """The beginning of a text, in one line of printable characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * length]).split())
-    return line if len(line) <= length and len(text) <= 4 * length else line[: length - 1].rstrip() + "…"
+    return " ".join("".join(c if c.isprintable() else " " for c in text[:length]).split())

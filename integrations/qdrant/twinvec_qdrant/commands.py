@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from twinvec.terminal import one_line, show, show_json, table
+from twinvec.terminal import one_line, properties, show, show_json, table
 
 if TYPE_CHECKING:
     from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
@@ -39,7 +39,6 @@ Model = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 _FAILURES_SHOWN = 10
-_SNIPPET = 90
 _CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 
@@ -152,12 +151,8 @@ def info_command(collection: Name, path: Place = None, url: Url = None, as_json:
     if as_json:
         show_json(values)
         return
-    lines = table(f"{values['name']} at {values['location']}", "", "")
-    lines.show_header = False
-    for key, value in values.items():
-        if key not in ("name", "location"):
-            lines.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else _plain(value))
-    show(lines)
+    shown = {key.replace("_", " "): _plain(value) for key, value in values.items() if key not in ("name", "location")}
+    show(f"{values['name']} at {values['location']}", properties(shown))
 
 
 def _open(
@@ -239,14 +234,14 @@ def _value(text: str) -> Any:
 
 
 def _show_report(collection: Collection, report: IngestReport, seconds: float) -> None:
-    lines = table(f"{collection.name}: {report}", "", "", numbers=("",))
-    lines.show_header = False
-    lines.add_row("chunks written", f"{report.chunks:,}")
-    lines.add_row("texts encoded", f"{report.encoded:,}")
-    lines.add_row("chunks longer than the model reads", f"{report.truncated:,}")
-    lines.add_row("chunks in the collection", f"{collection.count():,}")
-    lines.add_row("seconds", f"{seconds:,.1f}")
-    show(lines)
+    figures = {
+        "chunks written": report.chunks,
+        "texts encoded": report.encoded,
+        "chunks longer than the model reads": report.truncated,
+        "chunks in the collection": collection.count(),
+    }
+    shown = {name: _plain(value) for name, value in figures.items()}
+    show(f"{collection.name}: {report}", properties({**shown, "seconds": f"{seconds:,.1f}"}))
     for source, reason in report.failures[:_FAILURES_SHOWN]:
         typer.echo(f"failed: {source}: {reason}", err=True)
     if len(report.failures) > _FAILURES_SHOWN:
@@ -255,10 +250,10 @@ def _show_report(collection: Collection, report: IngestReport, seconds: float) -
 
 def _show_hits(query: str, hits: Sequence[Hit], took: tuple[float, float], *, reranked: bool) -> None:
     stages = list(dict.fromkeys(stage for hit in hits for stage in hit.scores))
-    lines = table(query, "", "source", *stages, "text", numbers=("", *stages))
+    lines = table(query, "", "source", *stages, "text", numbers=("", *stages), cut="text")
     for rank, hit in enumerate(hits, 1):
         scores = (f"{hit.scores[stage]:.3f}" if stage in hit.scores else "" for stage in stages)
-        lines.add_row(str(rank), hit.id, *scores, one_line(hit.text, _SNIPPET))
+        lines.add_row(str(rank), hit.id, *scores, one_line(hit.text))
     times = f"found in {1000 * took[0]:,.0f} ms"
     if reranked:
         times += f", reranked in {1000 * took[1]:,.0f} ms"
@@ -268,4 +263,6 @@ def _show_hits(query: str, hits: Sequence[Hit], took: tuple[float, float], *, re
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_plain(each)}" for key, each in value.items())
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,48 @@
+"""The demo in small: the examples' programs and the commands that a user types, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*arguments: object, folder: Path) -> str:
+    done = subprocess.run([str(each) for each in arguments], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_documentation_of_the_standard_library_is_found(tmp_path):
+    program = [sys.executable, ROOT / "examples" / "pydocs.py", "pydocs.jsonl", "--modules", "difflib", "csv", "shutil"]
+    run(*program, folder=tmp_path)
+    first = (tmp_path / "pydocs.jsonl").read_bytes()
+    rows = [json.loads(line) for line in first.splitlines()]
+    assert {"difflib.unified_diff", "csv", "csv.Sniffer", "shutil.copytree"} <= {row["id"] for row in rows}
+    assert len({row["id"] for row in rows}) == len(rows) > 50
+    run(*program, folder=tmp_path)
+    assert (tmp_path / "pydocs.jsonl").read_bytes() == first
+
+    twinvec = Path(sys.executable).with_name("twinvec")
+    ingest = (twinvec, "ingest", "pydocs.jsonl", "--collection", "pydocs", "--prune", "--json")
+    assert json.loads(run(*ingest, folder=tmp_path))["new"] == len(rows)
+    again = json.loads(run(*ingest, folder=tmp_path))
+    assert (again["unchanged"], again["encoded"]) == (len(rows), 0)
+    questions = ("compare two files and show the differences", "delete a directory and all that is in it")
+    found = run(
+        twinvec, "search", *questions, "--collection", "pydocs", "--rerank", "maxsim", "--json", folder=tmp_path
+    )
+    best = [[hit["id"].split(".")[0] for hit in result["hits"][:3]] for result in json.loads(found)["results"]]
+    assert set(best[0]) == {"difflib"}
+    assert best[1][0] == "shutil"
+
+
+def test_all_of_the_standard_library_is_several_thousand_passages(tmp_path):
+    run(sys.executable, ROOT / "examples" / "pydocs.py", "all.jsonl", folder=tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "all.jsonl").open(encoding="utf-8")]
+    assert len(rows) > 4000
+    assert all(row["text"].strip() and row["title"].startswith(row["id"]) for row in rows)
+    assert not any(" at 0x" in row["title"] for row in rows)

@@ -1,0 +1,179 @@
+"""The commands of collections, on real files and the embedded store."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+NOTES = {
+    "tea.md": "# Tea\n\nGreen tea is brewed at 80 degrees.\n\n# Coffee\n\nEspresso needs nine bars of pressure.\n",
+    "tax.txt": "The tax return is due at the end of July.",
+    "bikes/chain.txt": "Oil the chain of a bicycle after riding in the rain.",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in NOTES.items():
+        path = tmp_path / "notes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def place(tmp_path):
+    return ("--collection", "notes", "--path", tmp_path / "store")
+
+
+def figures(done):
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+def test_a_folder_again_and_again(twinvec, folder, place):
+    report = figures(twinvec("ingest", folder, *place, "--json"))
+    assert report == {
+        **dict.fromkeys(("updated", "unchanged", "deleted", "failed", "truncated"), 0),
+        "new": 3,
+        "chunks": 4,
+        "encoded": 4,
+        "failures": [],
+    }
+    again = figures(twinvec("ingest", folder, *place, "--json"))
+    assert (again["new"], again["unchanged"], again["encoded"]) == (0, 3, 0)
+    (folder / "tax.txt").write_text("The tax return is due at the end of August.")
+    (folder / "tea.md").unlink()
+    kept = figures(twinvec("ingest", folder, *place, "--json"))
+    assert (kept["updated"], kept["unchanged"], kept["deleted"]) == (1, 1, 0)
+    pruned = figures(twinvec("ingest", folder, *place, "--prune", "--json"))
+    assert (pruned["unchanged"], pruned["deleted"]) == (2, 1)
+    info = figures(twinvec("info", *place, "--json"))
+    assert (info["points"], info["sources"], info["model"]) == (2, 2, "default")
+
+
+def test_search_for_people_and_programs(twinvec, folder, place):
+    twinvec("ingest", folder, *place)
+    one = figures(twinvec("search", "hot drinks", *place, "--limit", 2, "--json"))
+    assert list(one) == ["hits"]
+    assert one["hits"][0]["id"] == "tea.md"
+    assert set(one["hits"][0]) == {"id", "text", "score", "scores", "payload"}
+    assert set(one["hits"][0]["scores"]) == {"dense", "sparse", "fused"}
+    two = figures(twinvec("search", "hot drinks", "cycling", *place, "--rerank", "maxsim", "--json"))
+    assert [each["query"] for each in two["results"]] == ["hot drinks", "cycling"]
+    assert two["results"][1]["hits"][0]["id"] == "bikes/chain.txt"
+    assert "maxsim" in two["results"][1]["hits"][0]["scores"]
+    shown = twinvec("search", "cycling", *place, "--rerank", "maxsim").out
+    for part in ("cycling", "bikes/chain.txt", "dense", "sparse", "fused", "maxsim", "Oil the chain", "reranked in"):
+        assert part in shown
+
+
+@pytest.mark.parametrize(("mode", "stages"), [("dense", {"dense"}), ("sparse", {"sparse"})])
+def test_modes_and_chunks(twinvec, folder, place, mode, stages):
+    twinvec("ingest", folder, *place)
+    hits = figures(twinvec("search", "tea espresso", *place, "--mode", mode, "--chunks", "--json"))["hits"]
+    assert {"tea.md#0", "tea.md#1"} <= {hit["id"] for hit in hits}
+    assert set(hits[0]["scores"]) == stages
+
+
+def test_a_cross_encoder_reranks(twinvec, folder, place, tiny_cross_encoder):
+    twinvec("ingest", folder, *place)
+    hits = figures(twinvec("search", "tea", *place, "--rerank", tiny_cross_encoder("bert"), "--json"))["hits"]
+    assert set(hits[0]["scores"]) == {"dense", "sparse", "fused", "cross-encoder"}
+
+
+def test_filters(twinvec, place, tmp_path):
+    rows = [{"id": str(year), "text": "a year of rain", "year": year, "lang": lang} for year, lang in
+            ((2019, "en"), (2020, "de"), (2021, "en"), (2022, "fr"))]  # fmt: skip
+    (tmp_path / "years.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    twinvec("ingest", tmp_path / "years.jsonl", *place)
+
+    def found(*conditions):
+        options = [part for condition in conditions for part in ("--filter", condition)]
+        return {hit["id"] for hit in figures(twinvec("search", "rain", *place, *options, "--json"))["hits"]}
+
+    assert found("year>=2020", "year<2022") == {"2020", "2021"}
+    assert found("lang=en", "lang=fr") == {"2019", "2021", "2022"}
+    assert found("lang = en", "year > 2019") == {"2021"}
+    assert found("year=2022") == {"2022"}
+    assert found('year="2022"') == set(), "a quoted value is a text"
+    for wrong in ("year", "=3", "year~3", "year>=soon"):
+        assert twinvec("search", "rain", *place, "--filter", wrong).code in (1, 2)
+    assert twinvec("search", "rain", *place, "--filter", "year=1", "--filter", "year>0").code == 2
+
+
+def test_json_lines_from_standard_input(twinvec, place, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(b'{"id": "a", "text": "one"}\n{"id": "b"}\n{"id": "c", "text": "two"}\n'))
+    monkeypatch.setattr(sys, "stdin", stream)
+    report = figures(twinvec("ingest", "-", *place, "--json"))
+    assert (report["new"], report["failed"]) == (2, 1)
+    assert "text" in report["failures"][0][1]
+
+
+def test_failures_are_listed_and_nothing_but_failures_is_an_error(twinvec, folder, place):
+    (folder / "image.bin").write_bytes(bytes(range(256)))
+    done = twinvec("ingest", folder, *place)
+    assert done.code == 0
+    assert "3 new" in done.out
+    assert "1 failed" in done.out
+    assert "failed: image.bin: " in done.err
+    assert twinvec("ingest", folder / "image.bin", "--collection", "other", *place[2:]).code == 1
+
+
+def test_another_model_is_refused_with_both_names(twinvec, folder, place, tiny_model):
+    twinvec("ingest", folder, *place)
+    model = tiny_model("bert")
+    for command in (("ingest", folder), ("search", "tea")):
+        done = twinvec(*command, *place, "--model", model)
+        assert done.code == 1
+        assert str(model) in done.err
+        assert "default" in done.err
+    assert figures(twinvec("ingest", folder, *place, "--json"))["unchanged"] == 3
+
+
+def test_a_collection_of_another_model_is_searched_with_it(twinvec, folder, place, tiny_model):
+    twinvec("ingest", folder, *place, "--model", tiny_model("bert"))
+    assert figures(twinvec("info", *place, "--json"))["model"] == str(tiny_model("bert"))
+    assert len(figures(twinvec("search", "tea", *place, "--json"))["hits"]) == 3
+
+
+@pytest.mark.parametrize("command", [("search", "tea"), ("info",)])
+def test_a_missing_collection_is_named(twinvec, place, command, tmp_path):
+    done = twinvec(*command, *place)
+    assert done.code == 1
+    assert "notes" in done.err
+    assert not (tmp_path / "store").exists(), "looking must not make a store"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("search", "tea", "--collection", "n", "--path", "x", "--url", "http://localhost:1"),
+        ("search", "tea"),
+        ("search", "--collection", "n"),
+        ("search", "tea", "--collection", "n", "--mode", "psychic"),
+        ("search", "tea", "--collection", "n", "--limit", "0"),
+        ("ingest", ".", "--collection", "n", "--no-chunking", "--overlap", "3"),
+    ],
+)
+def test_wrong_usage(twinvec, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert twinvec(*arguments).code == 2
+
+
+def test_a_missing_source_makes_no_collection(twinvec, place, tmp_path):
+    done = twinvec("ingest", tmp_path / "nowhere", *place)
+    assert done.code == 1
+    assert "nowhere" in done.err
+    assert twinvec("info", *place).code == 1
+
+
+def test_chunking_is_recorded_and_checked(twinvec, folder, place):
+    assert twinvec("ingest", folder, *place, "--no-chunking").code == 0
+    assert figures(twinvec("info", *place, "--json"))["points"] == 3
+    done = twinvec("ingest", folder, *place, "--chunk-tokens", 64)
+    assert done.code == 1
+    assert "chunk" in done.err
