@@ -1,0 +1,123 @@
+"""LangChain's ``index`` with the record manager that lives in the collection."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.indexing import aindex, index
+
+from langchain_twinvec import TwinvecRecordManager, TwinvecVectorStore
+from twinvec.errors import ConfigurationError
+
+
+@pytest.fixture
+def store() -> TwinvecVectorStore:
+    return TwinvecVectorStore(DeterministicFakeEmbedding(size=16))
+
+
+@pytest.fixture
+def manager(store) -> TwinvecRecordManager:
+    return TwinvecRecordManager(store)
+
+
+def documents(*texts: str, source: str = "a.md") -> list[Document]:
+    return [Document(text, metadata={"source": source}) for text in texts]
+
+
+def run(manager, store, docs, cleanup="full") -> dict[str, int]:
+    done = index(docs, manager, store, cleanup=cleanup, source_id_key="source", key_encoder="blake2b")
+    return {name.removeprefix("num_"): count for name, count in done.items() if count}
+
+
+def texts_of(store) -> set[str]:
+    return {document.page_content for document in store.get_by_ids(store.collection.find())}
+
+
+def test_indexing_twice_writes_once(manager, store) -> None:
+    assert run(manager, store, documents("one", "two")) == {"added": 2}
+    assert run(manager, store, documents("one", "two")) == {"skipped": 2}
+    assert texts_of(store) == {"one", "two"}
+
+
+@pytest.mark.parametrize("cleanup", ["full", "incremental", "scoped_full"])
+def test_each_way_of_cleaning_up_removes_what_is_gone(manager, store, cleanup) -> None:
+    run(manager, store, documents("one", "two"), cleanup)
+    run(manager, store, documents("other", source="b.md"), "incremental")
+    expected = {"added": 1, "skipped": 1, "deleted": 2 if cleanup == "full" else 1}
+    assert run(manager, store, documents("one", "three"), cleanup) == expected
+    assert texts_of(store) == {"one", "three"} | (set() if cleanup == "full" else {"other"})
+
+
+def test_no_cleaning_up_leaves_all(manager, store) -> None:
+    run(manager, store, documents("one"), None)
+    run(manager, store, documents("two"), None)
+    assert texts_of(store) == {"one", "two"}
+
+
+def test_what_vanished_from_the_store_is_written_again(manager, store) -> None:
+    run(manager, store, documents("one", "two"))
+    lost = next(key for key in store.collection.find() if store.get_by_ids([key])[0].page_content == "one")
+    store.delete([lost])
+    assert manager.exists([lost]) == [False]
+    assert run(manager, store, documents("one", "two")) == {"added": 1, "skipped": 1}
+    assert texts_of(store) == {"one", "two"}
+
+
+def test_the_state_is_there_after_a_restart(tmp_path) -> None:
+    embeddings = DeterministicFakeEmbedding(size=16)
+    first = TwinvecVectorStore(embeddings, path=tmp_path)
+    run(TwinvecRecordManager(first), first, documents("one", "two"))
+    first.close()
+    second = TwinvecVectorStore(embeddings, path=tmp_path)
+    assert run(TwinvecRecordManager(second), second, documents("one", "three")) == {
+        "added": 1,
+        "skipped": 1,
+        "deleted": 1,
+    }
+    second.close()
+
+
+def test_namespaces_do_not_meet(store) -> None:
+    first, second = TwinvecRecordManager(store, "first"), TwinvecRecordManager(store, "second")
+    run(first, store, documents("one"))
+    run(second, store, documents("two"))
+    assert run(first, store, []) == {"deleted": 1}
+    assert texts_of(store) == {"two"}
+
+
+def test_keys_are_listed_by_time_and_group(manager, store) -> None:
+    store.add_texts(["one", "two"], ids=["k1", "k2"])
+    manager.update(["k1"], group_ids=["a"])
+    between = time.time()
+    manager.update(["k2", "gone"], group_ids=["b", "b"], time_at_least=between)
+    assert manager.list_keys(before=between) == ["k1"]
+    assert manager.list_keys(after=between) == ["k2"]
+    assert manager.list_keys(group_ids=["a"]) == ["k1"]
+    assert manager.list_keys(group_ids=[]) == []
+    assert sorted(manager.list_keys()) == ["k1", "k2"]
+    assert len(manager.list_keys(limit=1)) == 1
+    assert manager.exists(["k2", "gone"]) == [True, False]
+    manager.delete_keys(["k1"])
+    assert manager.list_keys() == ["k2"]
+
+
+def test_impossible_updates_are_refused(manager) -> None:
+    with pytest.raises(ConfigurationError, match="2 keys"):
+        manager.update(["a", "b"], group_ids=["x"])
+    with pytest.raises(ConfigurationError, match="clock"):
+        manager.update(["a"], time_at_least=time.time() + 60)
+
+
+async def test_indexing_may_be_awaited(manager, store) -> None:
+    async def again(*texts: str) -> dict[str, int]:
+        done = await aindex(
+            documents(*texts), manager, store, cleanup="full", source_id_key="source", key_encoder="blake2b"
+        )
+        return {name.removeprefix("num_"): count for name, count in done.items() if count}
+
+    assert await again("one", "two") == {"added": 2}
+    assert await again("one", "three") == {"added": 1, "skipped": 1, "deleted": 1}
+    assert texts_of(store) == {"one", "three"}

@@ -1,0 +1,223 @@
+"""TwinvecVectorStore for LangChain beyond the framework's own suite: modes, filters, MMR, errors, our embeddings."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding, FakeEmbeddings
+from langchain_qdrant import QdrantVectorStore
+from qdrant_client import QdrantClient, models
+
+from langchain_twinvec import TwinvecEmbeddings, TwinvecVectorStore
+from twinvec import Encoder
+from twinvec.errors import ConfigurationError, DocumentError, FilterError, SpaceMismatchError
+from twinvec_qdrant import Collection
+
+TEXTS = {
+    "leave.md": "Holidays are requested two weeks ahead.",
+    "vpn.md": "The VPN client is installed from the portal.",
+    "pay.md": "Expenses are paid at the end of the month.",
+    "überstunden": "Overtime is taken as free time within three months.",
+}
+QUESTION = "When are holidays to be requested?"
+
+
+@pytest.fixture(scope="module")
+def embeddings(encoder: Encoder) -> TwinvecEmbeddings:
+    return TwinvecEmbeddings(encoder=encoder)
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[Document]:
+    return [
+        Document(text, id=key, metadata={"rank": rank, "source": {"file": key}, "id": "mine"})
+        for rank, (key, text) in enumerate(TEXTS.items())
+    ]
+
+
+@pytest.fixture
+def store(embeddings) -> TwinvecVectorStore:
+    return TwinvecVectorStore(embeddings)
+
+
+@pytest.fixture(scope="module")
+def filled(embeddings, documents) -> TwinvecVectorStore:
+    """Not to be changed."""
+    store = TwinvecVectorStore(embeddings)
+    store.add_documents(documents)
+    return store
+
+
+def test_documents_come_back_as_they_were(filled, documents) -> None:
+    assert filled.get_by_ids(["pay.md", "gone", "leave.md"]) == [documents[2], documents[0]]
+    assert filled.similarity_search(QUESTION, 1) == [documents[0]]
+
+
+@pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
+def test_each_mode_gives_the_hits_of_the_core(filled, mode) -> None:
+    found = filled.similarity_search_with_score("overtime for a VPN client", 3, mode=mode)
+    expected = filled.collection.search("overtime for a VPN client", 3, mode)
+    assert [(document.id, score) for document, score in found] == [(hit.id, hit.score) for hit in expected]
+    assert found
+
+
+def test_a_store_has_a_mode_of_its_own(embeddings, documents) -> None:
+    store = TwinvecVectorStore(embeddings, mode="sparse")
+    store.add_documents(documents)
+    assert [document.id for document in store.similarity_search("portal")] == ["vpn.md"]
+    with pytest.raises(ConfigurationError, match="cosines"):
+        store.similarity_search_with_relevance_scores("portal")
+    (found, *_) = store.similarity_search_with_relevance_scores("portal", mode="hybrid")
+    assert found[0].id == "vpn.md"
+
+
+def test_filters_look_at_the_metadata(filled) -> None:
+    assert {document.id for document in filled.similarity_search(QUESTION, filter={"rank": {"gte": 2}})} == {
+        "pay.md",
+        "überstunden",
+    }
+    nested = filled.similarity_search(QUESTION, filter={"source.file": "vpn.md"})
+    assert [document.id for document in nested] == ["vpn.md"]
+    with pytest.raises(FilterError, match="rank"):
+        filled.similarity_search(QUESTION, filter={"rank": {"above": 2}})
+
+
+def test_relevance_scores_lie_between_0_and_1_and_thresholds_work(filled) -> None:
+    scores = [score for _, score in filled.similarity_search_with_relevance_scores(QUESTION)]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+    middle = (scores[0] + scores[1]) / 2
+    retriever = filled.as_retriever(
+        search_type="similarity_score_threshold", search_kwargs={"score_threshold": middle, "k": 4}
+    )
+    assert [document.id for document in retriever.invoke(QUESTION)] == ["leave.md"]
+
+
+def test_mmr_weighs_relevance_against_difference(filled, embeddings) -> None:
+    nearest = filled.similarity_search(QUESTION)
+    assert filled.max_marginal_relevance_search(QUESTION, lambda_mult=1.0) == nearest
+    diverse = filled.max_marginal_relevance_search(QUESTION, 3, lambda_mult=0.1)
+    expected = filled.collection.search_diverse(QUESTION, 3, candidates=20, diversity=0.9)
+    assert [document.id for document in diverse] == [hit.id for hit in expected]
+    vector = embeddings.embed_query(QUESTION)
+    assert filled.max_marginal_relevance_search_by_vector(vector, 3, lambda_mult=0.1) == diverse
+    assert filled.similarity_search_by_vector(vector) == nearest
+
+
+async def test_awaited_searches_give_the_same(filled, embeddings) -> None:
+    vector = embeddings.embed_query(QUESTION)
+    assert await filled.asimilarity_search(QUESTION, 2) == filled.similarity_search(QUESTION, 2)
+    assert await filled.asimilarity_search_by_vector(vector, 2) == filled.similarity_search(QUESTION, 2)
+    expected = filled.max_marginal_relevance_search(QUESTION, 2)
+    assert await filled.amax_marginal_relevance_search(QUESTION, 2) == expected
+    assert await filled.amax_marginal_relevance_search_by_vector(vector, 2) == expected
+    scored = await filled.asimilarity_search_with_relevance_scores(QUESTION, 2)
+    assert scored == filled.similarity_search_with_relevance_scores(QUESTION, 2)
+    many = await asyncio.gather(*(filled.asimilarity_search(QUESTION, 1) for _ in range(8)))
+    assert [found[0].id for found in many] == ["leave.md"] * 8
+
+
+def test_what_is_there_is_not_embedded_again(store, documents, encoder, monkeypatch) -> None:
+    store.add_documents(documents)
+    embedded: list[str] = []
+
+    def encode_document(texts, **options):
+        embedded.extend(texts)
+        return Encoder.encode_document(encoder, texts, **options)
+
+    monkeypatch.setattr(encoder, "encode_document", encode_document)
+    store.add_documents(documents)
+    assert embedded == []
+    store.add_texts(["Holidays are requested at any time."], ids=["leave.md"])
+    assert embedded == ["Holidays are requested at any time."]
+    assert store.get_by_ids(["leave.md"])[0].metadata == {}
+
+
+def test_a_text_that_is_refused_is_named_and_hurts_no_other(store) -> None:
+    with pytest.raises(DocumentError, match=r"1 of 2 texts.*'bad'"):
+        store.add_texts(["fine", "lone \ud800 surrogate"], ids=["good", "bad"])
+    assert [document.id for document in store.get_by_ids(["good", "bad"])] == ["good"]
+    with pytest.raises(DocumentError, match="JSON"):
+        store.add_texts(["fine"], [{"when": object()}])
+    with pytest.raises(DocumentError, match="7"):
+        store.add_texts(["fine"], ids=[7])
+    with pytest.raises(ConfigurationError, match="2 texts, 1 metadatas"):
+        store.add_texts(["a", "b"], [{}])
+
+
+@pytest.mark.parametrize("method", ["similarity_search", "max_marginal_relevance_search", "add_texts"])
+def test_unknown_arguments_are_named(store, method) -> None:
+    with pytest.raises(ConfigurationError, match="tpyo"):
+        getattr(store, method)("text", tpyo=1)
+
+
+def test_deleting_without_ids_removes_all(store, documents) -> None:
+    store.add_documents(documents)
+    store.delete(["pay.md", "gone"])
+    assert store.collection.count() == 3
+    store.delete()
+    assert store.collection.count() == 0
+
+
+def test_a_blank_query_finds_nothing_and_a_blank_text_is_kept(store) -> None:
+    store.add_texts(["", "words"], ids=["empty", "full"])
+    assert store.similarity_search(" ") == []
+    assert [document.id for document in store.get_by_ids(["empty", "full"])] == ["empty", "full"]
+    assert [document.id for document in store.similarity_search("words")] == ["full"]
+
+
+def test_a_store_is_bound_to_its_embeddings(embeddings, documents, tmp_path) -> None:
+    store = TwinvecVectorStore(embeddings, path=tmp_path)
+    store.add_documents(documents)
+    store.close()
+    with pytest.raises(SpaceMismatchError, match="DeterministicFakeEmbedding"):
+        TwinvecVectorStore(DeterministicFakeEmbedding(size=384), path=tmp_path)
+    again = TwinvecVectorStore(embeddings, path=tmp_path)
+    assert again.similarity_search(QUESTION, 1) == [documents[0]]
+    again.close()
+
+
+def test_foreign_embeddings_are_known_by_their_vectors(tmp_path) -> None:
+    TwinvecVectorStore(DeterministicFakeEmbedding(size=16), path=tmp_path).close()
+    TwinvecVectorStore(DeterministicFakeEmbedding(size=16), path=tmp_path).close()
+    with pytest.raises(SpaceMismatchError):
+        TwinvecVectorStore(DeterministicFakeEmbedding(size=17), path=tmp_path)
+    with pytest.raises(SpaceMismatchError):
+        TwinvecVectorStore(FakeEmbeddings(size=16), path=tmp_path)
+
+
+def test_an_open_collection_may_be_given(encoder, embeddings, documents, tmp_path) -> None:
+    with Collection.open("whole", tmp_path / "a", encoder=encoder, chunking=False) as collection:
+        store = TwinvecVectorStore(embeddings, collection=collection)
+        store.add_documents(documents)
+        assert collection.count() == len(documents)
+        with pytest.raises(ConfigurationError, match="path"):
+            TwinvecVectorStore(embeddings, collection=collection, path=tmp_path)
+    with (
+        Collection.open("cut", tmp_path / "b", encoder=encoder) as collection,
+        pytest.raises(ConfigurationError, match="chunks"),
+    ):
+        TwinvecVectorStore(embeddings, collection=collection)
+    with pytest.raises(ConfigurationError, match="embeddings"):
+        TwinvecVectorStore()
+
+
+def test_from_documents_takes_the_arguments_of_the_class(embeddings, documents, tmp_path) -> None:
+    store = TwinvecVectorStore.from_documents(documents, embeddings, collection_name="handbook", path=tmp_path)
+    assert store.similarity_search(QUESTION, 1) == [documents[0]]
+    assert store.embeddings is embeddings
+    assert store.collection.name == "handbook"
+    store.close()
+
+
+def test_our_embeddings_work_in_langchains_own_store(embeddings, filled) -> None:
+    client = QdrantClient(":memory:")
+    client.create_collection("theirs", models.VectorParams(size=384, distance=models.Distance.COSINE))
+    theirs = QdrantVectorStore(client, "theirs", embeddings)
+    theirs.add_texts(list(TEXTS.values()))
+    found = theirs.similarity_search_with_score(QUESTION, 3)
+    expected = filled.similarity_search_with_score(QUESTION, 3)
+    assert [document.page_content for document, _ in found] == [document.page_content for document, _ in expected]
+    assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-5)
