@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -230,7 +230,7 @@ def _load(path: Path, cache: Path) -> Any:
             datasets.enable_progress_bars()
 
 
-def _as_text(path: Path, separator: str, quoting: int) -> dict[str, Any]:
+def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, Any]:
     """Every column is text, and words such as "null" and "NA" are texts like any other."""
     import datasets
 

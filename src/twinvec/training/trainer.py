@@ -216,7 +216,7 @@ def _arguments(config: TrainConfig, run: RunFolder, measured: bool) -> dict[str,
         "logging_steps": schedule.log_every,
         "save_strategy": "steps",
         "save_steps": every,
-        "save_total_limit": 2,  # the one before stays until the new one is marked complete
+        "save_total_limit": 3 if while_training else 2,  # the best; the one before, until the new one is complete
         "eval_strategy": "steps" if while_training else "no",
         "eval_steps": every,
         "report_to": list(schedule.report_to) or "none",
