@@ -6,17 +6,29 @@ Texts that share words are near each other; every text has a vector that is not 
 from __future__ import annotations
 
 import zlib
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from twinvec.tokenizer import TextTokenizer
+
 
 class WordEncoder:
-    """A vector of hashed word counts; ``seed`` stands for the weights of a model."""
+    """A vector of hashed word counts.
 
-    def __init__(self, seed: int = 0, dim: int = 64) -> None:
+    Args:
+        seed: Stands for the weights of a model.
+        dim: Size of the vectors.
+        max_tokens: Words that it reads of a text; None for an encoder without a tokenizer, which cannot cut documents.
+    """
+
+    def __init__(self, seed: int = 0, dim: int = 64, max_tokens: int | None = None) -> None:
         self.name = f"words-{seed}"
         self.space = f"words-{seed}-{dim}"
         self.dim = dim
+        self.tokenizer = None if max_tokens is None else _word_tokenizer(max_tokens)
         self.encoded: list[str] = []
 
     def encode_document(self, texts):
@@ -33,3 +45,15 @@ class WordEncoder:
                 code = zlib.crc32(f"{self.name}{word}".encode("utf-8", "replace"))
                 vectors[row, code % self.dim] += 1 if code & 1024 else -1
         return vectors
+
+
+@cache
+def _word_tokenizer(max_tokens: int) -> TextTokenizer:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    with TemporaryDirectory() as folder:
+        tokenizer.save(str(Path(folder) / "tokenizer.json"))
+        Path(folder, "config.json").write_text('{"pad_token_id": 0}')
+        return TextTokenizer(Path(folder), max_tokens)

@@ -4,7 +4,7 @@
     2. chunks    those of the new version that are not there yet
     3. record    the commit, by compare-and-set on its revision
     4. clean-up  the chunks that only the old version has
-    5. the intent goes
+    5. the intent goes, and all is made durable
 
 A writer killed before 3 leaves the old version in force, killed after 3 the new one; searches take nothing for found
 that the source's record does not list (``search``). What was left over is removed by ``recover``, which finds it by the
@@ -117,6 +117,7 @@ class Catalog:
             self._backend.upsert([Point(key, payload)])
             yield
             self._backend.delete([key])
+            self._backend.flush()
         finally:
             _active.discard(key)
 

@@ -66,6 +66,7 @@ class Lexicon:
         points = self._backend.scroll([field_is("kind", "chunk")], ["text"])
         while page := list(islice(points, _PAGE)):
             self._backend.update_sparse(self._weights(page, average))
+        self._backend.flush()
         self._record(average)
 
     def _weights(self, page: Sequence[Point], average: float) -> dict[str, SparseVector]:

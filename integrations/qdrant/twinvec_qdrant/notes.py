@@ -29,11 +29,13 @@ class Notes:
         """Write notes, fields of plain JSON values by key; the same key again replaces."""
         with self._backend.writing:
             self._backend.upsert([Point(self._id(key), self._payload(key, fields)) for key, fields in notes.items()])
+            self._backend.flush()
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove notes; keys that are not there are passed over."""
         with self._backend.writing:
             self._backend.delete([self._id(key) for key in keys])
+            self._backend.flush()
 
     def find(self, filter: Filter | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Key and fields of all notes whose fields satisfy the filter, in no meaningful order.

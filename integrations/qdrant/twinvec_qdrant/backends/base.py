@@ -3,7 +3,8 @@
 A backend keeps points and answers exact or approximate queries; it knows nothing of documents, models or commits.
 Both backends promise the same, and ``tests/congruence/test_backends.py`` holds both to it:
 
-- What a writing method has returned from is durable.
+- Writes take effect in their order: whatever happens, a later one is not kept without the earlier ones. After ``flush``
+  they are durable.
 - Points without vectors are found by ``retrieve`` and ``scroll`` only, and do not count for inverse document
   frequencies.
 - Every exception of the store comes out as a ``StoreError``.
@@ -203,6 +204,10 @@ class Backend(Protocol):
 
     def delete(self, ids: Sequence[str]) -> None:
         """Remove points; ids that are not there are passed over."""
+        ...
+
+    def flush(self) -> None:
+        """Make all that was written durable."""
         ...
 
     def retrieve(

@@ -78,7 +78,6 @@ class EmbeddedBackend:
         """Write points; the same id again replaces."""
         for batch in in_batches(points):
             self._update(edge.UpdateOperation.upsert_points([_edge_point(point) for point in batch]))
-        self._flush()
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         """Write the records: nobody else can have written since they were read."""
@@ -90,13 +89,16 @@ class EmbeddedBackend:
         changes = [edge.PointVectors(key, {SPARSE: _sparse(vector)}) for key, vector in vectors.items()]
         for start in range(0, len(changes), _PAGE):
             self._update(edge.UpdateOperation.update_vectors(changes[start : start + _PAGE]))
-        self._flush()
 
     def delete(self, ids: Sequence[str]) -> None:
         """Remove points; ids that are not there are passed over."""
         for start in range(0, len(ids), _PAGE):
             self._update(edge.UpdateOperation.delete_points(list(ids[start : start + _PAGE])))
-        self._flush()
+
+    def flush(self) -> None:
+        """Make all that was written durable: the engine's log keeps the order, but is not forced to the disk."""
+        with self._translated("write"):
+            self._shard.flush()
 
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, dense: bool = False
@@ -147,10 +149,6 @@ class EmbeddedBackend:
     def _update(self, operation: edge.UpdateOperation) -> None:
         with self._translated("write"):
             self._shard.update(operation)
-
-    def _flush(self) -> None:
-        with self._translated("write"):
-            self._shard.flush()
 
     def _translated(self, action: str) -> Any:
         return _translated(self.location, action)

@@ -126,6 +126,9 @@ class ServerBackend:
             selector = models.PointIdsList(points=list(ids[start : start + _PAGE]))
             self._call(self._client.delete, self._name, selector, wait=True)
 
+    def flush(self) -> None:
+        """Nothing to do: every write waited until it was applied and logged."""
+
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, dense: bool = False
     ) -> dict[str, Point]:

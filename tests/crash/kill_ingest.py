@@ -1,0 +1,191 @@
+"""Kill an ingesting process at random moments, again and again, and look at what is left.
+
+    python tests/crash/kill_ingest.py --kills 200 --seed 1
+
+Every process brings one more version of a small corpus, in which documents changed, came and went, into the same
+embedded collection, and is killed (SIGKILL) at a random moment, some while they make the collection. After each kill
+every document must be there in one of the versions that it could have, whole, and be found by a search that shows no
+other version of it. At the end one process is left alone, and the collection is compared point by point with one that
+was filled undisturbed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from twinvec.errors import CollectionNotFoundError
+from twinvec_qdrant import Collection, ingest
+from twinvec_qdrant.backends.base import field_is
+from words import WordEncoder
+
+DOCUMENTS = 40
+SEARCHED = 10
+BATCH_CHUNKS = 10  # few, so that there are many commits to be killed in
+
+Corpus = dict[str, str]
+
+
+@dataclass
+class Outcome:
+    """What many kills did.
+
+    Attributes:
+        kills: Processes killed.
+        finished: Processes that were done before their moment came.
+        lost: Points missing at the end.
+        phantoms: Points at the end that should not be there.
+        duplicates: Positions of a source that more than one point claims at the end.
+        points: How many points there should be.
+    """
+
+    kills: int = 0
+    finished: int = 0
+    lost: int = 0
+    phantoms: int = 0
+    duplicates: int = 0
+    points: int = 0
+
+
+def corpus(seed: int, version: int) -> Corpus:
+    """The documents of a version: most as in the version before, some changed, some away."""
+    documents = {}
+    for number in range(DOCUMENTS):
+        edition = max(
+            (step for step in range(version + 1) if random.Random(f"{seed} {number} {step}").random() < 0.3), default=0
+        )
+        rng = random.Random(f"{seed} {number} {edition} text")
+        if rng.random() < 0.9:
+            name = f"n{number:03}"
+            parts = [f"{name} edition{edition} part{part} " + "word " * 9 for part in range(rng.randint(1, 5))]
+            documents[name] = "\n\n".join(part.strip() for part in parts)
+    return documents
+
+
+def open_collection(folder: Path, *, create: bool = True) -> Collection:
+    """The collection that is killed."""
+    return Collection.open("notes", folder, encoder=WordEncoder(max_tokens=16), create=create, wait_seconds=60)
+
+
+def work(folder: Path, seed: int, version: int) -> None:
+    """What the process to be killed does."""
+    ingest._BATCH_CHUNKS = BATCH_CHUNKS
+    with open_collection(folder) as collection:
+        collection.ingest(corpus(seed, version).items(), prune=True)
+
+
+def run(folder: Path, kills: int, seed: int) -> Outcome:
+    """Kill ``kills`` processes in turn, then let one finish; raises AssertionError where a check fails."""
+    rng = random.Random(seed)
+    outcome = Outcome()
+    duration = _time_of_one(folder / "timing", seed)
+    store = folder / "store"
+    possible: dict[str, set[str | None]] = {}  # by document, its text in every version that may be in force
+    _now_possible(possible, {}, done=False)
+    version = 0
+    while outcome.kills < kills:
+        version += 1
+        done = not _killed(store, seed, version, rng.uniform(0, duration))
+        duration *= 0.8 if done else 1.05  # so that most moments fall within
+        outcome.finished += done
+        outcome.kills += not done
+        _now_possible(possible, corpus(seed, version), done=done)
+        check(store, possible, f"seed {seed}, version {version}")
+    work(store, seed, version)
+    work(folder / "undisturbed", seed, version)
+    found, expected = contents(store), contents(folder / "undisturbed")
+    outcome.points = len(expected)
+    outcome.lost = len(expected.keys() - found.keys())
+    outcome.phantoms = len(found.keys() - expected.keys())
+    outcome.duplicates = sum(count - 1 for count in Counter(found.values()).values())
+    return outcome
+
+
+def check(store: Path, possible: dict[str, set[str | None]], where: str) -> None:
+    """Every document is whole, in a version that it can have, and search shows that version only."""
+    try:
+        collection = open_collection(store, create=False)
+    except CollectionNotFoundError:
+        assert all(None in texts for texts in possible.values()), where
+        return
+    with collection:
+        found = {document.id: document.text for document in collection.get(sorted(possible))}
+        for name, texts in possible.items():
+            assert found.get(name) in texts, (where, name)
+        for name in sorted(found)[:: max(len(found) // SEARCHED, 1)]:
+            hits = [hit for hit in collection.search(name, 50, "sparse", group=False) if hit.payload["source"] == name]
+            assert hits, (where, name)
+            assert "\n\n".join(hit.text for hit in sorted(hits, key=_position)) == found[name], (where, name)
+
+
+def contents(store: Path) -> dict[str, tuple[str, str, int]]:
+    """Every point of the collection by its id: kind, source and position."""
+    with open_collection(store, create=False) as collection:
+        return {
+            point.id: (point.payload["kind"], point.payload.get("source", ""), point.payload.get("position", -1))
+            for kind in ("chunk", "record", "intent")
+            for point in collection._backend.scroll([field_is("kind", kind)])
+        }
+
+
+def _killed(store: Path, seed: int, version: int, delay: float) -> bool:
+    command = [sys.executable, __file__, "--work", str(store), "--seed", str(seed), "--version", str(version)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "started\n", process.stderr.read()
+        try:
+            process.wait(timeout=delay)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return True
+        assert process.returncode == 0, process.stderr.read()
+        return False
+
+
+def _now_possible(possible: dict[str, set[str | None]], documents: Corpus, *, done: bool) -> None:
+    for number in range(DOCUMENTS):
+        name = f"n{number:03}"
+        state = documents.get(name)
+        possible[name] = {state} if done else possible.get(name, set()) | {state}
+
+
+def _time_of_one(folder: Path, seed: int) -> float:
+    work(folder, seed, 1)
+    start = time.perf_counter()
+    work(folder, seed, 2)
+    return time.perf_counter() - start
+
+
+def _position(hit: object) -> int:
+    return hit.payload["position"]  # type: ignore[attr-defined, no-any-return]
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--version", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work is not None:
+        print("started", flush=True)
+        work(options.work, options.seed, options.version)
+        return
+    with TemporaryDirectory() as folder:
+        print(json.dumps(asdict(run(Path(folder), options.kills, options.seed))))
+
+
+if __name__ == "__main__":
+    main()

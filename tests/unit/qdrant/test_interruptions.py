@@ -1,0 +1,86 @@
+"""A writer that dies between any two of its steps leaves every document whole, and the next ingest makes up for it.
+
+The process that is really killed is in ``tests/crash``; here every single step has its turn.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from twinvec_qdrant import Collection
+from twinvec_qdrant.backends.base import field_is
+from words import WordEncoder
+
+BEFORE = {"same": "tea with mint", "changed": "old bread\n\n" + "rye " * 20, "gone": "rain", "emptied": "snow"}
+AFTER = {"same": "tea with mint", "changed": "new bread\n\n" + "rye " * 20, "added": "a harbour", "emptied": ""}
+STEPS = ("upsert", "commit", "delete", "update_sparse", "write_metadata", "flush")
+
+
+class Died(BaseException):
+    """Stands for the end of the process."""
+
+
+def contents(collection: Collection) -> set[tuple[str, str]]:
+    """Every point: its kind and its id."""
+    kinds = ("chunk", "record", "intent")
+    return {
+        (kind, point.id) for kind in kinds for point in collection._backend.scroll([field_is("kind", kind)], ["kind"])
+    }
+
+
+def die_at(step: int, *, done: bool, backend, monkeypatch) -> None:
+    """Let the writer die at a step: before the store does anything, or after it has (``done``)."""
+    steps = count()
+
+    def dying(method):
+        def call(*args, **options):
+            last = next(steps) == step
+            if last and not done:
+                raise Died
+            method(*args, **options)
+            if last:
+                raise Died
+
+        return call
+
+    for name in STEPS:
+        monkeypatch.setattr(backend, name, dying(getattr(backend, name)))
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+def test_every_step_may_be_the_last(place, done, monkeypatch):
+    encoder = WordEncoder(max_tokens=16)
+    with Collection.open("plain", encoder=encoder, **place) as undisturbed:
+        undisturbed.ingest(AFTER.items())
+        expected = contents(undisturbed)
+    assert len(expected) == 4 + 5
+    with Collection.open("notes", encoder=encoder, **place) as collection:
+        for step in count():
+            collection.ingest(BEFORE.items(), prune=True)
+            with monkeypatch.context() as patched:
+                die_at(step, done=done, backend=collection._backend, monkeypatch=patched)
+                try:
+                    collection.ingest(AFTER.items(), prune=True)
+                except Died:
+                    finished = False
+                else:
+                    finished = True
+            check_whole(collection)
+            collection.ingest(AFTER.items(), prune=True)
+            assert contents(collection) == expected, step
+            if finished:
+                break
+        assert step > 8
+
+
+def check_whole(collection: Collection) -> None:
+    """Every document is there in its old or its new version, and search shows no part of another."""
+    found = {document.id: document.text for document in collection.get([*BEFORE, *AFTER])}
+    for name in {*BEFORE, *AFTER}:
+        versions = {BEFORE.get(name, ""), AFTER.get(name, "")}
+        assert found.get(name, "").split() in [version.split() for version in versions]
+    hits = collection.search("old new bread rye", 50, group=False)
+    shown = sorted((hit.payload["position"], hit.text) for hit in hits if hit.payload["source"] == "changed")
+    assert "\n\n".join(text for _, text in shown) == found["changed"]
