@@ -34,7 +34,8 @@ Split = Annotated[str, typer.Option(help="Which judgements of the retrieval sets
 Questions = Annotated[_Files | None, typer.Option(help="Questions and answers: anchor, positive (.jsonl or .tsv).")]
 Nli = Annotated[_Files | None, typer.Option(help="Inference: label, premise, hypothesis.")]
 NliTrain = Annotated[
-    Path | None, typer.Option(help="Where the head for inference is fitted; 5-fold on each file unless given.")
+    Path | None,
+    typer.Option(help="Where the head for inference is fitted; else the model's own head, or 5-fold on each file."),
 ]
 Pairs = Annotated[_Files | None, typer.Option(help="Labelled pairs: label (0 or 1), sentence1, sentence2.")]
 Triplets = Annotated[_Files | None, typer.Option(help="Triplets: anchor, positive, negative (.jsonl or .tsv).")]

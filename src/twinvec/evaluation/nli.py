@@ -1,8 +1,9 @@
 """Natural language inference: does the premise entail the hypothesis?
 
 Accuracy of a linear softmax classifier over the features (u, v, |u-v|) of the two sentences' frozen vectors (Conneau
-et al. 2017; Reimers and Gurevych 2019, section 3). The head is fitted here, afresh: on a training file, or by 5-fold
-cross-validation that keeps all rows of a premise in one fold.
+et al. 2017; Reimers and Gurevych 2019, section 3). The head is the one that a training for classification left with
+the model, or one fitted here: on a training file, or by 5-fold cross-validation that keeps all rows of a premise in one
+fold.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,6 +31,16 @@ class NliSet:
     labels: list[str]
     premises: list[str]
     hypotheses: list[str]
+
+
+class PairLabeller(Protocol):
+    """A trained head, such as ``twinvec.training.building.PairClassifier``."""
+
+    labels: list[str]
+
+    def label(self, pairs: list[tuple[str, str]]) -> list[str]:
+        """The most probable label of each pair."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -73,27 +84,43 @@ def evaluate_nli(
     data: NliSet,
     *,
     train: NliSet | None = None,
+    head: PairLabeller | None = None,
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> NliResult:
-    """Fit a head on ``train``, or on each four fifths of ``data``, and classify what it has not seen.
+    """Classify pairs that the head has not seen.
+
+    Args:
+        model: Gives the vectors.
+        data: What to classify.
+        train: Fit a head on these rows.
+        head: A trained head, asked where there is no ``train``; with neither, a head is fitted on each four fifths.
+        resamples: For the interval.
+        progress: Show a progress bar, on a terminal.
 
     Raises:
-        InputError: ``train`` lacks a label of ``data``, or without it there are fewer premises than folds.
+        InputError: the head does not know a label of ``data``, or there are fewer premises than folds.
     """
-    features = _features(model, data, progress)
     labels = np.array(data.labels)
-    if train is None:
-        predicted = _cross_validated(features, labels, data)
+    if train is not None:
+        _check_labels(data, train.labels, train.name)
+        fitted = _head().fit(_features(model, train, progress), train.labels)
+        predicted = fitted.predict(_features(model, data, progress))
+    elif head is not None:
+        _check_labels(data, head.labels, f"the head of {model.name}")
+        predicted = np.array(head.label(list(zip(data.premises, data.hypotheses, strict=True))))
     else:
-        unknown = sorted(set(data.labels) - set(train.labels))
-        if unknown:
-            raise InputError(f"{data.name}: the label {unknown[0]!r} does not occur in {train.name}")
-        predicted = _head().fit(_features(model, train, progress), train.labels).predict(features)
+        predicted = _cross_validated(_features(model, data, progress), labels, data)
     correct = 100.0 * (predicted == labels)
     majority = 100 * max(data.labels.count(label) for label in set(data.labels)) / len(labels)
     figures = {"accuracy": float(correct.mean()), "majority": majority, "rows": len(labels)}
     return NliResult(data, correct, interval(correct, resamples=resamples), figures)
+
+
+def _check_labels(data: NliSet, known: Sequence[str], where: str) -> None:
+    unknown = sorted(set(data.labels) - set(known))
+    if unknown:
+        raise InputError(f"{data.name}: {where} does not know the label {unknown[0]!r}")
 
 
 def _cross_validated(features: Values, labels: Any, data: NliSet) -> Any:

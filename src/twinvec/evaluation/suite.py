@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError
 from twinvec.evaluation.baselines import load_model
 from twinvec.evaluation.beir import BeirSet, load_beir
@@ -24,7 +25,7 @@ from twinvec.evaluation.bias import (
 from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_retriever
 from twinvec.evaluation.measures import MEASURES
 from twinvec.evaluation.models import TextModel
-from twinvec.evaluation.nli import NliResult, NliSet, evaluate_nli, load_nli
+from twinvec.evaluation.nli import NliResult, NliSet, PairLabeller, evaluate_nli, load_nli
 from twinvec.evaluation.pairs import (
     LabelledPairs,
     Triplets,
@@ -36,6 +37,7 @@ from twinvec.evaluation.pairs import (
 )
 from twinvec.evaluation.statistics import RESAMPLES, Interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
+from twinvec.models import find_model
 
 BM25 = "bm25"
 QUESTION_MEASURES = ("precision@1", "mrr@10", "ndcg@10", "recall@10")
@@ -172,11 +174,30 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
             name: evaluate_ir(model, data, measures=QUESTION_MEASURES, **options)
             for name, data in tasks.questions.items()
         },
-        nli={name: evaluate_nli(model, data, train=tasks.nli_train, **options) for name, data in tasks.nli.items()},
+        nli=_evaluate_nli(model, tasks, options) if tasks.nli else {},
         pairs={name: evaluate_pairs(model, data, progress=progress) for name, data in tasks.pairs.items()},
         triplets={name: evaluate_triplets(model, data, progress=progress) for name, data in tasks.triplets.items()},
         **_measure_bias(model, tasks, resamples),
     )
+
+
+def _evaluate_nli(model: TextModel, tasks: Tasks, options: dict[str, Any]) -> dict[str, NliResult]:
+    head = _trained_head(model) if tasks.nli_train is None else None
+    return {
+        name: evaluate_nli(model, data, train=tasks.nli_train, head=head, **options) for name, data in tasks.nli.items()
+    }
+
+
+def _trained_head(model: TextModel) -> PairLabeller | None:
+    """The head that a training for classification left in the model's folder."""
+    if not isinstance(model, Encoder):
+        return None
+    folder = find_model(model.name).path
+    if not (folder / "softmax_head.json").is_file():
+        return None
+    from twinvec.training.building import PairClassifier
+
+    return PairClassifier(model, folder)
 
 
 def _evaluate_words(tasks: Tasks, resamples: int) -> Evaluation:

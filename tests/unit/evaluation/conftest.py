@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 DOCUMENTS = {
@@ -39,3 +40,61 @@ def beir(tmp_path):
 def make_beir(tmp_path):
     """Write other sets."""
     return lambda name, **content: write_set(tmp_path / name, **content)
+
+
+class TableModel:
+    """A model whose vectors are written down, text by text."""
+
+    name = "table"
+
+    def __init__(self, vectors):
+        self._vectors = vectors
+        self.encoded = []
+
+    def encode(self, texts, *, progress=False):
+        self.encoded.extend(texts)
+        return np.array([self._vectors[text] for text in texts], dtype=np.float32)
+
+    encode_query = encode
+    encode_document = encode
+
+
+@pytest.fixture
+def table_model():
+    """``table_model({text: vector})``"""
+    return TableModel
+
+
+@pytest.fixture
+def write(tmp_path):
+    """``write(name, content)``: the path of a new file below the test's folder."""
+
+    def write_file(name, content):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        return path
+
+    return write_file
+
+
+class Remembering:
+    """The default model; a text that several tests measure is encoded once."""
+
+    def __init__(self, encoder):
+        self.name = encoder.name
+        self._encoder = encoder
+        self._known = {}
+
+    def encode(self, texts, *, progress=False):
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        self._known.update(zip(new, self._encoder.encode(new), strict=True))
+        return np.stack([self._known[text] for text in texts])
+
+    encode_query = encode
+    encode_document = encode
+
+
+@pytest.fixture(scope="session")
+def remembering(encoder):
+    return Remembering(encoder)

@@ -1,0 +1,115 @@
+"""Retrieval measures of models and retrievers, and what becomes of ties, own documents and reranking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ir_measures
+import numpy as np
+import pytest
+
+from twinvec import MaxSimReranker, MemoryIndex
+from twinvec.documents import Document
+from twinvec.evaluation.beir import BeirSet, load_beir
+from twinvec.evaluation.ir import (
+    as_run,
+    bm25_index,
+    compare_ir,
+    evaluate_ir,
+    evaluate_retriever,
+    evaluate_stages,
+    measure_ir,
+)
+from twinvec.evaluation.measures import read_run, write_run
+from twinvec.retrieval import Hit
+
+FAST = {"resamples": 50}
+
+
+@pytest.fixture
+def small(beir):
+    return load_beir(beir)
+
+
+def test_the_default_model_finds_what_is_judged_relevant(remembering, small):
+    result = evaluate_ir(remembering, small, **FAST)
+    assert result.figures["recall@10"] == 100
+    assert result.measured.per_query["mrr@10"].tolist() == [100, 50, 100]  # "pets" brings dogs before cats
+    assert result.figures["queries"] == 3
+    assert list(result.run["q1"])[:2] == ["moon", "tides"]
+    assert result.interval is not None
+    assert result.interval.low <= result.figures["ndcg@10"] <= result.interval.high
+
+
+def test_a_retriever_over_the_same_vectors_has_the_same_figures(encoder, remembering, small):
+    index = MemoryIndex(encoder, small.documents)
+    model = evaluate_ir(remembering, small, **FAST)
+    retriever = evaluate_retriever(index, small, mode="dense", **FAST)
+    assert retriever.figures == pytest.approx(model.figures)
+    for query, hits in model.run.items():
+        assert retriever.run[query] == pytest.approx(hits, abs=1e-5)
+
+
+def test_graded_ndcg_equals_that_of_ir_measures_on_the_written_run(tmp_path, remembering, small):
+    result = evaluate_ir(remembering, small, **FAST)
+    path = tmp_path / "run.trec"
+    write_run(result.run, path)
+    qrels = [ir_measures.Qrel(q, d, score) for q, judged in small.qrels.items() for d, score in judged.items()]
+    assert {qrel.relevance for qrel in qrels} == {1, 2}
+    by_hand = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, ir_measures.read_trec_run(str(path)))
+    assert result.figures["ndcg@10"] == pytest.approx(100 * by_hand[ir_measures.nDCG @ 10], abs=1e-9)
+    assert measure_ir(read_run(path), small, **FAST).figures == pytest.approx(result.figures)
+
+
+def test_a_querys_own_document_is_left_out_unless_it_is_judged_relevant():
+    documents = [Document(name, name) for name in ("a", "b", "c")]
+    data = BeirSet("own", documents, {"a": "a", "b": "b"}, {"a": {"c": 1}, "b": {"b": 1}})
+    run = {"a": {"a": 1.0, "c": 0.9}, "b": {"b": 1.0, "c": 0.5}}
+    result = measure_ir(run, data, measures=["mrr@10"], **FAST)
+    assert result.run == {"a": {"c": 0.9}, "b": {"b": 1.0, "c": 0.5}}
+    assert result.measured.per_query["mrr@10"].tolist() == [100, 100]
+
+
+def test_the_search_goes_one_deeper_so_that_the_own_document_takes_no_place(table_model):
+    vectors = {"same": (1, 0), "near": (0.9, 0.1), "far": (0, 1)}
+    documents = [Document("q", "same"), Document("d1", "near"), Document("d2", "far")]
+    data = BeirSet("own", documents, {"q": "same"}, {"q": {"d1": 1}})
+    result = evaluate_ir(table_model(vectors), data, measures=["recall@1"])
+    assert result.figures == {"recall@1": 100, "queries": 1}
+    assert result.interval is None  # one query has none
+
+
+def test_a_run_keeps_the_order_of_hits_whatever_their_scores():
+    hits = [Hit("z", "", 0.5), Hit("a", "", 0.5), Hit("m", "", 0.7), Hit("a", "", 0.1)]
+    run = as_run({"q": hits})["q"]
+    assert sorted(run, key=lambda name: run[name], reverse=True) == ["z", "a", "m"]
+    assert len({np.float32(score) for score in run.values()}) == 3
+
+
+def test_words_alone_are_the_baseline(small):
+    result = evaluate_retriever(bm25_index(small.documents), small, mode="sparse", **FAST)
+    assert next(iter(result.run["q1"])) == "moon"
+    assert result.figures["queries"] == 3
+
+
+def test_reranking_is_measured_stage_by_stage(encoder, small):
+    index = MemoryIndex(encoder, small.documents)
+    stages = evaluate_stages(index, MaxSimReranker(encoder, mix=1.0), small, candidates=2, mode="sparse", **FAST)
+    assert list(stages) == ["retrieved", "reranked"]
+    for query, hits in stages["retrieved"].run.items():
+        assert set(stages["reranked"].run[query]) == set(hits)  # the same candidates
+    reverse = evaluate_stages(index, Reverse(), small, candidates=5, mode="dense", **FAST)
+    assert reverse["reranked"].figures["mrr@10"] < reverse["retrieved"].figures["mrr@10"]
+
+
+class Reverse:
+    """A reranker that prefers what came last."""
+
+    def rerank(self, query, hits, limit=None):
+        return [replace(hit, score=-float(rank)) for rank, hit in enumerate(reversed(hits))]
+
+
+def test_a_system_does_not_differ_from_itself(remembering, small):
+    result = evaluate_ir(remembering, small, **FAST)
+    test = compare_ir(result, result, "ndcg@10", **FAST)
+    assert (test.difference, test.p_value) == (0, 1)
