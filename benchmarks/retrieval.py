@@ -2,10 +2,12 @@
 
     python benchmarks/retrieval.py --data DIR [--sets scifact,cisi] [--limit-queries N] [--output FILE]
 
-A set is a folder in the BEIR layout with judgements of a "test" split. Ours: ``MemoryIndex`` in each mode and with
+A set is a folder in the BEIR layout with judgements of a "test" split, or a file DATA/pairs/*/test.jsonl of questions
+and answers, where each question's answer is to be found among all of them (one sentence against single sentences: words
+tell less there, and fusion must not lose what the vectors have found). Ours: ``MemoryIndex`` in each mode and with
 each method of fusion, with MaxSim behind it, and, where twinvec-qdrant is installed, an embedded collection with
-chunking off and on. Peers: sentence-transformers with its exact search, and bm25s with its own tokens and a Snowball
-stemmer. Measured with ir-measures: nDCG@10 (graded) and recall@100.
+chunking off and on (of BEIR sets). Peers: sentence-transformers with its exact search, and bm25s with its own tokens
+and a Snowball stemmer. Measured with ir-measures: nDCG@10 (graded) and recall@100.
 
 A text is encoded once a run, by ``Remembering``; the seconds of a row are those of its searches (of a collection
 also of its ingestion), the seconds of encoding have a row of their own.
@@ -32,6 +34,7 @@ import numpy as np
 from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank, TwinvecError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import as_run, measure_ir, search_all
+from twinvec.evaluation.pairs import load_questions
 from twinvec.fusion import Method
 
 MEASURES = ("ndcg@10", "recall@100")
@@ -93,30 +96,36 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=HERE / "RETRIEVAL.md", metavar="FILE")
     arguments = parser.parse_args()
     try:
-        folders = find_sets(arguments.data, [name for name in arguments.sets.split(",") if name])
-        sets = [limited(load_beir(folder), arguments.limit_queries) for folder in folders]
+        places = find_sets(arguments.data, [name for name in arguments.sets.split(",") if name])
+        sets = [limited(read_set(place), arguments.limit_queries) for place in places]
         encoder = Encoder("default")
-        tables = []
-        for data in sets:
+        results: list[tuple[BeirSet, list[Row]]] = []
+        for place, data in zip(places, sets, strict=True):
             rows = []
-            for row in measured(data, encoder):
+            for row in measured(data, encoder, with_collection=place.is_dir()):
                 rows.append(row)
                 print(f"{data.name:<12} {line(row)}", flush=True)
-            tables.append(as_table(data, rows))
+            results.append((data, rows))
     except TwinvecError as error:
         print(error, file=sys.stderr)
         return 1
-    arguments.output.write_text("\n".join([header(encoder), *tables]), encoding="utf-8")
+    tables = [as_table(data, rows) for data, rows in results]
+    arguments.output.write_text("\n".join([header(encoder), overview(results), *tables]), encoding="utf-8")
     return 0
 
 
 def find_sets(data: Path, names: list[str]) -> list[Path]:
-    """The folders of the sets, in the order of their names."""
+    """The folders and files of the sets, each kind in the order of names."""
     known = {path.parent.name: path.parent for path in sorted(data.glob("ir/*/corpus.jsonl"))}
+    known |= {path.parent.name: path for path in sorted(data.glob("pairs/*/test.jsonl"))}
     missing = [name for name in names if name not in known]
     if missing or not known:
-        raise TwinvecError(f"{data / 'ir'}: no set {', '.join(missing)}; there are: {', '.join(known) or 'none'}")
-    return [folder for name, folder in known.items() if not names or name in names]
+        raise TwinvecError(f"{data}: no set {', '.join(missing)}; there are: {', '.join(known) or 'none'}")
+    return [place for name, place in known.items() if not names or name in names]
+
+
+def read_set(place: Path) -> BeirSet:
+    return load_beir(place) if place.is_dir() else load_questions(place)
 
 
 def limited(data: BeirSet, queries: int | None) -> BeirSet:
@@ -125,7 +134,7 @@ def limited(data: BeirSet, queries: int | None) -> BeirSet:
     return replace(data, queries={key: data.queries[key] for key in kept}, qrels={key: data.qrels[key] for key in kept})
 
 
-def measured(data: BeirSet, encoder: Encoder) -> Iterator[Row]:
+def measured(data: BeirSet, encoder: Encoder, *, with_collection: bool) -> Iterator[Row]:
     """A row for every system."""
     known = Remembering(encoder)
     with stopwatch() as seconds:
@@ -133,7 +142,7 @@ def measured(data: BeirSet, encoder: Encoder) -> Iterator[Row]:
     yield Row("encoding the documents, once", None, None, seconds())
     for retriever, label, options in memory_systems(data, known):
         yield search_row(label, retriever, data, **options)
-    if find_spec("twinvec_qdrant"):
+    if with_collection and find_spec("twinvec_qdrant"):
         yield from collection_rows(data, known)
     del known
     yield from peer_rows(data)
@@ -243,6 +252,16 @@ def as_table(data: BeirSet, rows: list[Row]) -> str:
     for row in rows:
         ndcg, recall = ("" if value is None else f"{value:.2f}" for value in (row.ndcg, row.recall))
         lines.append(f"| {row.system} | {ndcg} | {recall} | {row.seconds:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def overview(results: list[tuple[BeirSet, list[Row]]]) -> str:
+    """nDCG@10 of the systems that ran on every set; a column a system."""
+    figures = [{row.system: row.ndcg for row in rows if row.ndcg is not None} for _, rows in results]
+    systems = [name for name in figures[0] if all(name in each for each in figures)]
+    lines = ["## nDCG@10\n", f"| set | {' | '.join(systems)} |", "|---|" + "---:|" * len(systems)]
+    for (data, _), each in zip(results, figures, strict=True):
+        lines.append(f"| {data.name} | {' | '.join(f'{each[name]:.2f}' for name in systems)} |")
     return "\n".join(lines) + "\n"
 
 
