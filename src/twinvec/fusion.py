@@ -32,7 +32,7 @@ CANDIDATES = 100
 EVIDENCE = 0.25
 """Standard deviations of the dense scores that a BM25 score of 1 is worth.
 
-Anything from 0.2 to 0.3 gives much the same on sets from captions to abstracts; ``benchmarks/RETRIEVAL.md`` has figures.
+Anything from 0.2 to 0.3 gives much the same on sets from captions to abstracts; see ``benchmarks/RETRIEVAL.md``.
 """
 
 RRF_K = 60
