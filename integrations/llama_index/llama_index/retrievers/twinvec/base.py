@@ -19,8 +19,8 @@ from twinvec.retrieval import Reranker, check_limit
 class TwinvecRetriever(BaseRetriever):
     """Retrieves from a twinvec collection or index, and reranks if asked to.
 
-    Nodes carry the hit's payload and, under ``twinvec_scores``, the scores of all stages by name in their metadata.
-    A collection that ``TwinvecVectorStore`` filled gives the nodes that were stored.
+    Nodes carry the hit's payload as metadata, and come with the scores of all stages by name (``node.scores``). A
+    collection that ``TwinvecVectorStore`` filled gives the nodes that were stored.
 
         retriever = TwinvecRetriever(collection, reranker=MaxSimReranker(encoder), similarity_top_k=5)
         nodes = retriever.retrieve("How do I get time off?")

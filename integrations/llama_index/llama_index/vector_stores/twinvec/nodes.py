@@ -6,12 +6,11 @@ stores (``_node_content``, ``_node_type``, ``ref_doc_id``, ...), from which they
 
 from __future__ import annotations
 
+from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
 from twinvec import Document, Hit
-
-SCORES = "twinvec_scores"
 
 
 def embedded_text(node: BaseNode) -> str:
@@ -31,17 +30,21 @@ def node_of(document: Document) -> BaseNode:
     return TextNode(id_=document.id, text=document.text, metadata=dict(document.payload))
 
 
-def scored_node(hit: Hit) -> NodeWithScore:
-    """A hit as a node with its score.
+class ScoredNode(NodeWithScore):
+    """A node with the scores of all stages it went through, by the stage's name.
 
-    The scores of all stages stand in its metadata, out of the texts that are embedded or shown to a model. A chunk
-    names its source document as LlamaIndex's own splitters do.
+    They are not in the node's metadata, since LlamaIndex takes two nodes with different metadata for two nodes: fusing
+    the results of several retrievers or questions would not bring them together.
     """
+
+    scores: dict[str, float] = Field(default_factory=dict)
+
+
+def scored_node(hit: Hit) -> ScoredNode:
+    """A hit as a node with its scores; a chunk names its source document as LlamaIndex's own splitters do."""
     node = node_of(Document(hit.id, hit.text, payload=hit.payload))
-    node.metadata[SCORES] = {stage: float(score) for stage, score in hit.scores.items()}
-    node.excluded_embed_metadata_keys = [*node.excluded_embed_metadata_keys, SCORES]
-    node.excluded_llm_metadata_keys = [*node.excluded_llm_metadata_keys, SCORES]
     source = hit.payload.get("source")
     if isinstance(source, str) and NodeRelationship.SOURCE not in node.relationships:
         node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=source)
-    return NodeWithScore(node=node, score=float(hit.score))
+    scores = {stage: float(score) for stage, score in hit.scores.items()}
+    return ScoredNode(node=node, score=float(hit.score), scores=scores)

@@ -1,0 +1,97 @@
+"""TwinvecRetriever: the core's hits as documents, with scores, filters, reranking and tracing parameters."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from pydantic import ValidationError
+
+from langchain_twinvec import TwinvecRetriever
+from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
+from twinvec.errors import FilterError
+from twinvec_qdrant import Collection
+
+DOCUMENTS = [
+    {"id": "leave.md", "text": "Holidays are requested two weeks ahead.", "team": "hr"},
+    {"id": "overtime.md", "text": "Overtime is taken as free time within three months.", "team": "hr"},
+    {"id": "vpn.md", "text": "The VPN client is installed from the portal.", "team": "it"},
+]
+QUESTION = "When are holidays to be requested?"
+
+
+@pytest.fixture(scope="module")
+def index(encoder: Encoder) -> MemoryIndex:
+    return MemoryIndex(encoder, DOCUMENTS)
+
+
+def test_documents_are_the_hits_of_the_core(index) -> None:
+    documents = TwinvecRetriever(retriever=index, k=2).invoke(QUESTION)
+    hits = index.search(QUESTION, 2)
+    assert [document.id for document in documents] == [hit.id for hit in hits] == ["leave.md", "overtime.md"]
+    for document, hit in zip(documents, hits, strict=True):
+        assert document.page_content == hit.text
+        assert document.metadata == {
+            "team": "hr",
+            "relevance_score": hit.score,
+            "twinvec_scores": dict(hit.scores),
+        }
+
+
+def test_a_call_may_say_how_many_which_and_how(index) -> None:
+    retriever = TwinvecRetriever(retriever=index, filter={"team": "hr"}, search_kwargs={"mode": "dense"})
+    assert len(retriever.invoke(QUESTION)) == 2
+    assert len(retriever.invoke(QUESTION, k=1)) == 1
+    (found,) = retriever.invoke(QUESTION, filter={"team": "it"})
+    assert found.id == "vpn.md"
+    assert list(found.metadata["twinvec_scores"]) == ["dense"]
+    (found,) = retriever.invoke(QUESTION, mode="sparse")
+    assert list(found.metadata["twinvec_scores"]) == ["sparse"]
+
+
+def test_reranking_gives_what_retrieve_rerank_gives(index, encoder) -> None:
+    reranker = MaxSimReranker(encoder)
+    documents = TwinvecRetriever(retriever=index, reranker=reranker, k=2, candidates=3).invoke(QUESTION)
+    expected = RetrieveRerank(index, reranker, 3).search(QUESTION, 2)
+    assert [document.id for document in documents] == [hit.id for hit in expected]
+    assert documents[0].metadata["twinvec_scores"] == dict(expected[0].scores)
+    assert documents[0].metadata["relevance_score"] == expected[0].score
+
+
+async def test_awaiting_gives_the_same(index) -> None:
+    retriever = TwinvecRetriever(retriever=index)
+    assert await retriever.ainvoke(QUESTION, k=2) == retriever.invoke(QUESTION, k=2)
+    many = await asyncio.gather(*(retriever.ainvoke(QUESTION, k=1) for _ in range(8)))
+    assert [found[0].id for found in many] == ["leave.md"] * 8
+
+
+def test_chunks_of_a_collection_carry_their_place(encoder, tmp_path) -> None:
+    with Collection.open("docs", tmp_path, encoder=encoder) as collection:
+        collection.ingest(DOCUMENTS)
+        (document,) = TwinvecRetriever(retriever=collection, k=1).invoke(QUESTION)
+        assert document.id == "leave.md"
+        assert {"source": "leave.md", "position": 0, "team": "hr"}.items() <= document.metadata.items()
+
+
+def test_tracing_learns_of_store_and_model(encoder, tmp_path) -> None:
+    seen: list[dict] = []
+
+    class Tracer(BaseCallbackHandler):
+        def on_retriever_start(self, serialized, query, *, metadata=None, **kwargs):
+            seen.append(metadata)
+
+    with Collection.open("docs", tmp_path, encoder=encoder) as collection:
+        TwinvecRetriever(retriever=collection).invoke(QUESTION, {"callbacks": [Tracer()]})
+    assert seen[0]["ls_vector_store_provider"] == "Collection"
+    assert seen[0]["ls_embedding_provider"] == "twinvec"
+    assert seen[0]["ls_embedding_model"] == encoder.name
+
+
+def test_bad_settings_are_named(index) -> None:
+    with pytest.raises(ValidationError, match="k"):
+        TwinvecRetriever(retriever=index, k=0)
+    with pytest.raises(ValidationError, match="kandidates"):
+        TwinvecRetriever(retriever=index, kandidates=5)
+    with pytest.raises(FilterError, match="team"):
+        TwinvecRetriever(retriever=index).invoke(QUESTION, filter={"team": {"like": "hr"}})

@@ -1,0 +1,100 @@
+"""TwinvecRerank: nodes in the core's order, the given ones untouched, events told."""
+
+from __future__ import annotations
+
+import pytest
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.event_handlers import BaseEventHandler
+from pydantic import ValidationError
+
+from llama_index.postprocessor.twinvec_rerank import TwinvecRerank
+from twinvec import CrossEncoderReranker, Encoder, Hit, MaxSimReranker
+from twinvec.errors import ConfigurationError, ModelNotFoundError
+
+QUESTION = "When are holidays to be requested?"
+TEXTS = [
+    "The VPN client is installed from the portal.",
+    "Holidays are requested two weeks ahead.",
+    "Expenses are paid at the end of the month.",
+]
+
+
+@pytest.fixture(scope="module")
+def maxsim(encoder: Encoder) -> MaxSimReranker:
+    return MaxSimReranker(encoder)
+
+
+@pytest.fixture
+def nodes() -> list[NodeWithScore]:
+    scores = (0.3, 0.2, None)
+    return [
+        NodeWithScore(node=TextNode(text=text, id_=f"n{rank}", metadata={"lang": "en"}), score=score)
+        for rank, (text, score) in enumerate(zip(TEXTS, scores, strict=True))
+    ]
+
+
+def test_nodes_come_in_the_order_of_the_core_and_the_given_ones_stay(maxsim, nodes) -> None:
+    before = [node.model_dump() for node in nodes]
+    best = TwinvecRerank(top_n=2, reranker=maxsim).postprocess_nodes(nodes, query_str=QUESTION)
+    hits = [Hit(node.node_id, node.node.get_content("embed"), node.score or 0.0) for node in nodes]
+    expected = maxsim.rerank(QUESTION, hits, 2)
+    assert [(node.node_id, node.score) for node in best] == [(hit.id, hit.score) for hit in expected]
+    assert best[0].node_id == "n1"
+    assert [node.model_dump() for node in nodes] == before
+
+
+def test_the_score_before_may_be_kept_out_of_sight_of_models(maxsim, nodes) -> None:
+    best = TwinvecRerank(top_n=3, reranker=maxsim, keep_retrieval_score=True).postprocess_nodes(
+        nodes, query_str=QUESTION
+    )
+    assert {node.node_id: node.metadata["retrieval_score"] for node in best} == {"n0": 0.3, "n1": 0.2, "n2": None}
+    for mode in ("embed", "llm"):
+        assert "retrieval_score" not in best[0].node.get_content(mode)
+    assert "retrieval_score" not in nodes[1].metadata
+
+
+async def test_awaiting_gives_the_same(maxsim, nodes) -> None:
+    rerank = TwinvecRerank(top_n=3, reranker=maxsim)
+    bundle = QueryBundle(QUESTION)
+    assert await rerank.apostprocess_nodes(nodes, bundle) == rerank.postprocess_nodes(nodes, bundle)
+
+
+def test_a_model_is_opened_by_name_and_read_back(tiny_cross_encoder, nodes) -> None:
+    folder = str(tiny_cross_encoder("bert"))
+    rerank = TwinvecRerank(3, folder, device="cpu")
+    best = rerank.postprocess_nodes(nodes, query_str=QUESTION)
+    hits = [Hit(node.node_id, node.node.get_content("embed"), 0.0) for node in nodes]
+    assert [node.node_id for node in best] == [hit.id for hit in CrossEncoderReranker(folder).rerank(QUESTION, hits)]
+    again = TwinvecRerank.from_dict(rerank.to_dict())
+    assert again.to_dict() == rerank.to_dict()
+    assert again.postprocess_nodes(nodes, query_str=QUESTION) == best
+
+
+def test_nothing_in_gives_nothing_and_bad_settings_are_named(maxsim, nodes, tmp_path) -> None:
+    assert TwinvecRerank(reranker=maxsim).postprocess_nodes([], query_str=QUESTION) == []
+    with pytest.raises(ConfigurationError, match="query"):
+        TwinvecRerank(reranker=maxsim).postprocess_nodes(nodes)
+    with pytest.raises(ValidationError, match="top_n"):
+        TwinvecRerank(0, reranker=maxsim)
+    with pytest.raises(ModelNotFoundError, match="nowhere"):
+        TwinvecRerank(model=str(tmp_path / "nowhere"))
+
+
+def test_instrumentation_hears_of_start_and_end(maxsim, nodes) -> None:
+    seen: list = []
+
+    class Listener(BaseEventHandler):
+        def handle(self, event, **kwargs):
+            seen.append(event)
+
+    root = get_dispatcher()
+    listener = Listener()
+    root.add_event_handler(listener)
+    try:
+        best = TwinvecRerank(top_n=1, reranker=maxsim).postprocess_nodes(nodes, query_str=QUESTION)
+    finally:
+        root.event_handlers.remove(listener)
+    assert [event.class_name() for event in seen] == ["ReRankStartEvent", "ReRankEndEvent"]
+    assert seen[0].top_n == 1
+    assert seen[1].nodes == best

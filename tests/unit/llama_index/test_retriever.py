@@ -1,0 +1,116 @@
+"""TwinvecRetriever for LlamaIndex: the core's hits as nodes, under fusion and a query engine."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import IndexNode, TextNode
+
+from llama_index.embeddings.twinvec import TwinvecEmbedding
+from llama_index.postprocessor.twinvec_rerank import TwinvecRerank
+from llama_index.retrievers.twinvec import TwinvecRetriever
+from llama_index.vector_stores.twinvec import TwinvecVectorStore
+from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
+from twinvec.errors import ConfigurationError
+from twinvec_qdrant import Collection
+
+DOCUMENTS = [
+    {"id": "leave.md", "text": "Holidays are requested two weeks ahead.", "team": "hr"},
+    {"id": "overtime.md", "text": "Overtime is taken as free time within three months.", "team": "hr"},
+    {"id": "vpn.md", "text": "The VPN client is installed from the portal.", "team": "it"},
+    {"id": "pay.md", "text": "Expenses are paid at the end of the month.", "team": "it"},
+]
+QUESTION = "When are holidays to be requested?"
+
+
+@pytest.fixture(scope="module")
+def index(encoder: Encoder) -> MemoryIndex:
+    return MemoryIndex(encoder, DOCUMENTS)
+
+
+@pytest.fixture
+def collection(encoder, tmp_path):
+    with Collection.open("docs", tmp_path, encoder=encoder) as collection:
+        collection.ingest(DOCUMENTS)
+        yield collection
+
+
+def ids_and_scores(nodes) -> list[tuple[str, float]]:
+    return [(node.node_id, node.score) for node in nodes]
+
+
+def test_nodes_are_the_hits_of_a_collection(collection) -> None:
+    nodes = TwinvecRetriever(collection, similarity_top_k=3).retrieve(QUESTION)
+    hits = collection.search(QUESTION, 3)
+    assert ids_and_scores(nodes) == [(hit.id, hit.score) for hit in hits]
+    node, hit = nodes[0].node, hits[0]
+    assert (node.node_id, node.text, node.ref_doc_id) == ("leave.md", DOCUMENTS[0]["text"], "leave.md")
+    assert node.metadata == dict(hit.payload)
+    assert [each.scores for each in nodes] == [dict(hit.scores) for hit in hits]
+    assert list(nodes[0].scores) == ["dense", "sparse", "fused"]
+
+
+def test_filter_options_and_reranking_reach_the_core(index, encoder) -> None:
+    found = TwinvecRetriever(index, similarity_top_k=9, filter={"team": "it"}, search_options={"mode": "dense"})
+    assert {node.node_id for node in found.retrieve(QUESTION)} == {"vpn.md", "pay.md"}
+    assert list(found.retrieve(QUESTION)[0].scores) == ["dense"]
+    reranker = MaxSimReranker(encoder)
+    reranked = TwinvecRetriever(index, reranker=reranker, similarity_top_k=2, candidates=3).retrieve(QUESTION)
+    expected = RetrieveRerank(index, reranker, 3).search(QUESTION, 2)
+    assert ids_and_scores(reranked) == [(hit.id, hit.score) for hit in expected]
+    with pytest.raises(ConfigurationError, match="similarity_top_k"):
+        TwinvecRetriever(index, similarity_top_k=0)
+
+
+async def test_awaiting_gives_the_same(index) -> None:
+    retriever = TwinvecRetriever(index)
+    expected = ids_and_scores(retriever.retrieve(QUESTION))
+    many = await asyncio.gather(*(retriever.aretrieve(QUESTION) for _ in range(8)))
+    assert [ids_and_scores(found) for found in many] == [expected] * 8
+
+
+def test_a_collection_filled_by_the_vector_store_gives_its_nodes(encoder) -> None:
+    store = TwinvecVectorStore(TwinvecEmbedding(encoder=encoder))
+    stored = [TextNode(id_=each["id"], text=each["text"], metadata={"team": each["team"]}) for each in DOCUMENTS]
+    stored.append(IndexNode(id_="summary", text="Everything about being away.", index_id="leave.md"))
+    store.add(stored)
+    nodes = TwinvecRetriever(store.client, similarity_top_k=5).retrieve(QUESTION)
+    back = {node.node_id: node.node for node in nodes}
+    assert back["leave.md"].metadata["team"] == "hr"
+    assert back["leave.md"].text == DOCUMENTS[0]["text"]
+    assert isinstance(back["summary"], IndexNode)
+
+
+def test_query_fusion_takes_it_as_one_of_several(index) -> None:
+    retrievers = [
+        TwinvecRetriever(index, search_options={"mode": mode}, similarity_top_k=3) for mode in ("dense", "sparse")
+    ]
+    fusion = QueryFusionRetriever(
+        retrievers, llm=MockLLM(), num_queries=1, similarity_top_k=3, mode="reciprocal_rerank", use_async=False
+    )
+    found = fusion.retrieve(QUESTION)
+    assert found[0].node_id == "leave.md"
+    assert len({node.node_id for node in found}) == len(found) == 3
+
+
+async def test_query_fusion_awaits_it(index) -> None:
+    retrievers = [TwinvecRetriever(index, similarity_top_k=2) for _ in range(2)]
+    fusion = QueryFusionRetriever(retrievers, llm=MockLLM(), num_queries=1, similarity_top_k=2, mode="relative_score")
+    assert [node.node_id for node in await fusion.aretrieve(QUESTION)] == [hit.id for hit in index.search(QUESTION, 2)]
+
+
+def test_a_query_engine_reranks_and_answers(collection, encoder) -> None:
+    engine = RetrieverQueryEngine(
+        TwinvecRetriever(collection, similarity_top_k=4),
+        get_response_synthesizer(llm=MockLLM()),
+        node_postprocessors=[TwinvecRerank(1, encoder=encoder)],
+    )
+    response = engine.query(QUESTION)
+    assert [node.node_id for node in response.source_nodes] == ["leave.md"]
+    assert DOCUMENTS[0]["text"] in str(response)
+    assert DOCUMENTS[2]["text"] not in str(response)
