@@ -14,6 +14,7 @@ import models
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on the hub
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tiny models on a busy machine: threads that wait must not spin
 
 
 @pytest.fixture(scope="session")

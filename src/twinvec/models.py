@@ -68,31 +68,40 @@ def find_model(name: str | Path, cache_folder: str | Path | None = None) -> Mode
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model folder, sub-modules included.
+    """The safetensors files of a model folder, those of its modules' folders ("2_Dense") included.
 
     Raises:
-        ModelIntegrityError: there is none, only pickled weights, or a shard index points outside the folder.
+        ModelIntegrityError: a backbone has no weights, weights are pickled only, or a shard index names a file that
+            is missing or lies outside its folder.
     """
-    files = [
-        path
-        for path in sorted(folder.glob("*.safetensors")) + sorted(folder.glob("*/*.safetensors"))
-        if path.parent == folder or re.match(r"\d+_", path.parent.name)
-    ]
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        shards = read_json(index).get("weight_map", {})
-        for shard in sorted(set(shards.values())):
-            if not (folder / safe_relative(shard, index)).is_file():
-                raise ModelIntegrityError(f"{folder / shard}: missing, though {index} names it")
-    if not any(path.parent == folder for path in files):
-        pickled = [path for pattern in ("*.bin", "*.pt", "*.pth", "*.pkl") for path in sorted(folder.glob(pattern))]
-        if pickled:
-            raise ModelIntegrityError(
-                f"{pickled[0]}: pickled weights are refused, since loading them can run code; "
-                "save the model as safetensors"
-            )
+    homes = [folder, *sorted(path for path in folder.glob("[0-9]*_*") if path.is_dir())]
+    files = [path for home in homes for path in _weights_of(home)]
+    if not files:
         raise ModelIntegrityError(f"{folder / 'model.safetensors'}: missing")
     return files
+
+
+def _weights_of(home: Path) -> list[Path]:
+    index = home / "model.safetensors.index.json"
+    if index.is_file():
+        shards = read_object(index).get("weight_map")
+        if not isinstance(shards, dict):
+            raise ModelIntegrityError(f"{index}: has no 'weight_map' table")
+        for shard in sorted({str(safe_relative(shard, index)) for shard in shards.values()}):
+            if not (home / shard).is_file():
+                raise ModelIntegrityError(f"{home / shard}: missing, though {index} names it")
+    files = sorted(home.glob("*.safetensors"))
+    if files:
+        return files
+    pickled = [path for pattern in ("*.bin", "*.pt", "*.pth", "*.pkl") for path in sorted(home.glob(pattern))]
+    if pickled:
+        raise ModelIntegrityError(
+            f"{pickled[0]}: pickled weights are refused, since loading them can run code; save the model as safetensors"
+        )
+    config = home / "config.json"
+    if config.is_file() and "model_type" in read_object(config):  # a backbone's
+        raise ModelIntegrityError(f"{home / 'model.safetensors'}: missing")
+    return []
 
 
 def verify_folder(folder: Path) -> None:
@@ -126,7 +135,7 @@ def manifest_hashes(folder: Path) -> dict[str, str]:
     path = folder / MANIFEST
     if not path.is_file():
         return {}
-    hashes = read_json(path).get("sha256")
+    hashes = read_object(path).get("sha256")
     if not isinstance(hashes, dict):
         raise ModelIntegrityError(f"{path}: has no 'sha256' table")
     return hashes
@@ -144,6 +153,18 @@ def read_json(path: Path) -> Any:
         raise ModelIntegrityError(f"{path}: missing") from None
     except (OSError, ValueError) as error:
         raise ModelIntegrityError(f"{path}: cannot be read as JSON: {error}") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Parse a JSON file of a model that holds an object.
+
+    Raises:
+        ModelIntegrityError: it is missing, no JSON, or holds something else.
+    """
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise ModelIntegrityError(f"{path}: expected a JSON object, got {type(found).__name__}")
+    return found
 
 
 def safe_relative(name: object, origin: Path) -> PurePosixPath:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
-from twinvec.models import describe, read_json, safe_relative
+from twinvec.models import describe, read_json, read_object, safe_relative
 
 BACKBONES = {"bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta"}
 """``model_type`` of the supported backbones (MiniLM models are of type bert or xlm-roberta)."""
@@ -177,11 +177,11 @@ def read_spec(root: Path) -> ModelSpec:
         )
     folder = modules[0][1]
     config = read_backbone_config(folder)
-    hidden = int(config.get("hidden_size", config.get("dim", 0)))
+    hidden = _positive(config, "dim" if config["model_type"] == "distilbert" else "hidden_size", folder / "config.json")
     sentence_config = read_transformer_config(folder)
     pooling, include_prompt, head = _read_head(modules[1:])
     settings = optional_json(root / "config_sentence_transformers.json")
-    prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text}
+    prompts = _read_prompts(settings, root / "config_sentence_transformers.json")
     default_prompt = settings.get("default_prompt_name")
     full = hidden * len(pooling)
     for step in head:
@@ -191,7 +191,7 @@ def read_spec(root: Path) -> ModelSpec:
                     f"{step.folder / 'config.json'}: in_features is {step.in_features}, but {full} values come in"
                 )
             full = step.out_features
-    truncate_dim = settings.get("truncate_dim")
+    truncate_dim = _limit(settings, "truncate_dim", root / "config_sentence_transformers.json")
     return ModelSpec(
         folder=folder,
         config=config,
@@ -202,7 +202,7 @@ def read_spec(root: Path) -> ModelSpec:
         head=head,
         prompts=prompts,
         default_prompt=default_prompt if default_prompt in prompts else None,
-        truncate_dim=int(truncate_dim) if truncate_dim and truncate_dim < full else None,
+        truncate_dim=truncate_dim if truncate_dim and truncate_dim < full else None,
         full_dim=full,
         positions=position_limit(config),
     )
@@ -211,11 +211,14 @@ def read_spec(root: Path) -> ModelSpec:
 def read_backbone_config(folder: Path) -> dict[str, Any]:
     """The backbone's ``config.json``, if its ``model_type`` is supported."""
     path = folder / "config.json"
-    config = read_json(path)
-    kind = config.get("model_type") if isinstance(config, dict) else None
+    config = read_object(path)
+    kind = config.get("model_type")
     if kind not in BACKBONES:
         raise UnsupportedModelError(f"{path}: backbone {kind!r} is not supported; supported are {describe(BACKBONES)}")
-    return dict(config)
+    for key in ("max_position_embeddings", "pad_token_id"):
+        if not isinstance(config.get(key, 0), int):
+            raise ModelIntegrityError(f"{path}: {key} is {config[key]!r}, expected a whole number")
+    return config
 
 
 def read_transformer_config(folder: Path) -> dict[str, Any]:
@@ -228,18 +231,44 @@ def read_transformer_config(folder: Path) -> dict[str, Any]:
 
 def max_input_tokens(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> int:
     """The input limit in tokens: the module's or the tokenizer's, and never more than the backbone has positions."""
-    tokenizer_config = optional_json(folder / "tokenizer_config.json")
     positions = position_limit(config)
-    stated = sentence_config.get("max_seq_length") or tokenizer_config.get("model_max_length") or positions
-    return min(int(stated), positions)
+    stated = _limit(sentence_config, "max_seq_length", folder / "sentence_bert_config.json")
+    if stated is None:
+        path = folder / "tokenizer_config.json"
+        stated = _limit(optional_json(path), "model_max_length", path)
+    return min(stated or positions, positions)
 
 
 def position_limit(config: dict[str, Any]) -> int:
     """How many tokens the backbone has positions for."""
-    positions = int(config.get("max_position_embeddings", 512))
+    positions: int = config.get("max_position_embeddings", 512)
     if config["model_type"] in _OFFSET_POSITIONS:
-        positions -= int(config.get("pad_token_id", 1)) + 1
+        positions -= config.get("pad_token_id", 1) + 1
     return positions
+
+
+def _read_prompts(settings: dict[str, Any], path: Path) -> dict[str, str]:
+    prompts = settings.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, (str, type(None))) for text in prompts.values()):
+        raise ModelIntegrityError(f"{path}: prompts are {prompts!r}, expected names with texts")
+    return {name: text for name, text in prompts.items() if text}
+
+
+def _positive(config: dict[str, Any], key: str, path: Path) -> int:
+    value = config.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected a whole number from 1")
+    return value
+
+
+def _limit(config: dict[str, Any], key: str, path: Path) -> int | None:
+    """A limit that may be absent; some libraries write "none" as 1e30, a float."""
+    value = config.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 1:
+        raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected a number from 1")
+    return int(value) if value < 1e18 else None
 
 
 def _require(condition: bool, message: str) -> None:
@@ -279,12 +308,12 @@ def _read_head(modules: list[tuple[str, Path]]) -> tuple[tuple[str, ...], bool, 
         return ("mean",), True, ()
     (_, pooling_folder), *rest = modules
     path = pooling_folder / "config.json"
-    config = read_json(path)
+    config = read_object(path)
     modes = config.get("pooling_mode")
     if modes is None:
         modes = [mode for key, mode in _LEGACY_POOLING.items() if config.get(key)] or ["mean"]
-    pooling = (modes,) if isinstance(modes, str) else tuple(modes)
-    if not pooling or set(pooling) - set(POOLING_MODES):
+    pooling = tuple(modes) if isinstance(modes, list) else (modes,)
+    if not pooling or not all(mode in POOLING_MODES for mode in pooling):
         raise UnsupportedModelError(
             f"{path}: pooling {modes!r} is not supported; supported are {describe(POOLING_MODES)}"
         )
@@ -294,7 +323,7 @@ def _read_head(modules: list[tuple[str, Path]]) -> tuple[tuple[str, ...], bool, 
 
 def _read_dense(folder: Path) -> Dense:
     path = folder / "config.json"
-    config = read_json(path)
+    config = read_object(path)
     _require_sentence_vectors(config, path)
     if config.get("use_residual"):
         raise UnsupportedModelError(f"{path}: use_residual is not supported")
@@ -305,14 +334,18 @@ def _read_dense(folder: Path) -> Dense:
             f"{path}: activation {name!r} is not supported; supported are {describe(ACTIVATIONS)} of torch.nn"
         )
     return Dense(
-        folder, int(config["in_features"]), int(config["out_features"]), bool(config.get("bias", True)), activation
+        folder=folder,
+        in_features=_positive(config, "in_features", path),
+        out_features=_positive(config, "out_features", path),
+        bias=bool(config.get("bias", True)),
+        activation=activation,
     )
 
 
 def _read_normalize(folder: Path) -> Normalize:
     path = folder / "config.json"
     if path.is_file():
-        _require_sentence_vectors(read_json(path), path)
+        _require_sentence_vectors(read_object(path), path)
     return Normalize()
 
 
@@ -324,4 +357,4 @@ def _require_sentence_vectors(config: dict[str, Any], path: Path) -> None:
 
 def optional_json(path: Path) -> dict[str, Any]:
     """A JSON object of a model's folder, empty without the file."""
-    return dict(read_json(path)) if path.is_file() else {}
+    return read_object(path) if path.is_file() else {}

@@ -18,11 +18,13 @@ import numpy.typing as npt
 
 from twinvec.engines.base import Batch
 from twinvec.errors import ModelIntegrityError
+from twinvec.models import read_object
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _TEXTS_AT_ONCE = 1024
+_VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,25 +153,23 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
 
 def _convert(folder: Path) -> Tokenizer:
     """Folders of old have a vocabulary only; transformers converts them."""
+    if not any((folder / name).is_file() for name in _VOCABULARIES):
+        raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and there is no vocabulary to make it from")
     from transformers import AutoTokenizer
 
     try:
         converted = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
-        raise ModelIntegrityError(
-            f"{folder / 'tokenizer.json'}: missing, and there is no vocabulary to make it from: {error}"
-        ) from error
+        raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and cannot be made: {error}") from error
     return converted.backend_tokenizer
 
 
 def _pad_id(folder: Path, tokenizer: Tokenizer) -> int:
-    from twinvec.models import read_json
-
     settings = folder / "tokenizer_config.json"
-    token: Any = read_json(settings).get("pad_token") if settings.is_file() else None
+    token: Any = read_object(settings).get("pad_token") if settings.is_file() else None
     if isinstance(token, dict):
         token = token.get("content")
     found = tokenizer.token_to_id(token) if isinstance(token, str) else None
     if found is None:
-        found = read_json(folder / "config.json").get("pad_token_id")
+        found = read_object(folder / "config.json").get("pad_token_id")
     return 0 if found is None else int(found)

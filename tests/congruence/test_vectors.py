@@ -21,7 +21,7 @@ _WORDS = (
     "antidisestablishmentarianism WWWWWWWWWWWWWWWWWWWW {} () -- … “quoted” C++ x**2 \\n & < >"
 )
 WORDS = _WORDS.split(" ")
-LENGTHS = [1, 2, 3, 4, 5, 8, 13, 21, 30, 40]
+LENGTHS = [1, 2, 3, 4, 5, 8, 13, 21]
 
 
 def mixed_texts(count: int, longest: int, seed: int = 7) -> list[str]:
@@ -30,7 +30,7 @@ def mixed_texts(count: int, longest: int, seed: int = 7) -> list[str]:
     edges = ["", " ", "\n\t ", "a", "\x00", "\u200b", "🎉", " the  of ", "[CLS] a [SEP]"]
     sizes = [rng.choice(LENGTHS) for _ in range(count - len(edges))]
     for index, size in zip(range(0, len(sizes), max(1, len(sizes) // 25)), _spread(longest), strict=False):
-        sizes[index] = size
+        sizes[index] = size  # some of every length
     return edges + [rng.choice(" \n\t\u3000\u2028").join(rng.choices(WORDS, k=size)) for size in sizes]
 
 
@@ -65,8 +65,13 @@ def vectors(encoder, texts) -> np.ndarray:
     return encoder.encode(texts)
 
 
-def test_default_model_equals_sentence_transformers(vectors, reference, texts):
-    theirs = reference.encode(texts, batch_size=64)
+@pytest.fixture(scope="module")
+def theirs(reference, texts) -> np.ndarray:
+    return reference.encode(texts, batch_size=64)
+
+
+def test_default_model_equals_sentence_transformers(vectors, theirs, texts):
+    assert sum(len(text.split()) > 200 for text in texts) > 10  # beyond the model's limit
     assert_equal(vectors, theirs)
     others = cosines(vectors[10:-1].astype(np.float64), theirs[11:].astype(np.float64))
     assert np.median(others) < 0.9, "texts are too alike to tell vectors apart"
@@ -74,7 +79,7 @@ def test_default_model_equals_sentence_transformers(vectors, reference, texts):
 
 @pytest.mark.parametrize("budget", [1, 8000])
 def test_order_and_batch_size_do_not_matter(vectors, texts, budget):
-    chosen = np.random.default_rng(budget).permutation(len(texts))[:120]
+    chosen = np.random.default_rng(budget).permutation(len(texts))[:100]
     again = Encoder("default", token_budget=budget).encode([texts[i] for i in chosen])
     assert_equal(again, vectors[chosen])
 
@@ -87,7 +92,7 @@ def test_stream_gives_the_same_vectors(encoder, vectors, texts):
 
 @pytest.mark.parametrize("dim", [1, 100, 384])
 def test_truncated_dimension(reference, texts, dim):
-    some = texts[:60]
+    some = [text for text in texts if len(text) < 100][:30]
     theirs = reference.encode(some, truncate_dim=dim, normalize_embeddings=True)
     assert_equal(Encoder("default", dim=dim).encode(some), theirs)
 

@@ -200,7 +200,7 @@ def test_bad_texts_are_named_before_anything_is_computed(watched, texts, message
 
 
 def test_one_bad_text(tiny):
-    with pytest.raises(TextError, match="^text: lone surrogate"):
+    with pytest.raises(TextError, match=r"^text: lone surrogate"):
         tiny.encode("\udfff")
 
 
@@ -210,7 +210,7 @@ def test_large_texts_are_refused_and_the_limit_can_be_set(tiny_model):
     for text in ("01234567890", "日本語の"):
         with pytest.raises(TextError, match="more than the limit of 10"):
             encoder.encode([text])
-        with pytest.raises(TextError, match="text 1: .* more than the limit of 10"):
+        with pytest.raises(TextError, match=r"text 1: .* more than the limit of 10"):
             list(encoder.encode_stream(["fox", text]))
 
 
@@ -327,7 +327,7 @@ def test_names_that_are_none(name):
 
 def test_names_that_lead_nowhere(tmp_path):
     for name in (tmp_path / "nowhere", "./nowhere", "~/nowhere/at/all", "a b"):
-        with pytest.raises(ModelError, match="nowhere|a b"):
+        with pytest.raises(ModelError, match=r"nowhere|a b"):
             Encoder(name)
 
 

@@ -131,14 +131,19 @@ def _load(kind: Any, folder: Path, attention: str | None) -> nn.Module:
             use_safetensors=True,
             dtype=torch.float32,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below, by name
             attn_implementation=attention,
         )
-    _refuse_missing(info, folder)
+    _refuse_misfits(info, folder)
     loaded: nn.Module = model
     return loaded
 
 
-def _refuse_missing(info: dict[str, Any], folder: Path) -> None:
+def _refuse_misfits(info: dict[str, Any], folder: Path) -> None:
+    for name, found, expected in info.get("mismatched_keys", ()):
+        raise ModelIntegrityError(
+            f"{folder / 'model.safetensors'}: {name} has shape {tuple(found)}, expected {tuple(expected)}"
+        )
     missing = sorted(key for key in info.get("missing_keys", ()) if "pooler" not in key)
     if missing:
         raise ModelIntegrityError(
