@@ -13,19 +13,38 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-_WIDTH_OF_FILES = 160  # columns, where the output is no terminal
+_WIDTH_OF_FILES = 120  # columns, where the output is no terminal
+_LONGEST_LINE = 400  # characters looked at
 
 
-def table(title: str, *columns: str, numbers: tuple[str, ...] = (), cut: str = "") -> Table:
-    """An empty table for plain text: columns in ``numbers`` are set flush right, the one named ``cut`` never wraps."""
+def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = "") -> Table:
+    """An empty table for plain text.
+
+    Columns in ``numbers`` are set flush right; the one named ``rest`` takes what the others leave of the line.
+    """
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, expand=bool(rest))
     for column in columns:
-        right = column in numbers
-        made.add_column(column, justify="right" if right else "left", no_wrap=right or column == cut)
+        flush_right = column in numbers
+        made.add_column(
+            column,
+            justify="right" if flush_right else "left",
+            no_wrap=flush_right,
+            overflow="fold",
+            ratio=1 if column == rest else None,
+        )
     return made
+
+
+def named_text(name: str, text: str) -> RenderableType:
+    """A name, whole, and below it the beginning of a text, as much as the line takes."""
+    from rich.console import Group
+    from rich.text import Text
+
+    start = " ".join("".join(c if c.isprintable() else " " for c in text[:_LONGEST_LINE]).split())
+    return Group(Text(name, overflow="fold"), Text(start, style="dim", no_wrap=True, overflow="ellipsis"))
 
 
 def properties(values: Mapping[str, str]) -> Table:
@@ -52,8 +71,3 @@ def show(*parts: RenderableType) -> None:
 def show_json(value: Any) -> None:
     """Print one JSON object, in one line."""
     typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
-
-
-def one_line(text: str, length: int = 300) -> str:
-    """The beginning of a text, in one line of printable characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text[:length]).split())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from twinvec.terminal import one_line, properties, show, show_json, table
+from twinvec.terminal import named_text, properties, show, show_json, table
 
 if TYPE_CHECKING:
     from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
@@ -250,10 +250,11 @@ def _show_report(collection: Collection, report: IngestReport, seconds: float) -
 
 def _show_hits(query: str, hits: Sequence[Hit], took: tuple[float, float], *, reranked: bool) -> None:
     stages = list(dict.fromkeys(stage for hit in hits for stage in hit.scores))
-    lines = table(query, "", "source", *stages, "text", numbers=("", *stages), cut="text")
+    lines = table(query, "", "source and text", *stages, numbers=("", *stages), rest="source and text")
     for rank, hit in enumerate(hits, 1):
         scores = (f"{hit.scores[stage]:.3f}" if stage in hit.scores else "" for stage in stages)
-        lines.add_row(str(rank), hit.id, *scores, one_line(hit.text))
+        body = hit.text.removeprefix(str(hit.payload.get("heading", "")))
+        lines.add_row(str(rank), named_text(hit.id, body), *scores)
     times = f"found in {1000 * took[0]:,.0f} ms"
     if reranked:
         times += f", reranked in {1000 * took[1]:,.0f} ms"
