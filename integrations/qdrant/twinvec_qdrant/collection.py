@@ -241,14 +241,17 @@ class Collection:
         group: bool = True,
         *,
         words: str | None = None,
+        exact: bool = False,
     ) -> list[Hit]:
         """``search`` by a vector of the collection's space, shape (dim,); by both, fused, where ``words`` come with it.
+
+        ``exact`` compares with every stored vector, index or not: what an index is measured against.
 
         Raises:
             BadVectorError: the vector is not finite, is zero, or of another size.
             TextError: the words are refused by the input gate.
         """
-        return self._searcher.search_vector(self._checked(vector), words, limit, filter, group)
+        return self._searcher.search_vector(self._checked(vector), words, limit, filter, group, exact)
 
     def search_diverse(
         self,

@@ -94,13 +94,13 @@ class Searcher:
         return [list(found.get(query, ())) for query in queries]
 
     def search_vector(
-        self, vector_D: FloatArray, words: str | None, limit: int, filter: Filter | None, group: bool
+        self, vector_D: FloatArray, words: str | None, limit: int, filter: Filter | None, group: bool, exact: bool
     ) -> list[Hit]:
         """Hits for a vector, and for words beside it where there are any."""
         check_limit(limit)
         sparse = None if words is None else self._lexicon.queries([check_text(words, "words")])[0]
         asked = [_Asked(vector_D, sparse)]
-        return self._hits(self._search(asked, limit, filter_conditions(filter), group), group)[0]
+        return self._hits(self._search(asked, limit, filter_conditions(filter), group, exact), group)[0]
 
     def diverse(
         self, vector_D: FloatArray, limit: int, candidates: int, diversity: float, filter: Filter | None
@@ -135,7 +135,12 @@ class Searcher:
         return [_Asked(*each) for each in zip(dense, sparse, strict=True)]
 
     def _search(
-        self, asked: Sequence[_Asked], limit: int, conditions: tuple[Condition, ...], group: bool
+        self,
+        asked: Sequence[_Asked],
+        limit: int,
+        conditions: tuple[Condition, ...],
+        group: bool,
+        exact: bool = False,
     ) -> list[list[Candidate]]:
         """For each query the best ``limit`` valid candidates, or all there are."""
         results: list[list[Candidate]] = [[] for _ in asked]
@@ -143,7 +148,7 @@ class Searcher:
         depth = max(limit, CANDIDATES)
         waiting = list(range(len(asked)))
         while waiting:
-            stages = self._stages([asked[index] for index in waiting], depth, conditions)
+            stages = self._stages([asked[index] for index in waiting], depth, conditions, exact)
             ordered = [_ordered(stage) for stage in stages]
             records = self._records(ordered, limit, group)
             for index, candidates in zip(waiting, ordered, strict=True):
@@ -157,11 +162,11 @@ class Searcher:
         return results
 
     def _stages(
-        self, asked: Sequence[_Asked], depth: int, conditions: tuple[Condition, ...]
+        self, asked: Sequence[_Asked], depth: int, conditions: tuple[Condition, ...], exact: bool
     ) -> list[dict[str, dict[str, Scored]]]:
         """For each query the candidates of each stage, by id; those of the other stage follow its own."""
         tasks = [(index, stage, vector) for index, each in enumerate(asked) for stage, vector in _vectors(each)]
-        queries = [Query(vector, depth, conditions, _FIELDS) for _, _, vector in tasks]
+        queries = [Query(vector, depth, conditions, _FIELDS, exact) for _, _, vector in tasks]
         stages: list[dict[str, dict[str, Scored]]] = [
             {stage: {} for stage in ("dense", "sparse") if getattr(each, stage) is not None} for each in asked
         ]

@@ -148,6 +148,7 @@ def test_a_query_without_a_usable_vector_is_an_error(place, words):
 def test_search_by_vector_finds_what_search_by_text_finds(recipes, words):
     vector = words.encode_query(["lentils and lemon"])[0]
     assert recipes.search_vector(vector) == recipes.search("lentils and lemon", mode="dense")
+    assert recipes.search_vector(vector, exact=True) == recipes.search_vector(vector)  # few points have no index
 
 
 def test_diverse_search_passes_over_likenesses(collection):

@@ -83,12 +83,16 @@ def field_is(name: str, *values: Scalar) -> FieldIs:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One search: by a dense or by a sparse vector; ``fields`` of the payload come with what is found."""
+    """One search: by a dense or by a sparse vector; ``fields`` of the payload come with what is found.
+
+    ``exact`` passes over the index of dense vectors, and over their quantised copies: every stored vector is compared.
+    """
 
     vector: FloatArray | SparseVector
     limit: int
     conditions: tuple[Condition, ...] = ()
     fields: tuple[str, ...] = ()
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

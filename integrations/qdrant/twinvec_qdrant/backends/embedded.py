@@ -267,12 +267,12 @@ def _point(record: edge.Record) -> Point:
 
 
 def _request(query: Query) -> edge.QueryRequest:
-    params = None
     if isinstance(query.vector, tuple):
         nearest = edge.Query.Nearest(_sparse(query.vector), using=SPARSE)
         params = _LIVE_FREQUENCIES
     else:
         nearest = edge.Query.Nearest(query.vector.tolist(), using=DENSE)
+        params = edge.SearchParams(exact=query.exact)
     return edge.QueryRequest(
         limit=query.limit,
         query=nearest,

@@ -304,6 +304,7 @@ def _request(query: Query) -> models.QueryRequest:
         using=SPARSE if sparse else DENSE,
         filter=_filter(query.conditions),
         limit=query.limit,
+        params=models.SearchParams(exact=True) if query.exact else None,
         with_payload=list(query.fields),
         with_vector=False,
     )
