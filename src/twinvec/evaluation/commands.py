@@ -1,21 +1,20 @@
-"""Commands: ``evaluate``, ``compare``, ``pairs`` and ``cluster``: options in, tables or JSON out.
+"""The commands ``evaluate`` and ``compare``: options in, tables or JSON out.
 
 Everything heavy is imported inside a command, so that ``twinvec --help`` stays quick.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from twinvec.evaluation import similarity_commands
+from twinvec.terminal import show, show_json, table
 
+if TYPE_CHECKING:
     from twinvec.evaluation.suite import Tasks
 
 _Files = list[Path]
@@ -52,8 +51,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to ``twinvec``."""
     app.command("evaluate")(evaluate_command)
     app.command("compare")(compare_command)
-    app.command("pairs")(pairs_command)
-    app.command("cluster")(cluster_command)
+    similarity_commands.register(app)
 
 
 def evaluate_command(
@@ -74,7 +72,8 @@ def evaluate_command(
 ) -> None:
     """Measure a model: figures x 100, with 95% intervals.
 
-    Example: twinvec evaluate default --sts stsb/test.tsv --sts sick/ --ir scifact/
+    \b
+    twinvec evaluate default --sts stsb/test.tsv --sts sick/ --ir scifact/
     """
     from twinvec.evaluation.measures import write_run
     from twinvec.evaluation.suite import evaluate
@@ -86,7 +85,7 @@ def evaluate_command(
             write_run(each.run, runs / f"{name.replace('/', '-')}.trec")
     figures = result.as_json()
     if as_json:
-        typer.echo(json.dumps(figures))
+        show_json(figures)
     else:
         _show(figures)
 
@@ -109,7 +108,8 @@ def compare_command(
 ) -> None:
     """Compare models on the same data: tables, paired tests, plots, and where they differ most.
 
-    Example: twinvec compare default ./my-model bm25 -o report --ir scifact/
+    \b
+    twinvec compare default ./my-model bm25 -o report --ir scifact/
     """
     from twinvec.evaluation.report import compare, write_report
 
@@ -117,78 +117,9 @@ def compare_command(
     comparison = compare(models, tasks, progress=True)
     written = write_report(comparison, output)
     if as_json:
-        typer.echo(json.dumps({**comparison.as_json(), "files": [str(path) for path in written]}))
+        show_json({**comparison.as_json(), "files": [str(path) for path in written]})
     else:
         typer.echo("\n".join(str(path) for path in written))
-
-
-def pairs_command(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Texts: one a line (.txt), or 'text' in .jsonl.")],
-    model: Annotated[str, typer.Option(help="The model.")] = "default",
-    limit: Annotated[int, typer.Option(min=1, help="How many pairs.")] = 20,
-    threshold: Annotated[float | None, typer.Option(help="Only pairs with at least this cosine.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Find the most similar pairs among texts: exact, over all pairs of different texts.
-
-    Example: twinvec pairs questions.txt --limit 50
-    """
-    from twinvec.encoder import Encoder
-    from twinvec.similarity import most_similar_pairs
-
-    texts, vectors = _encoded(source, model, Encoder)
-    scores, rows = most_similar_pairs(vectors, limit, threshold=threshold)
-    found = [
-        {"score": float(score), "first": texts[a], "second": texts[b]}
-        for score, (a, b) in zip(scores, rows.tolist(), strict=True)
-    ]
-    if as_json:
-        typer.echo(json.dumps({"texts": len(texts), "pairs": found}))
-        return
-    table = _table(f"{len(texts):,} different texts", "cosine", "first", "second")
-    for each in found:
-        table.add_row(f"{each['score']:.4f}", str(each["first"]), str(each["second"]))
-    _print(table)
-
-
-def cluster_command(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Texts: one a line (.txt), or 'text' in .jsonl.")],
-    model: Annotated[str, typer.Option(help="The model.")] = "default",
-    method: Annotated[str, typer.Option(help="kmeans, agglomerative or density.")] = "density",
-    clusters: Annotated[int | None, typer.Option(min=1, help="How many (kmeans, agglomerative).")] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="Cosine of what belongs together (density, agglomerative).")
-    ] = None,
-    min_size: Annotated[int, typer.Option(min=1, help="Smallest cluster (density).")] = 3,
-    map_file: Annotated[Path | None, typer.Option("--map", help="Draw a 2-D map to this PNG file.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Put similar texts together; each cluster is named by its most typical text.
-
-    Example: twinvec cluster questions.txt --threshold 0.7 --map questions.png
-    """
-    from twinvec.encoder import Encoder
-    from twinvec.similarity import cluster, medoids
-
-    if threshold is None and clusters is None and method == "density":
-        threshold = 0.7
-    texts, vectors = _encoded(source, model, Encoder)
-    labels = cluster(vectors, method, clusters=clusters, threshold=threshold, min_size=min_size)  # type: ignore[arg-type]
-    typical = {label: texts[row] for label, row in medoids(vectors, labels).items()}
-    if map_file is not None:
-        from twinvec.evaluation.plots import cluster_map
-
-        cluster_map(vectors, labels, typical, map_file)
-    members = {label: [text for text, each in zip(texts, labels, strict=True) if each == label] for label in typical}
-    alone = [text for text, each in zip(texts, labels, strict=True) if each < 0]
-    if as_json:
-        groups = [{"typical": typical[label], "texts": members[label]} for label in typical]
-        typer.echo(json.dumps({"clusters": groups, "alone": alone}))
-        return
-    table = _table(f"{len(typical)} clusters, {len(alone)} of {len(texts)} texts alone", "texts", "most typical")
-    for label, text in typical.items():
-        table.add_row(str(len(members[label])), text)
-    _print(table)
 
 
 def _tasks(
@@ -221,35 +152,11 @@ def _tasks(
     )
 
 
-def _encoded(source: Path, model: str, encoder: Any) -> tuple[list[str], Any]:
-    """The different texts of a file, in their order, and their vectors."""
-    from twinvec.evaluation.tables import read_texts
-
-    texts = list(dict.fromkeys(read_texts(source)))
-    return texts, encoder(model).encode(texts, progress=True)
-
-
 def _show(figures: Mapping[str, Any]) -> None:
     from twinvec.evaluation.layout import figure_tables
 
     for each in figure_tables([figures]):
-        table = _table(f"{each.title}: {figures['model']}", *each.columns)
+        lines = table(f"{each.title}: {figures['model']}", *each.columns, numbers=tuple(each.columns[1:]))
         for row in each.rows:
-            table.add_row(*row)
-        _print(table)
-
-
-def _table(title: str, *columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column)
-    return table
-
-
-def _print(table: Table) -> None:
-    from rich.console import Console
-
-    Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False).print(table)
+            lines.add_row(*row)
+        show(lines)

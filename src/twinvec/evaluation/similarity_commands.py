@@ -1,0 +1,110 @@
+"""The commands ``pairs`` and ``cluster``: texts in, what is alike out.
+
+Everything heavy is imported inside a command, so that ``twinvec --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from twinvec.terminal import show, show_json, table
+
+Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Texts: one a line (.txt), or 'text' in .jsonl.")]
+Model = Annotated[str, typer.Option(help="default, a folder, or org/name[@commit] on the hub.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+_THRESHOLD = 0.7
+_PER_LINE = 70  # characters of a text in a table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``twinvec``."""
+    app.command("pairs")(pairs_command)
+    app.command("cluster")(cluster_command)
+
+
+def pairs_command(
+    source: Source,
+    model: Model = "default",
+    limit: Annotated[int, typer.Option(min=1, help="How many pairs.")] = 20,
+    threshold: Annotated[float | None, typer.Option(help="Only pairs with at least this cosine.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the most similar pairs among texts: exact, over all pairs of different texts.
+
+    \b
+    twinvec pairs questions.txt --limit 50
+    """
+    from twinvec.similarity import most_similar_pairs
+
+    texts, vectors = _encoded(source, model)
+    scores, rows = most_similar_pairs(vectors, limit, threshold=threshold)
+    found = [(float(score), texts[a], texts[b]) for score, (a, b) in zip(scores, rows.tolist(), strict=True)]
+    if as_json:
+        pairs = [{"score": score, "first": first, "second": second} for score, first, second in found]
+        show_json({"texts": len(texts), "pairs": pairs})
+        return
+    lines = table(f"{len(texts):,} different texts", "cosine", "first", "second", numbers=("cosine",))
+    for score, first, second in found:
+        lines.add_row(f"{score:.4f}", _shown(first, _PER_LINE), _shown(second, _PER_LINE))
+    show(lines)
+
+
+def cluster_command(
+    source: Source,
+    model: Model = "default",
+    method: Annotated[Literal["density", "kmeans", "agglomerative"], typer.Option(help="How to group.")] = "density",
+    clusters: Annotated[int | None, typer.Option(min=1, help="How many (kmeans, agglomerative).")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help=f"Cosine of what belongs together (density, agglomerative); {_THRESHOLD}.")
+    ] = None,
+    min_size: Annotated[int, typer.Option(min=1, help="Smallest cluster (density).")] = 3,
+    map_file: Annotated[Path | None, typer.Option("--map", help="Draw a 2-D map to this PNG file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put similar texts together; each cluster is named by its most typical text.
+
+    \b
+    twinvec cluster questions.txt --threshold 0.7 --map questions.png
+    """
+    from twinvec.similarity import cluster, medoids
+
+    if threshold is None and clusters is None and method != "kmeans":
+        threshold = _THRESHOLD
+    texts, vectors = _encoded(source, model)
+    labels = cluster(vectors, method, clusters=clusters, threshold=threshold, min_size=min_size)
+    typical = {label: texts[row] for label, row in medoids(vectors, labels).items()}
+    if map_file is not None:
+        from twinvec.evaluation.plots import cluster_map
+
+        cluster_map(vectors, labels, typical, map_file)
+    members: dict[int, list[str]] = {label: [] for label in (*typical, -1)}
+    for text, label in zip(texts, labels.tolist(), strict=True):
+        members[label].append(text)
+    alone = members.pop(-1)
+    if as_json:
+        groups = [{"typical": typical[label], "texts": members[label]} for label in typical]
+        show_json({"clusters": groups, "alone": alone})
+        return
+    title = f"{len(typical):,} clusters, {len(alone):,} of {len(texts):,} texts alone"
+    lines = table(title, "texts", "most typical", numbers=("texts",))
+    for label, text in typical.items():
+        lines.add_row(f"{len(members[label]):,}", _shown(text, 2 * _PER_LINE))
+    show(lines)
+
+
+def _encoded(source: Path, model: str) -> tuple[list[str], Any]:
+    """The different texts of a file, in their order, and their vectors."""
+    from twinvec.encoder import Encoder
+    from twinvec.evaluation.tables import read_texts
+
+    texts = list(dict.fromkeys(read_texts(source)))
+    return texts, Encoder(model).encode(texts, progress=True)
+
+
+def _shown(text: str, length: int) -> str:
+    """The beginning of a text, in one line of printable characters."""
+    return textwrap.shorten("".join(c if c.isprintable() else " " for c in text), length, placeholder=" …")
