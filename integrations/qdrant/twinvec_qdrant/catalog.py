@@ -69,14 +69,14 @@ class Catalog:
             backend.delete(list(self._obsolete(changes, now)))
         return lost
 
-    def remove(self, sources: Sequence[str]) -> int:
-        """Remove sources with all their chunks; how many there were."""
+    def remove(self, sources: Sequence[str]) -> list[Record]:
+        """Remove sources with all their chunks; returns the records of those there were."""
         there = self.records(sources)
         if there:
             with self._intent(list(there)):
                 self._backend.delete([record_id(source) for source in there])
                 self._backend.delete([chunk for record in there.values() for chunk in record.chunks])
-        return len(there)
+        return list(there.values())
 
     def recover(self) -> None:
         """Remove what killed writers left over."""

@@ -319,7 +319,12 @@ class Collection:
     def delete(self, ids: Sequence[str]) -> int:
         """Remove the documents with these ids; how many there were."""
         with self._backend.writing:
-            return self._catalog.remove(list(dict.fromkeys(ids)))
+            removed = self._catalog.remove(list(dict.fromkeys(ids)))
+            for record in removed:
+                self._lexicon.changed(record, None)
+            if removed:
+                self._lexicon.rebalance()
+            return len(removed)
 
     def notes(self, namespace: str) -> Notes:
         """Small records that belong to the collection and lie in it; see ``Notes``."""

@@ -219,6 +219,7 @@ class Ingestion:
         return lost
 
     def _count(self, work: _Work, change: Change) -> None:
+        self._lexicon.changed(work.old, change.record)
         if work.old is None:
             self._report.new += 1
         elif work.old.version == work.version:  # another writer committed the same
@@ -292,7 +293,9 @@ class Ingestion:
             return
         gone = [source for source in self._catalog.sources() if source not in self._seen]
         for start in range(0, len(gone), _GROUP_DOCUMENTS):
-            self._report.deleted += self._catalog.remove(gone[start : start + _GROUP_DOCUMENTS])
+            for record in self._catalog.remove(gone[start : start + _GROUP_DOCUMENTS]):
+                self._lexicon.changed(record, None)
+                self._report.deleted += 1
 
     def _fail(self, source: str, reason: str) -> None:
         self._report.fail(source, reason)

@@ -13,6 +13,7 @@ from itertools import islice
 from twinvec.lexical import Analyzer, SparseVector, document_vector, query_vector
 from twinvec_qdrant.backends.base import Backend, Point, field_is
 from twinvec_qdrant.description import Description
+from twinvec_qdrant.schema import Record
 
 DRIFT = 0.05
 """How far the average may move before weights are computed again."""
@@ -31,6 +32,7 @@ class Lexicon:
         self._backend = backend
         self._analyzer = Analyzer(description.language)
         self.average_length = description.average_length
+        self._totals: tuple[int, int] | None = None  # chunks and terms, once they have been counted
 
     @staticmethod
     def check_language(language: str) -> None:
@@ -55,11 +57,19 @@ class Lexicon:
         """The vectors of queries."""
         return [query_vector(each) for each in self.terms(texts)]
 
+    def changed(self, old: Record | None, new: Record | None) -> None:
+        """Take note of a commit: totals are counted once and followed from then on."""
+        if self._totals is not None:
+            chunks, terms = self._totals
+            for record, sign in ((old, -1), (new, 1)):
+                if record is not None:
+                    chunks += sign * len(record.chunks)
+                    terms += sign * record.terms
+            self._totals = chunks, terms
+
     def rebalance(self) -> None:
         """Compute all weights again if the average has drifted. Killed half-way, the next call does it again."""
-        records = list(self._backend.scroll([field_is("kind", "record")], ["terms", "size"]))
-        chunks = sum(record.payload["size"] for record in records)
-        terms = sum(record.payload["terms"] for record in records)
+        chunks, terms = self._totals = self._totals or self._counted()
         if not terms or abs(terms / chunks - self.average_length) <= DRIFT * self.average_length:
             return
         average = terms / chunks
@@ -68,6 +78,10 @@ class Lexicon:
             self._backend.update_sparse(self._weights(page, average))
         self._backend.flush()
         self._record(average)
+
+    def _counted(self) -> tuple[int, int]:
+        records = list(self._backend.scroll([field_is("kind", "record")], ["terms", "size"]))
+        return sum(each.payload["size"] for each in records), sum(each.payload["terms"] for each in records)
 
     def _weights(self, page: Sequence[Point], average: float) -> dict[str, SparseVector]:
         terms = self.terms([point.payload["text"] for point in page])
