@@ -115,9 +115,9 @@ class Batches(_Section):
     """Datasets count as no larger than this."""
     unique_texts: bool = True
     """No anchor and no positive twice in a batch (info_nce only)."""
-    token_budget: int = Field(default=4096, ge=1)
-    """Padded tokens that go through the model at a time."""
-    kept_tokens: int = Field(default=8192, ge=0)
+    token_budget: int | None = Field(default=None, ge=1)
+    """Padded tokens that go through the model at a time; chosen by device unless given."""
+    kept_tokens: int | None = Field(default=None, ge=0)
     """Padded tokens of a batch whose activations are held; the rest of a larger batch is computed twice."""
 
 

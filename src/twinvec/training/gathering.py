@@ -9,6 +9,8 @@ Shapes: M texts of all arms, D dimensions.
 
 from __future__ import annotations
 
+import os
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -19,8 +21,27 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def is_first() -> bool:
+    """Whether this process writes files; known before the processes have met, from what ``torchrun`` says."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def wait_for_all() -> None:
+    """Go on when every process is here."""
+    if world_size() > 1:
+        dist.barrier()
+
+
+def own_part(rows: list[int]) -> list[int]:
+    """The part of a batch that this process computes."""
+    size, rank = world_size(), dist.get_rank() if world_size() > 1 else 0
+    return rows[len(rows) * rank // size : len(rows) * (rank + 1) // size]
+
+
 def average(gradient: Tensor) -> Tensor:
     """The mean of a gradient over all processes."""
+    if world_size() == 1:
+        return gradient
     total = gradient.clone()
     dist.all_reduce(total)
     return total / world_size()

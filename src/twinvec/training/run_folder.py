@@ -1,7 +1,7 @@
 """The folder of a training run: whose it is, its checkpoints, and how the finished model gets into it.
 
-A checkpoint counts only with its marker, which is written last and to the disk; what has none is a half-written one
-and is removed. The manifest of the model is the last file of a finished run.
+A checkpoint counts only with its marker, which is written last and to the disk; what has none is a half-written one.
+The manifest of the model is the last file of a finished run.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from twinvec.errors import ConfigurationError
 from twinvec.models import MANIFEST, write_manifest
@@ -20,6 +23,7 @@ _MARKER = "complete"
 _RUN = "training.json"
 _CHECKPOINTS = "checkpoints"
 _UNFINISHED = "model.partial"
+_LOCK = "training.lock"
 
 
 class RunFolder:
@@ -40,7 +44,7 @@ class RunFolder:
                 raise ConfigurationError(
                     f"{path}: holds a run with another configuration or other data; choose another folder, or delete it"
                 )
-        elif path.is_dir() and any(entry.name != _CHECKPOINTS for entry in path.iterdir()):
+        elif path.is_dir() and any(entry.name not in (_CHECKPOINTS, _LOCK) for entry in path.iterdir()):
             raise ConfigurationError(f"{path}: is not empty and holds no run of twinvec; choose another folder")
         else:
             self._record = {"digest": digest}
@@ -55,6 +59,22 @@ class RunFolder:
         """Whether the model is there."""
         return (self.path / MANIFEST).is_file()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other runs out of the folder.
+
+        Raises:
+            ConfigurationError: another one is at work in it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / _LOCK, timeout=0)
+        try:
+            with lock:
+                yield
+                (self.path / _LOCK).unlink(missing_ok=True)
+        except Timeout:
+            raise ConfigurationError(f"{self.path}: another process is training into it") from None
+
     def recall(self, key: str) -> Any:
         """What ``remember`` was told, by this process or one before; None if nothing."""
         return self._record.get(key)
@@ -66,14 +86,15 @@ class RunFolder:
         _write(self._record_path, json.dumps(self._record, indent=2, sort_keys=True) + "\n")
 
     def last_checkpoint(self) -> Path | None:
-        """The newest complete checkpoint; those that are not complete are removed."""
-        complete = []
-        for folder in self.checkpoints.glob("checkpoint-*"):
-            if (folder / _MARKER).is_file():
-                complete.append(folder)
-            else:
-                shutil.rmtree(folder)
+        """The newest complete checkpoint."""
+        complete = (path.parent for path in self.checkpoints.glob(f"checkpoint-*/{_MARKER}"))
         return max(complete, key=_step, default=None)
+
+    def drop_incomplete(self) -> None:
+        """Remove checkpoints that are not complete."""
+        for folder in self.checkpoints.glob("checkpoint-*"):
+            if not (folder / _MARKER).is_file():
+                shutil.rmtree(folder)
 
     def finish(self, write_model: Callable[[Path], None], manifest: dict[str, Any]) -> None:
         """Have ``write_model(folder)`` write the model, move it into place, add the manifest, drop the checkpoints."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from twinvec.errors import ConfigurationError, MissingExtraError
 from twinvec.training.batches import BatchPlan, dataset_weights
 from twinvec.training.config import InfoNCE, TrainConfig
 from twinvec.training.data import Rows, open_rows
+from twinvec.training.gathering import is_first, wait_for_all
 from twinvec.training.measuring import Measure, Scores, cross_encoder_measure, encoder_measure
 from twinvec.training.pair_rows import PairRows
 from twinvec.training.run_folder import RunFolder
@@ -70,9 +72,11 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     if run.finished:
         logger.info("%s: finished before", folder)
         return TrainReport(**run.recall("report"))
-    sources = _open(config, run.checkpoints / "data")
-    run.remember("config", config.model_dump(mode="json"))
-    return _Run(config, run, sources).go()
+    with run.held() if is_first() else nullcontext():
+        sources = _open(config, run.checkpoints / "data")
+        if is_first():
+            run.remember("config", config.model_dump(mode="json"))
+        return _Run(config, run, sources).go()
 
 
 class _Run:
@@ -117,13 +121,14 @@ class _Run:
 
     def go(self) -> TrainReport:
         trainer, run = self.trainer, self._run
-        first = trainer.is_world_process_zero()
         before = run.recall("before")
         if before is None:
             before = self._measure() if self._measure else {}
-            if first:
+            if is_first():
                 run.remember("before", before)
         checkpoint = run.last_checkpoint()
+        if is_first():
+            run.drop_incomplete()
         if checkpoint is not None:
             logger.info("going on from %s", checkpoint)
         started = time.perf_counter()
@@ -144,8 +149,9 @@ class _Run:
             loss=losses[-1] if losses else None,
             seconds=round(seconds, 1),
         )
-        if first:
+        if is_first():
             self._save(report)
+        wait_for_all()
         return report
 
     def _save(self, report: TrainReport) -> None:
@@ -223,8 +229,6 @@ def _arguments(config: TrainConfig, run: RunFolder, measured: bool) -> dict[str,
         "disable_tqdm": True,
         "use_cpu": on_cpu,
         "dataloader_pin_memory": not on_cpu,
-        # a batch is shared among the processes, so that it is the same batch for any number of them
-        "accelerator_config": {"split_batches": True, "even_batches": False},
     }
     if while_training and evaluation is not None:
         best = "pairs.mrr@10" if evaluation.pairs is not None and config.kind == "bi-encoder" else "sts.spearman"

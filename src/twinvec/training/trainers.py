@@ -8,11 +8,12 @@ measured, and the progress bar.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from accelerate.data_loader import prepare_data_loader
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoderTrainer, SentenceTransformerTrainer
 from torch.utils.data import DataLoader, Dataset
@@ -20,6 +21,7 @@ from transformers import TrainerCallback
 
 from twinvec.progress import Advance, progress_bar
 from twinvec.training.batches import BatchPlan
+from twinvec.training.gathering import own_part, wait_for_all, world_size
 from twinvec.training.masks import text_hashes
 from twinvec.training.measuring import Measure
 from twinvec.training.run_folder import mark_complete
@@ -90,6 +92,21 @@ class TextCollator:
         return batch
 
 
+class _OwnParts:
+    """The part of every batch that this process computes; a batch with fewer rows than processes is left out."""
+
+    def __init__(self, plan: BatchPlan) -> None:
+        self._plan = plan
+        self.batch_size = plan.batch_size
+        self.drop_last = False
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (own_part(batch) for batch in self._plan if len(batch) >= world_size())
+
+
 class _OwnBatches:
     """The changes to either trainer; see the module's docstring."""
 
@@ -106,11 +123,12 @@ class _OwnBatches:
     def get_train_dataloader(self: Any) -> Any:
         loader: DataLoader[Any] = DataLoader(
             self._dataset,
-            batch_sampler=self._plan,
+            batch_sampler=_OwnParts(self._plan),
             collate_fn=self.data_collator,
             pin_memory=self.args.dataloader_pin_memory,
         )
-        return self.accelerator.prepare(loader)
+        # one process: the batches are shared already, the library would drop those that are not full
+        return prepare_data_loader(loader, self.args.device, num_processes=1, process_index=0, put_on_device=True)
 
     def evaluate(self: Any, *_: Any, **__: Any) -> dict[str, float]:
         scores = {f"eval_{name}": score for name, score in self._measure().items()}
@@ -167,6 +185,7 @@ class _Watcher(TrainerCallback):
         self._advance(1)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        wait_for_all()  # each process adds the state of its random numbers
         if state.is_world_process_zero:
             mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 

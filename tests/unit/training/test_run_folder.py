@@ -27,6 +27,8 @@ def test_the_newest_complete_checkpoint_counts_and_half_written_ones_go(tmp_path
     newest = checkpoint(run, 10, complete=True)
     torn = checkpoint(run, 11, complete=False)
     assert run.last_checkpoint() == newest
+    run.drop_incomplete()
+    assert run.last_checkpoint() == newest
     assert not torn.exists()
 
 
@@ -62,20 +64,29 @@ def test_a_finished_model_takes_the_place_of_a_half_finished_one(tmp_path):
     run = RunFolder(tmp_path / "run", "digest")
     checkpoint(run, 1, complete=True)
     (run.path / "1_Pooling").mkdir()
-    (run.path / "1_Pooling" / "config.json").write_text("old")
+    (run.path / "1_Pooling" / "config.json").write_text('{"is": "old"}')
     (run.path / "model.partial").mkdir()
     (run.path / "model.partial" / "rubbish").write_text("of a run before")
 
     def write(folder):
         (folder / "1_Pooling").mkdir()
-        (folder / "1_Pooling" / "config.json").write_text("new")
+        (folder / "1_Pooling" / "config.json").write_text('{"is": "new"}')
         save_file({"weight": np.zeros(3)}, folder / "model.safetensors")
 
     assert not run.finished
     run.remember("report", {})
     run.finish(write, {"trained_with": "a test"})
     assert run.finished
-    assert (run.path / "1_Pooling" / "config.json").read_text() == "new"
+    assert (run.path / "1_Pooling" / "config.json").read_text() == '{"is": "new"}'
     files = sorted(path.name for path in run.path.iterdir())
     assert files == ["1_Pooling", "model.safetensors", "training.json", "twinvec.json"]
     assert json.loads((run.path / "twinvec.json").read_text())["trained_with"] == "a test"
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path):
+    first, second = RunFolder(tmp_path / "run", "digest"), RunFolder(tmp_path / "run", "digest")
+    with first.held(), pytest.raises(ConfigurationError, match="another process is training into it"), second.held():
+        pass
+    with second.held():
+        pass
+    assert not list((tmp_path / "run").iterdir())
