@@ -17,7 +17,7 @@ from twinvec.similarity import Indices
 
 COLORS = ("#2f6db3", "#e07b39", "#3d9a6b", "#b0457b", "#7a68b8", "#8a8a3c", "#4aa3b5", "#9c5a3c")
 _GREY = "#b9bec6"
-_NAMED_CLUSTERS = 12
+_NAMED_CLUSTERS = 20
 
 
 def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path: Path) -> None:
@@ -99,7 +99,7 @@ def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
 
 
 def cluster_map(vectors: FloatArray, labels: Indices, names: Mapping[int, str], path: Path) -> None:
-    """A 2-D map of vectors (t-SNE by cosine, van der Maaten and Hinton 2008), clusters coloured and the largest named.
+    """A 2-D map of vectors (t-SNE by cosine, van der Maaten and Hinton 2008): clusters coloured, the largest named.
 
     Args:
         vectors: Shape (N, D).
@@ -111,27 +111,44 @@ def cluster_map(vectors: FloatArray, labels: Indices, names: Mapping[int, str], 
         InputError: fewer than three vectors.
     """
     points = _flattened(vectors)
-    figure, axes = _canvas(10.0, 7.5)
+    figure, axes = _canvas(12.0, 7.0)
     alone = labels < 0
-    axes.scatter(*points[alone].T, s=9, color=_GREY, linewidth=0)
+    axes.scatter(*points[alone].T, s=8, color=_GREY, linewidth=0)
     for label, name in names.items():
         members = points[labels == label]
         color = COLORS[label % len(COLORS)]
-        axes.scatter(*members.T, s=14, color=color, linewidth=0)
-        if label < _NAMED_CLUSTERS:
+        short = textwrap.fill(textwrap.shorten(name, 90, placeholder=" …"), 48)
+        listed = f"{label + 1}  {short} ({len(members)})" if label < _NAMED_CLUSTERS else None
+        axes.scatter(*members.T, s=16, color=color, linewidth=0, label=listed)
+        if listed is not None:
             axes.annotate(
-                textwrap.fill(textwrap.shorten(name, 60, placeholder="…"), 24),
-                np.median(members, axis=0),
-                fontsize=7,
-                ha="center",
-                va="center",
-                parse_math=False,
-                bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": color, "alpha": 0.85},
+                str(label + 1),
+                members[np.linalg.norm(members - np.median(members, axis=0), axis=1).argmin()],
+                xytext=(4, 4),
+                textcoords="offset points",
+                fontsize=8,
+                fontweight="bold",
+                color="#222222",
+                path_effects=[_halo()],
             )
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.set_title(f"{len(points)} texts, {len(names)} clusters, {int(alone.sum())} alone", fontsize=10, loc="left")
+    axes.spines[:].set_visible(False)
+    axes.set_title(
+        f"{len(points):,} texts, {len(names):,} clusters, {int(alone.sum()):,} alone", fontsize=10, loc="left"
+    )
+    if names:
+        legend = axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=7, labelspacing=0.9)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
     _save(figure, path)
+
+
+def _halo() -> Any:
+    """A white border that keeps a number readable on top of points."""
+    from matplotlib.patheffects import withStroke
+
+    return withStroke(linewidth=2.5, foreground="white")
 
 
 def _flattened(vectors: FloatArray) -> FloatArray:
