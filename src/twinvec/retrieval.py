@@ -54,7 +54,7 @@ class Hit:
 class Retriever(Protocol):
     """Anything that finds hits for a query: the memory index, a Qdrant collection, your own."""
 
-    def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
+    def search(self, query: str, limit: int = 10, *, filter: Filter | None = None) -> list[Hit]:
         """At most ``limit`` hits, best first, that satisfy ``filter``."""
         ...
 

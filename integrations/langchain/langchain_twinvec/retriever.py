@@ -8,7 +8,7 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import run_in_executor
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field
 
 from langchain_twinvec.documents import document_of
 from twinvec import Retriever, RetrieveRerank
@@ -27,7 +27,8 @@ class TwinvecRetriever(BaseRetriever):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
     retriever: Any = Field(exclude=True, repr=False)
-    """Anything with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``MemoryIndex``, ..."""
+    """Anything with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``MemoryIndex``, ... Another may
+    take its place while chains use the retriever."""
     reranker: Any = Field(default=None, exclude=True, repr=False)
     """Anything with ``rerank(query, hits, limit)``; None for no reranking."""
     k: int = Field(default=4, ge=1)
@@ -38,16 +39,6 @@ class TwinvecRetriever(BaseRetriever):
     """Conditions on the payload, as in ``twinvec.filters``."""
     search_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the retriever's ``search``, such as ``{"mode": "dense"}``."""
-
-    _search: Retriever = PrivateAttr()
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Put the reranker behind the retriever."""
-        self._search = (
-            self.retriever
-            if self.reranker is None
-            else RetrieveRerank(self.retriever, self.reranker, candidates=self.candidates)
-        )
 
     def _get_relevant_documents(
         self,
@@ -60,7 +51,10 @@ class TwinvecRetriever(BaseRetriever):
     ) -> list[Document]:
         options = {**self.search_kwargs, **search_kwargs}
         limit = self.k if k is None else k
-        hits = self._search.search(query, limit=limit, filter=self.filter if filter is None else filter, **options)
+        search: Retriever = self.retriever
+        if self.reranker is not None:
+            search = RetrieveRerank(self.retriever, self.reranker, candidates=self.candidates)
+        hits = search.search(query, limit=limit, filter=self.filter if filter is None else filter, **options)
         return [document_of(hit) for hit in hits]
 
     async def _aget_relevant_documents(

@@ -1,0 +1,55 @@
+"""The examples of the integrations, each run as a user runs it, in a process and a folder of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(example: str, *arguments: object, folder: Path) -> str:
+    command = [sys.executable, str(EXAMPLES / example), *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_langchain_answers_from_the_passage_that_holds_the_answer(tmp_path) -> None:
+    first = run("rag_langchain.py", folder=tmp_path)
+    assert "5 added, 0 unchanged" in first
+    assert first.splitlines()[-1].startswith("The VPN client")
+    second = run("rag_langchain.py", "When are expenses paid?", folder=tmp_path)
+    assert "0 added, 5 unchanged" in second
+    assert second.splitlines()[-1].startswith("Expenses are paid")
+
+
+def test_llama_index_shows_the_model_the_passage_that_holds_the_answer(tmp_path) -> None:
+    first = run("rag_llama_index.py", folder=tmp_path)
+    assert "5 nodes written" in first
+    assert "  vpn.md:" in first
+    assert "The VPN client" in first
+    second = run("rag_llama_index.py", "When are expenses paid?", folder=tmp_path)
+    assert "0 nodes written" in second
+    assert "Expenses are paid" in second
+
+
+def test_a_tuned_model_takes_the_place_of_the_old(tmp_path) -> None:
+    output = run("swap_model.py", folder=tmp_path)
+    assert re.search(r"^before: [01] of 2 right", output, re.MULTILINE)
+    assert re.search(r"^after:  2 of 2 right", output, re.MULTILINE)
+    assert re.search(r"^refused: .*made with the model 'default'", output, re.MULTILINE)
+
+
+def test_both_frameworks_find_the_same(tmp_path, data) -> None:
+    output = run("evaluate_retrievers.py", "--data", data, "--queries", 8, "--documents", 40, folder=tmp_path)
+    rows = re.findall(r"^(LangChain|LlamaIndex), (.*?)\s+([\d.]+)\s+([\d.]+)\s+[\d.]+$", output, re.MULTILINE)
+    figures: dict[str, set[tuple[str, str]]] = {}
+    for _, system, ndcg, recall in rows:
+        figures.setdefault(system, set()).add((ndcg, recall))
+    assert set(figures) == {"dense", "hybrid", "hybrid, maxsim"}
+    assert len(rows) == 6
+    assert all(len(found) == 1 for found in figures.values())
+    assert all(float(recall) > 90 for found in figures.values() for _, recall in found)
