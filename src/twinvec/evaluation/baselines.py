@@ -9,6 +9,7 @@ BM25 is ``twinvec.evaluation.ir.bm25_index``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -48,7 +49,8 @@ class Baseline:
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
         """Vectors as the model gives them: shape (n, dim), float32, of any length; zero where it knows no word."""
-        vectors = self._model.encode(check_texts(texts), show_progress_bar=progress, convert_to_numpy=True)
+        shown = progress and sys.stderr.isatty()
+        vectors = self._model.encode(check_texts(texts), show_progress_bar=shown, convert_to_numpy=True)
         return np.asarray(vectors, dtype=np.float32)
 
     def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> FloatArray:

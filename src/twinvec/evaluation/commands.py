@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,16 +15,12 @@ from twinvec.evaluation import similarity_commands
 from twinvec.terminal import show, show_json, table
 
 if TYPE_CHECKING:
+    from twinvec.evaluation.ir import IrResult
     from twinvec.evaluation.suite import Tasks
+    from twinvec.retrieval import Mode
 
 _Files = list[Path]
-System = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="A model (default, a folder, org/name), or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25.",
-    ),
-]
+_SYSTEM = "default, a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25."
 Sts = Annotated[
     _Files | None, typer.Option(help="Scored pairs: score, sentence1, sentence2; a folder counts as one set.")
 ]
@@ -55,7 +51,7 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate_command(
-    model: System,
+    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help=_SYSTEM)] = None,
     sts: Sts = None,
     ir: Ir = None,
     split: Split = "test",
@@ -68,22 +64,42 @@ def evaluate_command(
     winobias: Winobias = None,
     measures: Measures = _MEASURES,
     runs: Annotated[Path | None, typer.Option(help="Write the hits of each retrieval set here, as TREC runs.")] = None,
+    forms: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png", help="Also measure vectors kept in fewer bytes; draw quality against cost."),
+    ] = None,
+    collection: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Ask this collection, which holds the documents of each --ir.")
+    ] = None,
+    path: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the collection's store.")] = None,
+    url: Annotated[str | None, typer.Option(help="Server of the collection, in place of a folder.")] = None,
+    mode: Annotated[
+        Literal["hybrid", "dense", "sparse"], typer.Option(help="How to search the collection.")
+    ] = "hybrid",
     as_json: AsJson = False,
 ) -> None:
-    """Measure a model: figures x 100, with 95% intervals.
+    """Measure a model, or a collection as it answers: figures x 100, with 95% intervals.
 
     \b
     twinvec evaluate default --sts stsb/test.tsv --sts sick/ --ir scifact/
+    twinvec evaluate --collection articles --ir articles-judged/
     """
     from twinvec.evaluation.measures import write_run
     from twinvec.evaluation.suite import evaluate
 
     tasks = _tasks(sts, ir, split, questions, nli, nli_train, pairs, triplets, winogender, winobias, measures)
-    result = evaluate(model, tasks, progress=True)
+    if collection is not None:
+        figures, found = _evaluate_collection(collection, path, url, model, mode, tasks)
+    elif model is not None:
+        result = evaluate(model, tasks, progress=True)
+        figures, found = result.as_json(), {**result.ir, **result.questions}
+        if forms is not None:
+            figures["forms"] = _evaluate_forms(model, tasks, forms)
+    else:
+        raise typer.BadParameter("give a MODEL, or a --collection")
     if runs is not None:
-        for name, each in {**result.ir, **result.questions}.items():
+        for name, each in found.items():
             write_run(each.run, runs / f"{name.replace('/', '-')}.trec")
-    figures = result.as_json()
     if as_json:
         show_json(figures)
     else:
@@ -152,11 +168,52 @@ def _tasks(
     )
 
 
-def _show(figures: Mapping[str, Any]) -> None:
-    from twinvec.evaluation.layout import figure_tables
+def _evaluate_collection(
+    name: str, path: Path | None, url: str | None, model: str | None, mode: Mode, tasks: Tasks
+) -> tuple[dict[str, Any], dict[str, IrResult]]:
+    """Figures as JSON has them, and the results of each set."""
+    from twinvec.encoder import Encoder
+    from twinvec.evaluation.serving import evaluate_collection
+    from twinvec.evaluation.suite import with_interval
+    from twinvec.stored import open_collection
 
-    for each in figure_tables([figures]):
-        lines = table(f"{each.title}: {figures['model']}", *each.columns, numbers=tuple(each.columns[1:]))
+    if path is not None and url is not None:
+        raise typer.BadParameter("give --path or --url, not both")
+    if not tasks.ir or tasks.needs_vectors or tasks.questions:
+        raise typer.BadParameter("a collection is measured on retrieval sets, and on nothing else: give --ir")
+    with open_collection(name, path, url=url, encoder=None if model is None else Encoder(model)) as opened:
+        found = {
+            each: evaluate_collection(opened, data, mode=mode, measures=tasks.measures, progress=True)
+            for each, data in tasks.ir.items()
+        }
+        served = {"model": opened.info()["model"], "collection": name, "mode": mode}
+    return {**served, "ir": {each: with_interval(result) for each, result in found.items()}}, found
+
+
+def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
+    from twinvec.evaluation.baselines import load_model
+    from twinvec.evaluation.plots import costs
+    from twinvec.evaluation.serving import evaluate_forms
+
+    if not tasks.ir:
+        raise typer.BadParameter("--forms measures retrieval: give --ir")
+    loaded = load_model(model)
+    found = {
+        name: evaluate_forms(loaded, data, measures=tasks.measures, progress=True) for name, data in tasks.ir.items()
+    }
+    costs(found, plot)
+    return {name: {each.form: each.figures for each in kept} for name, kept in found.items()}
+
+
+def _show(figures: Mapping[str, Any]) -> None:
+    from twinvec.evaluation.layout import figure_tables, form_tables
+
+    for each in (*figure_tables([figures]), *form_tables(figures)):
+        lines = table(
+            f"{each.title}: {figures.get('collection', figures['model'])}",
+            *each.columns,
+            numbers=tuple(each.columns[1:]),
+        )
         for row in each.rows:
             lines.add_row(*row)
         show(lines)

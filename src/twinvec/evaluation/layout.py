@@ -43,6 +43,14 @@ def figure_tables(systems: Sequence[Mapping[str, Any]]) -> Iterator[FigureTable]
             )
 
 
+def form_tables(system: Mapping[str, Any]) -> Iterator[FigureTable]:
+    """For each set a table of the forms in which vectors can be kept, from ``evaluate --forms``."""
+    for name, forms in system.get("forms", {}).items():
+        measures = _measures(next(iter(forms.values())))
+        rows = [[form, *(_cell(figures, measure) for measure in measures)] for form, figures in forms.items()]
+        yield FigureTable(f"{name}, kept as", ["form", *(measure.replace("_", " ") for measure in measures)], rows)
+
+
 def _measures(figures: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
         name for name, value in figures.items() if not name.endswith("_interval") and not isinstance(value, Mapping)

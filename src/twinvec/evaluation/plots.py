@@ -12,6 +12,7 @@ import numpy as np
 from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError, MissingExtraError
 from twinvec.evaluation.bias import WinogenderResult
+from twinvec.evaluation.serving import Kept
 from twinvec.evaluation.statistics import Interval, Values
 from twinvec.similarity import Indices
 
@@ -95,6 +96,36 @@ def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
         axes.set_title(f"{system}: r = {result.correlation / 100:.2f}", fontsize=9, loc="left")
         axes.set_xlabel("women in the occupation, percent")
     np.atleast_1d(grid)[0].set_ylabel("lean: above 0 to female (cosine x 100)")
+    _save(figure, path)
+
+
+def costs(sets: Mapping[str, Sequence[Kept]], path: Path) -> None:
+    """Quality against bytes, a panel for each set: every form in which vectors can be kept is a point.
+
+    Args:
+        sets: Set -> its forms, measured.
+        path: Where the PNG goes.
+    """
+    figure, grid = _canvas(8.0, 3.6 * len(sets), rows=len(sets))
+    for axes, (name, kept) in zip(np.atleast_1d(grid), sets.items(), strict=True):
+        measure = next(iter(kept[0].figures))
+        for row, each in enumerate(kept):
+            value = each.figures[measure]
+            axes.scatter(each.bytes, value, s=36, color=_color([other.form for other in kept], each.form), zorder=3)
+            axes.annotate(
+                f"{each.form}: {value:.1f}",
+                (each.bytes, value),
+                xytext=(0, 9 if row % 2 else -15),
+                textcoords="offset points",
+                fontsize=8,
+                ha="center",
+            )
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([each.bytes for each in kept], [f"{each.bytes:,}" for each in kept], minor=False)
+        axes.margins(x=0.12, y=0.25)
+        axes.set_title(name, fontsize=9, loc="left")
+        axes.set_ylabel(measure)
+    np.atleast_1d(grid)[-1].set_xlabel("bytes a vector")
     _save(figure, path)
 
 

@@ -128,10 +128,8 @@ class Evaluation:
         """The figures: section -> data -> measure, and under ``mean`` the means of sections with several sets."""
         sections: dict[str, dict[str, dict[str, Any]]] = {
             "sts": {name: _with_interval(r.figures, "spearman", r.interval) for name, r in self.sts.items()},
-            "ir": {name: _with_interval(r.figures, next(iter(r.figures)), r.interval) for name, r in self.ir.items()},
-            "questions": {
-                name: _with_interval(r.figures, next(iter(r.figures)), r.interval) for name, r in self.questions.items()
-            },
+            "ir": {name: with_interval(result) for name, result in self.ir.items()},
+            "questions": {name: with_interval(result) for name, result in self.questions.items()},
             "nli": {name: _with_interval(r.figures, "accuracy", r.interval) for name, r in self.nli.items()},
             "pairs": dict(self.pairs),
             "triplets": dict(self.triplets),
@@ -232,6 +230,11 @@ def _named(paths: Iterable[Path], load: Callable[[Path], Data]) -> dict[str, Dat
         name = data.name if data.name not in found else str(path)
         found[name] = replace(data, name=name)  # type: ignore[type-var]
     return found
+
+
+def with_interval(result: IrResult) -> dict[str, Any]:
+    """The figures, and the interval of the first."""
+    return _with_interval(result.figures, next(iter(result.figures)), result.interval)
 
 
 def _with_interval(figures: dict[str, float], measure: str, interval: Interval | None) -> dict[str, Any]:

@@ -1,0 +1,206 @@
+"""What is really served: a store as it answers, and vectors in the forms in which they can be kept.
+
+A collection is asked through ``search``, as its users ask it: ranking measures where there are judgements, how many of
+the nearest neighbours its index finds, and how long an answer takes. The forms are compared on arrays: what float16,
+8-bit integers, single bits and fewer dimensions cost in quality and save in bytes. Queries stay float32 throughout,
+and documents are scored as they are kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from twinvec.engines.base import FloatArray
+from twinvec.errors import InputError
+from twinvec.evaluation.beir import BeirSet
+from twinvec.evaluation.ir import IrResult, as_run, measure_ir
+from twinvec.evaluation.measures import MEASURES, cutoff
+from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.statistics import RESAMPLES
+from twinvec.filters import Filter
+from twinvec.progress import progress_bar
+from twinvec.retrieval import Hit, Mode, Retriever
+from twinvec.similarity import semantic_search
+
+NEIGHBOURS = 10
+"""How many of the exact nearest neighbours an index, or a form, has to find."""
+
+_INT8_LEVELS = 127
+
+
+class ServedCollection(Protocol):
+    """What is needed of a collection, such as ``twinvec_qdrant.Collection``."""
+
+    @property
+    def encoder(self) -> Any:
+        """The encoder of its space."""
+        ...
+
+    def search(self, query: str, limit: int = 10, *, mode: Mode = "hybrid", filter: Filter | None = None) -> list[Hit]:
+        """As its users search it."""
+        ...
+
+    def search_vector(self, vector: Any, limit: int = 10, *, exact: bool = False) -> list[Hit]:
+        """The nearest vectors; ``exact`` compares with all."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One form of keeping vectors, measured.
+
+    Attributes:
+        form: Its name.
+        bytes: What a vector takes.
+        neighbours: Share of the ``NEIGHBOURS`` nearest by float32 that are found, x 100.
+        result: The ranking measures.
+    """
+
+    form: str
+    bytes: int
+    neighbours: float
+    result: IrResult
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The ranking measures and the cost."""
+        return {**self.result.figures, f"neighbours@{NEIGHBOURS}": self.neighbours, "bytes": self.bytes}
+
+
+def evaluate_collection(
+    collection: ServedCollection,
+    data: BeirSet,
+    *,
+    mode: Mode = "hybrid",
+    measures: Sequence[str] = MEASURES,
+    resamples: int = RESAMPLES,
+    progress: bool = False,
+) -> IrResult:
+    """Ask a collection that holds the set's documents under their ids.
+
+    Figures, besides the measures: ``neighbours@10``, the share of the exact nearest vectors that a dense search finds;
+    and of one search after another, the query's encoding included, the milliseconds that half (``ms_p50``), 95 and 99
+    in a hundred take at most.
+
+    Raises:
+        InputError: the collection holds none of the judged documents.
+    """
+    result, times = evaluate_served(
+        collection, data, measures=measures, resamples=resamples, progress=progress, mode=mode
+    )
+    figures = {**result.figures, f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
+    return IrResult(data, result.run, result.measured, result.interval, figures)
+
+
+def evaluate_served(
+    retriever: Retriever,
+    data: BeirSet,
+    *,
+    measures: Sequence[str] = MEASURES,
+    resamples: int = RESAMPLES,
+    progress: bool = False,
+    **options: Any,
+) -> tuple[IrResult, FloatArray]:
+    """Measures, and the seconds of each search, shape (queries,); ``options`` go to the search.
+
+    Raises:
+        InputError: the retriever finds none of the judged documents' ids for any query: it holds other documents.
+    """
+    depth = max(map(cutoff, measures)) + 1
+    found: dict[str, list[Hit]] = {}
+    times = []
+    retriever.search(next(iter(data.queries.values())), depth, **options)  # what is loaded at first use is no latency
+    with progress_bar("searching", len(data.queries), "queries", shown=progress) as advance:
+        for query, text in data.queries.items():
+            start = time.perf_counter()
+            found[query] = retriever.search(text, depth, **options)
+            times.append(time.perf_counter() - start)
+            advance(1)
+    known = {document.id for document in data.documents}
+    if not any(hit.id in known for hits in found.values() for hit in hits):
+        raise InputError(
+            f"{data.name}: the collection finds none of its documents; it has to hold them under their ids"
+        )
+    return measure_ir(as_run(found), data, measures=measures, resamples=resamples), np.array(times, dtype=np.float32)
+
+
+def latencies(seconds: FloatArray) -> dict[str, float]:
+    """Milliseconds within which half, 95 and 99 in a hundred searches are answered."""
+    return {f"ms_p{share}": 1000 * float(np.percentile(seconds, share)) for share in (50, 95, 99)}
+
+
+def evaluate_forms(
+    model: TextModel,
+    data: BeirSet,
+    *,
+    measures: Sequence[str] = MEASURES,
+    resamples: int = RESAMPLES,
+    progress: bool = False,
+) -> list[Kept]:
+    """Exact search over the model's document vectors in each form: float32 first, then from large to small."""
+    corpus_ND = _unit(model.encode_document([each.full_text for each in data.documents], progress=progress))
+    queries_QD = _unit(model.encode_query(list(data.queries.values())))
+    dim = corpus_ND.shape[1]
+    forms: dict[str, tuple[int, Callable[[FloatArray], FloatArray], int]] = {
+        "float32": (4 * dim, np.asarray, dim),
+        f"float32, {dim // 2} dimensions": (4 * (dim // 2), np.asarray, dim // 2),
+        "float16": (2 * dim, _float16, dim),
+        f"float32, {dim // 4} dimensions": (4 * (dim // 4), np.asarray, dim // 4),
+        "int8": (dim, _int8, dim),
+        f"int8, {dim // 2} dimensions": (dim // 2, _int8, dim // 2),
+        "binary": (-(-dim // 8), _binary, dim),
+    }
+    depth = max(max(map(cutoff, measures)) + 1, NEIGHBOURS)
+    exact: list[set[int]] = []
+    kept = []
+    for form, (size, change, leading) in forms.items():
+        stored_ND = change(_unit(corpus_ND[:, :leading]))
+        scores, rows = semantic_search(queries_QD[:, :leading], stored_ND, depth)
+        nearest = [set(found[:NEIGHBOURS].tolist()) for found in rows]
+        exact = exact or nearest
+        run = {
+            query: {data.documents[row].id: float(score) for score, row in zip(scores[index], rows[index], strict=True)}
+            for index, query in enumerate(data.queries)
+        }
+        result = measure_ir(run, data, measures=measures, resamples=resamples)
+        kept.append(Kept(form, size, _overlap(exact, nearest), result))
+    return kept
+
+
+def _neighbours(collection: ServedCollection, data: BeirSet) -> float:
+    texts = [text for text in data.queries.values() if text.strip()]
+    vectors_QD = collection.encoder.encode_query(texts)
+    exact = [{hit.id for hit in collection.search_vector(each, NEIGHBOURS, exact=True)} for each in vectors_QD]
+    found = [{hit.id for hit in collection.search_vector(each, NEIGHBOURS)} for each in vectors_QD]
+    return _overlap(exact, found)
+
+
+def _overlap(exact: Sequence[set[Any]], found: Sequence[set[Any]]) -> float:
+    return 100 * float(np.mean([len(a & b) / len(a) for a, b in zip(exact, found, strict=True) if a]))
+
+
+def _unit(vectors: Any) -> FloatArray:
+    table: FloatArray = np.asarray(vectors, dtype=np.float32)
+    unit_ND: FloatArray = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
+    return unit_ND
+
+
+def _float16(vectors_ND: FloatArray) -> FloatArray:
+    return vectors_ND.astype(np.float16).astype(np.float32)
+
+
+def _int8(vectors_ND: FloatArray) -> FloatArray:
+    """Whole numbers from -127 to 127, one scale for all, from the largest value there is."""
+    scale = np.abs(vectors_ND).max() / _INT8_LEVELS
+    rounded: FloatArray = np.round(vectors_ND / scale).astype(np.int8).astype(np.float32)
+    return rounded
+
+
+def _binary(vectors_ND: FloatArray) -> FloatArray:
+    """One bit a dimension: above 0 or not. Scored with float32 queries (Yamada et al. 2021 rescore so)."""
+    return np.where(vectors_ND > 0, np.float32(1), np.float32(-1))
