@@ -8,7 +8,7 @@ encoder belongs to it (``description``), how documents come in (``ingest``, ``ca
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,11 +34,13 @@ from twinvec_qdrant.description import (
 )
 from twinvec_qdrant.ingest import Ingestion
 from twinvec_qdrant.lexicon import Lexicon
+from twinvec_qdrant.migration import Migration, drop_others
 from twinvec_qdrant.notes import Notes
-from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.report import IngestReport, MigrationReport, VerifyReport
 from twinvec_qdrant.schema import filter_conditions, user_payload
 from twinvec_qdrant.search import Searcher
 from twinvec_qdrant.stores import find_store
+from twinvec_qdrant.verification import verify
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -59,7 +61,7 @@ class Collection:
         self._settings = ChunkSettings.from_dict(description.chunking)
         self._catalog = Catalog(backend)
         self._lexicon = Lexicon(backend, description)
-        self._searcher = Searcher(backend, self._lexicon, whole=not self._settings.enabled)
+        self._searcher = Searcher(backend, self._lexicon, description.vector, whole=not self._settings.enabled)
         self._closed = False
 
     @classmethod
@@ -167,6 +169,7 @@ class Collection:
         *,
         vectors: Mapping[str, Sequence[float]] | None = None,
         prune: bool = False,
+        dry_run: bool = False,
         progress: bool = False,
     ) -> IngestReport:
         """Take documents in: new and changed ones are written, unchanged ones cost nothing.
@@ -181,10 +184,12 @@ class Collection:
                 chunking is off.
             prune: Remove the sources that are not among the documents. Nothing is removed when a failure may hide
                 documents.
+            dry_run: Encode and write nothing; the report says what would be done.
             progress: Show a progress bar on a terminal.
 
         Raises:
             DocumentError: ``documents`` is no iterable.
+            SpaceMismatchError: the collection has been migrated to another model since it was opened.
             BadVectorError: one of ``vectors`` is not finite, is zero, or of another size; nothing was written.
             StoreError: the store failed; what was committed stays.
             EngineError: the encoder failed altogether.
@@ -193,8 +198,16 @@ class Collection:
         if vectors and self._settings.enabled:
             raise ConfigurationError("vectors of whole documents, but the collection cuts documents into chunks")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
-        ingestion = Ingestion(self._backend, self.encoder, chunker, self._settings.as_dict(), self._lexicon, given)
-        return ingestion.run(documents, prune=prune, progress=progress)
+        ingestion = Ingestion(
+            self._backend,
+            self.encoder,
+            chunker,
+            self._settings.as_dict(),
+            self._lexicon,
+            self._description.vector,
+            given,
+        )
+        return ingestion.run(documents, prune=prune, dry_run=dry_run, progress=progress)
 
     def search(
         self,
@@ -330,24 +343,84 @@ class Collection:
         """Small records that belong to the collection and lie in it; see ``Notes``."""
         return Notes(self._backend, namespace)
 
+    def verify(self, *, repair: bool = False) -> VerifyReport:
+        """Look at every source: whether all its chunks are there with their vectors, and whether there are others.
+
+        Args:
+            repair: Remove chunks that no source has, and mark incomplete sources, so that the next ingest of their
+                documents writes them again.
+        """
+        with self._backend.writing:
+            return verify(self._backend, self._description.vector, repair=repair)
+
+    def migrate(
+        self,
+        encoder: SpaceEncoder,
+        *,
+        check: Callable[[Collection], bool] | None = None,
+        chunks_per_second: float | None = None,
+        progress: bool = False,
+    ) -> MigrationReport:
+        """Bring the collection over to another model while it goes on serving.
+
+        Every chunk gets a second vector beside the one it has; when all have it, one write switches the collection
+        over. Killed at any moment, the collection is of the old model or of the new one, complete, and the next call
+        goes on. What others write meanwhile is brought over too. The old vectors stay until ``drop_others``: to go
+        back, migrate to the old model, which has to encode only what is new. A migration to a third model drops them.
+
+        This object goes on searching with the old model; open the collection again for the new one.
+
+        Args:
+            encoder: Of the new model.
+            check: Called before the switch with the collection as it would be; False leaves the old model in force.
+            chunks_per_second: How fast at most.
+            progress: Show a progress bar on a terminal.
+
+        Raises:
+            ConfigurationError: it is of this model already, a migration to a third model is under way, or the new one
+                cannot read chunks of the size that the collection cuts.
+            BadVectorError: the encoder gives vectors that cannot be used; the old model stays in force.
+        """
+        Chunker(encoder, self._settings)
+        migration = Migration(self._backend, encoder, chunks_per_second)
+        migration.fill(progress=progress)
+        if check is not None:
+            candidate = Collection(self.name, self._backend, migration.target(), encoder)
+            candidate._closed = True  # the store stays this object's to close
+            if not check(candidate):
+                return migration.report
+        migration.switch()
+        return migration.report
+
+    def drop_others(self) -> list[str]:
+        """Remove the vectors of all models but the one in force; the names of those models.
+
+        They are those of the model before the last migration, to which there is no way back then, and those of a
+        migration that was not finished, which is given up.
+        """
+        return drop_others(self._backend)
+
     def count(self) -> int:
         """How many chunks there are."""
         return self._backend.count([field_is("kind", "chunk")])
 
     def info(self) -> dict[str, Any]:
         """What the collection holds and what it was made with; loads no model."""
+        now = read_description(self._backend.read_metadata(), self._backend.location)
         return {
             "name": self.name,
             "location": self._backend.location,
             "points": self.count(),
             "sources": self._backend.count([field_is("kind", "record")]),
-            "model": self._description.model,
-            "space": self._description.space,
-            "dim": self._description.dim,
-            "distance": self._description.distance,
-            "chunking": self._description.chunking,
-            "language": self._description.language,
-            "average_length": self._lexicon.average_length,
+            "model": now.model,
+            "space": now.space,
+            "dim": now.dim,
+            "distance": now.distance,
+            "chunking": now.chunking,
+            "language": now.language,
+            "average_length": now.average_length,
+            "migrating_to": now.next.model if now.next else None,
+            "migrated_from": now.previous.model if now.previous else None,
         }
 
     def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:

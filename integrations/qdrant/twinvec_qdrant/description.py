@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
+from twinvec_qdrant.backends.base import DENSE
 
 PROBES = (
     "How do I compare two files and show the differences?",
@@ -59,17 +60,24 @@ class Probe(BaseModel):
     vector: list[float]
 
 
-class Description(BaseModel):
-    """A collection's description, as it is stored."""
+class Generation(BaseModel):
+    """A model, and the name of the dense vectors that it made."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    twinvec: Literal[1] = 1
-    """Version of the layout."""
     model: str
     """Name of the model."""
     space: str
     dim: int
+    vector: str = DENSE
+    probes: list[Probe]
+
+
+class Description(Generation):
+    """A collection's description, as it is stored: the model in force, and those before and after it."""
+
+    twinvec: Literal[1] = 1
+    """Version of the layout."""
     distance: Literal["cosine"] = "cosine"
     chunking: dict[str, Any]
     """Fields of ``ChunkSettings``."""
@@ -77,7 +85,16 @@ class Description(BaseModel):
     """Of BM25's stemmer."""
     average_length: float = 0.0
     """Terms of a chunk that the stored BM25 weights take as average; 0 before the first ingest."""
-    probes: list[Probe]
+    next: Generation | None = None
+    """The model of a migration that is under way."""
+    previous: Generation | None = None
+    """The model before the last migration, while its vectors are kept."""
+
+    def switched(self) -> Description:
+        """With the next model in force."""
+        assert self.next is not None
+        previous = Generation.model_validate(self.model_dump())
+        return self.model_copy(update={**dict(self.next), "next": None, "previous": previous})
 
 
 def describe(encoder: SpaceEncoder, chunking: dict[str, Any], language: str) -> Description:
@@ -86,16 +103,18 @@ def describe(encoder: SpaceEncoder, chunking: dict[str, Any], language: str) -> 
     Raises:
         BadVectorError: the encoder gives no usable vectors.
     """
+    return Description(**dict(generation(encoder, DENSE)), chunking=chunking, language=language)
+
+
+def generation(encoder: SpaceEncoder, vector: str) -> Generation:
+    """An encoder's model, with its probes, and the name for its vectors.
+
+    Raises:
+        BadVectorError: the encoder gives no usable vectors.
+    """
     vectors_PD = _probe_vectors(encoder, PROBES)
-    probes = [Probe(text=text, vector=vector.tolist()) for text, vector in zip(PROBES, vectors_PD, strict=True)]
-    return Description(
-        model=encoder.name,
-        space=encoder.space,
-        dim=encoder.dim,
-        chunking=chunking,
-        language=language,
-        probes=probes,
-    )
+    probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(PROBES, vectors_PD, strict=True)]
+    return Generation(model=encoder.name, space=encoder.space, dim=encoder.dim, vector=vector, probes=probes)
 
 
 def read_description(metadata: Mapping[str, Any], location: str) -> Description:
@@ -124,12 +143,12 @@ def check_space(description: Description, encoder: SpaceEncoder, location: str) 
         raise SpaceMismatchError(
             f"{location}: made with the model {description.model!r} ({description.dim} dimensions, space "
             f"{description.space}), but the encoder is {encoder.name!r} ({encoder.dim} dimensions, space "
-            f"{encoder.space}). Their vectors cannot be compared: open the collection with its own model, or ingest "
-            "the documents into a new collection for the other one"
+            f"{encoder.space}). Their vectors cannot be compared: open the collection with its own model, or "
+            "bring it over to the other one (twinvec migrate, Collection.migrate)"
         )
 
 
-def check_probes(description: Description, encoder: SpaceEncoder, location: str) -> None:
+def check_probes(description: Generation, encoder: SpaceEncoder, location: str) -> None:
     """Check that the encoder still gives the vectors that the collection was made with.
 
     Raises:
@@ -143,7 +162,7 @@ def check_probes(description: Description, encoder: SpaceEncoder, location: str)
         raise SpaceMismatchError(
             f"{location}: vectors of {then_PD.shape[1]} dimensions; {encoder.name!r} gives {now_PD.shape[1]}"
         )
-    cosines = np.sum(_unit(now_PD) * _unit(then_PD), axis=1)
+    cosines = np.sum(unit(now_PD) * unit(then_PD), axis=1)
     worst = int(np.argmin(cosines))
     if cosines[worst] < SAME_VECTOR:
         raise SpaceMismatchError(
@@ -164,6 +183,7 @@ def _probe_vectors(encoder: SpaceEncoder, texts: Sequence[str]) -> FloatArray:
     return vectors_PD
 
 
-def _unit(vectors_PD: FloatArray) -> FloatArray:
+def unit(vectors_PD: FloatArray) -> FloatArray:
+    """Vectors of length 1."""
     unit_PD: FloatArray = vectors_PD / np.linalg.norm(vectors_PD, axis=1, keepdims=True)
     return unit_PD

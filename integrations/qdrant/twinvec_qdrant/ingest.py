@@ -26,6 +26,7 @@ from twinvec_qdrant.catalog import Catalog, Change
 from twinvec_qdrant.chunking import Chunk, Chunker
 from twinvec_qdrant.description import SpaceEncoder
 from twinvec_qdrant.lexicon import Lexicon
+from twinvec_qdrant.migration import check_in_force
 from twinvec_qdrant.reading import Failure
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.schema import Record, canonical, chunk_id, digest, json_payload, point_payload
@@ -60,6 +61,7 @@ class Ingestion:
         chunker: With the collection's settings.
         settings: Those settings; with the document they decide what its chunks are.
         lexicon: The collection's BM25 weights.
+        vector: Name of the dense vector in force.
         given: Vectors of documents that come with theirs, by id; checked.
     """
 
@@ -70,6 +72,7 @@ class Ingestion:
         chunker: Chunker,
         settings: Mapping[str, Any],
         lexicon: Lexicon,
+        vector: str,
         given: Mapping[str, FloatArray],
     ) -> None:
         self._backend = backend
@@ -77,28 +80,32 @@ class Ingestion:
         self._chunker = chunker
         self._settings = canonical(dict(settings))
         self._lexicon = lexicon
+        self._vector = vector
         self._given = given
         self._catalog = Catalog(backend)
         self._report = IngestReport()
         self._seen: dict[str, str] = {}
         self._hidden = 0
         self._advance: Advance = lambda count: None
+        self._dry = False
 
-    def run(self, documents: Iterable[object], *, prune: bool, progress: bool) -> IngestReport:
+    def run(self, documents: Iterable[object], *, prune: bool, dry_run: bool, progress: bool) -> IngestReport:
         """Take the documents in; see ``Collection.ingest``."""
         if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
             raise DocumentError(f"expected an iterable of documents, got {type(documents).__name__}")
         total = len(documents) if isinstance(documents, Sized) else None
+        self._dry = dry_run
         try:
             with (
                 self._backend.writing,
                 progress_bar("Ingesting", total, "documents", shown=progress) as self._advance,
             ):
-                self._catalog.recover()
+                if not dry_run:
+                    self._catalog.recover()
                 self._take_all(documents)
                 if prune:
                     self._prune()
-                if self._report.chunks or self._report.deleted:
+                if not dry_run and (self._report.chunks or self._report.deleted):
                     self._lexicon.rebalance()
         except BaseException as error:
             error.add_note(f"committed before the error: {self._report}")
@@ -181,6 +188,10 @@ class Ingestion:
 
     def _write(self, batch: Sequence[_Work]) -> None:
         """Encode and commit; what another writer changed meanwhile is planned anew on its version."""
+        if self._dry:
+            self._foresee(batch)
+            return
+        check_in_force(self._backend, self._vector)
         for _ in range(_ROUNDS):
             vectors = self._vectors(batch)
             batch = [work for work in batch if all(key in vectors for key in work.keys)]
@@ -196,6 +207,15 @@ class Ingestion:
         for work in batch:
             self._fail(work.document.id, "another writer keeps changing it")
 
+    def _foresee(self, batch: Sequence[_Work]) -> None:
+        """Count what ``_write`` would do."""
+        known = self._stored(batch).keys() | self._brought(batch).keys()
+        self._report.encoded += len({key for work in batch for key in work.keys if key not in known})
+        for work in batch:
+            kept = set(work.old.chunks) if work.old else set()
+            ids = [_chunk_point(work, *each)[0] for each in zip(work.chunks, work.keys, strict=True)]
+            self._count(work, sum(each not in kept for each in ids))
+
     def _commit(self, batch: Sequence[_Work], vectors: Mapping[str, FloatArray]) -> set[str]:
         """Write a batch; returns the sources that were lost to another writer."""
         terms = self._lexicon.terms([chunk.text for work in batch for chunk in work.chunks])
@@ -206,7 +226,7 @@ class Ingestion:
             for chunk, key in zip(work.chunks, work.keys, strict=True):
                 sparse, count = next(weights)
                 length += count
-                points.append(Point(*_chunk_point(work, chunk, key), vectors[key], sparse))
+                points.append(Point(*_chunk_point(work, chunk, key), vectors[key], sparse, self._vector))
             chunks = tuple(point.id for point in points)
             kept = set(work.old.chunks) if work.old else set()
             record = Record(work.document.id, work.version, uuid4().hex, chunks, length, {} if chunks else work.payload)
@@ -215,18 +235,18 @@ class Ingestion:
         lost = {change.record.source for change in self._catalog.write([change for _, change in changes.values()])}
         for source, (work, change) in changes.items():
             if source not in lost:
-                self._count(work, change)
+                self._lexicon.changed(work.old, change.record)
+                self._count(work, len(change.points))
         return lost
 
-    def _count(self, work: _Work, change: Change) -> None:
-        self._lexicon.changed(work.old, change.record)
+    def _count(self, work: _Work, written: int) -> None:
         if work.old is None:
             self._report.new += 1
         elif work.old.version == work.version:  # another writer committed the same
             self._report.unchanged += 1
         else:
             self._report.updated += 1
-        self._report.chunks += len(change.points)
+        self._report.chunks += written
         self._report.truncated += sum(chunk.truncated for chunk in work.chunks)
         self._advance(1)
 
@@ -274,7 +294,7 @@ class Ingestion:
     def _stored(self, batch: Sequence[_Work]) -> dict[str, FloatArray]:
         """Vectors that the old versions have, by the key of their text."""
         ids = [chunk for work in batch if work.old for chunk in work.old.chunks]
-        points = self._backend.retrieve(ids, ["content"], dense=True).values() if ids else ()
+        points = self._backend.retrieve(ids, ["content"], self._vector).values() if ids else ()
         return {point.payload["content"]: point.dense for point in points if point.dense is not None}
 
     def _brought(self, batch: Sequence[_Work]) -> dict[str, FloatArray]:
@@ -292,6 +312,9 @@ class Ingestion:
             )
             return
         gone = [source for source in self._catalog.sources() if source not in self._seen]
+        if self._dry:
+            self._report.deleted = len(gone)
+            return
         for start in range(0, len(gone), _GROUP_DOCUMENTS):
             for record in self._catalog.remove(gone[start : start + _GROUP_DOCUMENTS]):
                 self._lexicon.changed(record, None)

@@ -1,4 +1,4 @@
-"""What an ingest did."""
+"""What an ingest, a verification or a migration found and did."""
 
 from __future__ import annotations
 
@@ -39,3 +39,44 @@ class IngestReport:
     def __str__(self) -> str:
         counts = (f"{getattr(self, name)} {name}" for name in ("new", "updated", "unchanged", "deleted", "failed"))
         return ", ".join(counts)
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What a collection was found to hold.
+
+    Attributes:
+        sources: Committed sources.
+        chunks: Chunks that they list.
+        incomplete: Sources of which chunks, or their vectors, are missing.
+        stray: Chunks that no source lists: left over by a writer that died, and never shown.
+        repaired: Whether stray chunks were removed and incomplete sources marked.
+    """
+
+    sources: int = 0
+    chunks: int = 0
+    incomplete: list[str] = field(default_factory=list)
+    stray: int = 0
+    repaired: bool = False
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found that should not be."""
+        return not self.incomplete and not self.stray
+
+
+@dataclass(slots=True)
+class MigrationReport:
+    """What a migration did.
+
+    Attributes:
+        model: Name of the new model.
+        encoded: Chunks encoded; those that had their new vector already are not among them.
+        truncated: Encoded chunks that are longer than the new model reads.
+        switched: Whether the new model is in force.
+    """
+
+    model: str
+    encoded: int = 0
+    truncated: int = 0
+    switched: bool = False

@@ -60,13 +60,15 @@ class Searcher:
     Args:
         backend: Where.
         lexicon: The collection's BM25 weights.
+        vector: Name of the dense vector in force.
         whole: Whether documents were taken in whole, so that a chunk's id is its document's.
     """
 
-    def __init__(self, backend: Backend, lexicon: Lexicon, *, whole: bool) -> None:
+    def __init__(self, backend: Backend, lexicon: Lexicon, vector: str, *, whole: bool) -> None:
         self._backend = backend
         self._catalog = Catalog(backend)
         self._lexicon = lexicon
+        self._vector = vector
         self._whole = whole
 
     def search_texts(
@@ -112,7 +114,7 @@ class Searcher:
             raise ConfigurationError(f"diversity must be between 0 and 1, got {diversity!r}")
         depth = max(limit, candidates)
         found = self._search([_Asked(vector_D, None)], depth, filter_conditions(filter), group=False)[0]
-        points = self._backend.retrieve([each.id for each in found], [], dense=True)
+        points = self._backend.retrieve([each.id for each in found], [], self._vector)
         found = [each for each in found if each.id in points]
         if not found:
             return []
@@ -166,7 +168,7 @@ class Searcher:
     ) -> list[dict[str, dict[str, Scored]]]:
         """For each query the candidates of each stage, by id; those of the other stage follow its own."""
         tasks = [(index, stage, vector) for index, each in enumerate(asked) for stage, vector in _vectors(each)]
-        queries = [Query(vector, depth, conditions, _FIELDS, exact) for _, _, vector in tasks]
+        queries = [Query(vector, depth, conditions, _FIELDS, exact, self._vector) for _, _, vector in tasks]
         stages: list[dict[str, dict[str, Scored]]] = [
             {stage: {} for stage in ("dense", "sparse") if getattr(each, stage) is not None} for each in asked
         ]
@@ -175,7 +177,7 @@ class Searcher:
         for (index, stage, _), found in zip(tasks, self._backend.search(queries), strict=True):
             stages[index][stage] = {each.id: each for each in found}
         missing = [
-            (index, stage, Query(vector, len(others), (IdIs(tuple(others)),), _FIELDS))
+            (index, stage, Query(vector, len(others), (IdIs(tuple(others)),), _FIELDS, name=self._vector))
             for index, stage, vector in tasks
             if (others := _others(stages[index], stage))
         ]

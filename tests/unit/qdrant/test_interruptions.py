@@ -9,17 +9,13 @@ from itertools import count
 
 import pytest
 
+from deaths import Died, die_at
 from twinvec_qdrant import Collection
 from twinvec_qdrant.backends.base import field_is
 from words import WordEncoder
 
 BEFORE = {"same": "tea with mint", "changed": "old bread\n\n" + "rye " * 20, "gone": "rain", "emptied": "snow"}
 AFTER = {"same": "tea with mint", "changed": "new bread\n\n" + "rye " * 20, "added": "a harbour", "emptied": ""}
-STEPS = ("upsert", "commit", "delete", "update_sparse", "write_metadata", "flush")
-
-
-class Died(BaseException):
-    """Stands for the end of the process."""
 
 
 def contents(collection: Collection) -> set[tuple[str, str]]:
@@ -28,25 +24,6 @@ def contents(collection: Collection) -> set[tuple[str, str]]:
     return {
         (kind, point.id) for kind in kinds for point in collection._backend.scroll([field_is("kind", kind)], ["kind"])
     }
-
-
-def die_at(step: int, *, done: bool, backend, monkeypatch) -> None:
-    """Let the writer die at a step: before the store does anything, or after it has (``done``)."""
-    steps = count()
-
-    def dying(method):
-        def call(*args, **options):
-            last = next(steps) == step
-            if last and not done:
-                raise Died
-            method(*args, **options)
-            if last:
-                raise Died
-
-        return call
-
-    for name in STEPS:
-        monkeypatch.setattr(backend, name, dying(getattr(backend, name)))
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])

@@ -25,7 +25,7 @@ from twinvec.lexical import SparseVector
 
 DENSE = "dense"
 SPARSE = "sparse"
-"""Names of the two vectors of a chunk."""
+"""Names of the two vectors of a chunk. While a collection changes its model, chunks have a second dense one."""
 
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_POINTS = 512
@@ -43,12 +43,14 @@ class Point:
         payload: As stored, or the part of it that was asked for.
         dense: Shape (dim,), or None.
         sparse: Term ids and weights, or None.
+        vector: Name of the dense vector.
     """
 
     id: str
     payload: Mapping[str, Any] = field(default_factory=dict)
     dense: FloatArray | None = None
     sparse: SparseVector | None = None
+    vector: str = DENSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,14 @@ class IdIs:
     ids: tuple[str, ...]
 
 
-Condition = FieldIs | IdIs
+@dataclass(frozen=True, slots=True)
+class LacksVector:
+    """The point has no vector of this name."""
+
+    name: str
+
+
+Condition = FieldIs | IdIs | LacksVector
 Conditions = Sequence[Condition]
 """All of them must hold."""
 
@@ -85,6 +94,7 @@ def field_is(name: str, *values: Scalar) -> FieldIs:
 class Query:
     """One search: by a dense or by a sparse vector; ``fields`` of the payload come with what is found.
 
+    ``name`` is that of the stored dense vector to compare with.
     ``exact`` passes over the index of dense vectors, and over their quantised copies: every stored vector is compared.
     """
 
@@ -93,6 +103,7 @@ class Query:
     conditions: tuple[Condition, ...] = ()
     fields: tuple[str, ...] = ()
     exact: bool = False
+    name: str = DENSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +217,18 @@ class Backend(Protocol):
         """Replace the sparse vectors of stored points, by id."""
         ...
 
+    def add_vector(self, name: str, dim: int) -> None:
+        """Give points room for one more dense vector; nothing changes where there is one of that name."""
+        ...
+
+    def drop_vector(self, name: str) -> None:
+        """Remove a dense vector from all points; nothing changes where there is none of that name."""
+        ...
+
+    def update_dense(self, name: str, vectors: Mapping[str, FloatArray]) -> None:
+        """Replace the dense vectors ``name`` of stored points, by id."""
+        ...
+
     def delete(self, ids: Sequence[str]) -> None:
         """Remove points; ids that are not there are passed over."""
         ...
@@ -215,9 +238,9 @@ class Backend(Protocol):
         ...
 
     def retrieve(
-        self, ids: Sequence[str], fields: Sequence[str] | None = None, dense: bool = False
+        self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
-        """The points that are there, by id; ``fields`` None for the whole payload."""
+        """The points that are there, by id; ``fields`` None for the whole payload, ``vector`` names a dense one."""
         ...
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:

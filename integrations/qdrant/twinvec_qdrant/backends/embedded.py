@@ -20,6 +20,7 @@ from typing import Any, cast
 import numpy as np
 import qdrant_edge as edge
 
+from twinvec.engines.base import FloatArray
 from twinvec.errors import StoreCorruptError, StoreError, StoreUnavailableError
 from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends.base import (
@@ -30,6 +31,7 @@ from twinvec_qdrant.backends.base import (
     Conditions,
     FieldIs,
     IdIs,
+    LacksVector,
     NewCollection,
     Point,
     Query,
@@ -90,6 +92,22 @@ class EmbeddedBackend:
         for start in range(0, len(changes), _PAGE):
             self._update(edge.UpdateOperation.update_vectors(changes[start : start + _PAGE]))
 
+    def add_vector(self, name: str, dim: int) -> None:
+        """Give points room for one more dense vector; nothing changes where there is one of that name."""
+        self._update(edge.UpdateOperation.create_dense_vector(name, dim, edge.Distance.Cosine))
+        self.flush()
+
+    def drop_vector(self, name: str) -> None:
+        """Remove a dense vector from all points; nothing changes where there is none of that name."""
+        self._update(edge.UpdateOperation.delete_vector_name(name))
+        self.flush()
+
+    def update_dense(self, name: str, vectors: Mapping[str, FloatArray]) -> None:
+        """Replace the dense vectors ``name`` of stored points, by id."""
+        changes = [edge.PointVectors(key, {name: vector.tolist()}) for key, vector in vectors.items()]
+        for start in range(0, len(changes), _PAGE):
+            self._update(edge.UpdateOperation.update_vectors(changes[start : start + _PAGE]))
+
     def delete(self, ids: Sequence[str]) -> None:
         """Remove points; ids that are not there are passed over."""
         for start in range(0, len(ids), _PAGE):
@@ -101,14 +119,14 @@ class EmbeddedBackend:
             self._shard.flush()
 
     def retrieve(
-        self, ids: Sequence[str], fields: Sequence[str] | None = None, dense: bool = False
+        self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
-        """The points that are there, by id; ``fields`` None for the whole payload."""
+        """The points that are there, by id; ``fields`` None for the whole payload, ``vector`` names a dense one."""
         with_payload = True if fields is None else list(fields)
-        with_vector = [DENSE] if dense else False
+        with_vector = [vector] if vector else False
         with self._translated("read"):
             records = self._shard.retrieve(list(ids), with_payload, with_vector)
-        return {point.id: point for point in map(_point, records)}
+        return {point.id: point for point in (_point(record, vector) for record in records)}
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
         """All points that satisfy the conditions, without vectors, in the order of their ids."""
@@ -251,7 +269,7 @@ def _translated(location: str, action: str, otherwise: type[StoreError] = StoreE
 def _edge_point(point: Point) -> edge.Point:
     vectors: dict[str, Any] = {}
     if point.dense is not None:
-        vectors[DENSE] = point.dense.tolist()
+        vectors[point.vector] = point.dense.tolist()
     if point.sparse is not None:
         vectors[SPARSE] = _sparse(point.sparse)
     return edge.Point(point.id, vectors, dict(point.payload))
@@ -261,9 +279,14 @@ def _sparse(vector: SparseVector) -> edge.SparseVector:
     return edge.SparseVector(vector[0].tolist(), vector[1].tolist())
 
 
-def _point(record: edge.Record) -> Point:
-    dense = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
-    return Point(str(record.id), record.payload or {}, None if dense is None else np.asarray(dense, dtype=np.float32))
+def _point(record: edge.Record, vector: str | None = None) -> Point:
+    dense = record.vector.get(vector) if vector and isinstance(record.vector, dict) else None
+    return Point(
+        str(record.id),
+        record.payload or {},
+        None if dense is None else np.asarray(dense, dtype=np.float32),
+        vector=vector or DENSE,
+    )
 
 
 def _request(query: Query) -> edge.QueryRequest:
@@ -271,7 +294,7 @@ def _request(query: Query) -> edge.QueryRequest:
         nearest = edge.Query.Nearest(_sparse(query.vector), using=SPARSE)
         params = _LIVE_FREQUENCIES
     else:
-        nearest = edge.Query.Nearest(query.vector.tolist(), using=DENSE)
+        nearest = edge.Query.Nearest(query.vector.tolist(), using=query.name)
         params = edge.SearchParams(exact=query.exact)
     return edge.QueryRequest(
         limit=query.limit,
@@ -292,6 +315,8 @@ def _filter(conditions: Conditions) -> edge.Filter | None:
 def _condition(condition: Condition) -> Any:
     if isinstance(condition, IdIs):
         return edge.HasIdCondition(set(condition.ids))
+    if isinstance(condition, LacksVector):
+        return edge.Filter(must_not=[edge.HasVectorCondition(condition.name)])
     return edge.Filter(should=[each for path in condition.paths for each in _alternatives(path, condition)])
 
 

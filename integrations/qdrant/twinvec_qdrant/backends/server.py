@@ -23,6 +23,7 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 from qdrant_client.local.qdrant_local import QdrantLocal
 
+from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends.base import (
@@ -33,6 +34,7 @@ from twinvec_qdrant.backends.base import (
     Conditions,
     FieldIs,
     IdIs,
+    LacksVector,
     NewCollection,
     Point,
     Query,
@@ -43,6 +45,7 @@ from twinvec_qdrant.backends.base import (
 T = TypeVar("T")
 
 _PAGE = 1000
+_VECTORS = 256  # dense ones a request
 _EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _LONGEST_PAUSE = 60.0
@@ -120,6 +123,21 @@ class ServerBackend:
         for start in range(0, len(changes), _PAGE):
             self._call(self._client.update_vectors, self._name, changes[start : start + _PAGE], wait=True)
 
+    def add_vector(self, name: str, dim: int) -> None:
+        """Give points room for one more dense vector; nothing changes where there is one of that name."""
+        config = models.DenseVectorNameConfig(dense=models.DenseVectorConfig(size=dim, distance=models.Distance.COSINE))
+        self._call(self._client.create_vector_name, self._name, name, config)
+
+    def drop_vector(self, name: str) -> None:
+        """Remove a dense vector from all points; nothing changes where there is none of that name."""
+        self._call(self._client.delete_vector_name, self._name, name)
+
+    def update_dense(self, name: str, vectors: Mapping[str, FloatArray]) -> None:
+        """Replace the dense vectors ``name`` of stored points, by id."""
+        changes = [models.PointVectors(id=key, vector={name: vector.tolist()}) for key, vector in vectors.items()]
+        for start in range(0, len(changes), _VECTORS):
+            self._call(self._client.update_vectors, self._name, changes[start : start + _VECTORS], wait=True)
+
     def delete(self, ids: Sequence[str]) -> None:
         """Remove points; ids that are not there are passed over."""
         for start in range(0, len(ids), _PAGE):
@@ -130,9 +148,9 @@ class ServerBackend:
         """Nothing to do: every write waited until it was applied and logged."""
 
     def retrieve(
-        self, ids: Sequence[str], fields: Sequence[str] | None = None, dense: bool = False
+        self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
-        """The points that are there, by id; ``fields`` None for the whole payload."""
+        """The points that are there, by id; ``fields`` None for the whole payload, ``vector`` names a dense one."""
         found: dict[str, Point] = {}
         for start in range(0, len(ids), _PAGE):
             records = self._call(
@@ -140,9 +158,9 @@ class ServerBackend:
                 self._name,
                 list(ids[start : start + _PAGE]),
                 with_payload=True if fields is None else list(fields),
-                with_vectors=[DENSE] if dense else False,
+                with_vectors=[vector] if vector else False,
             )
-            found.update((str(record.id), _point(record)) for record in records)
+            found.update((str(record.id), _point(record, vector)) for record in records)
         return found
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
@@ -281,7 +299,7 @@ def _replace(record: Point, revision: str) -> models.UpsertOperation:
 def _struct(point: Point) -> models.PointStruct:
     vectors: dict[str, Any] = {}
     if point.dense is not None:
-        vectors[DENSE] = point.dense.tolist()
+        vectors[point.vector] = point.dense.tolist()
     if point.sparse is not None:
         vectors[SPARSE] = _sparse(point.sparse)
     return models.PointStruct(id=point.id, vector=vectors, payload=dict(point.payload))
@@ -291,17 +309,21 @@ def _sparse(vector: SparseVector) -> models.SparseVector:
     return models.SparseVector(indices=vector[0].tolist(), values=vector[1].tolist())
 
 
-def _point(record: models.Record) -> Point:
-    vectors = record.vector if isinstance(record.vector, dict) else {}
-    dense = vectors.get(DENSE)
-    return Point(str(record.id), record.payload or {}, None if dense is None else np.asarray(dense, dtype=np.float32))
+def _point(record: models.Record, vector: str | None = None) -> Point:
+    dense = record.vector.get(vector) if vector and isinstance(record.vector, dict) else None
+    return Point(
+        str(record.id),
+        record.payload or {},
+        None if dense is None else np.asarray(dense, dtype=np.float32),
+        vector=vector or DENSE,
+    )
 
 
 def _request(query: Query) -> models.QueryRequest:
     sparse = isinstance(query.vector, tuple)
     return models.QueryRequest(
         query=_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist(),
-        using=SPARSE if sparse else DENSE,
+        using=SPARSE if sparse else query.name,
         filter=_filter(query.conditions),
         limit=query.limit,
         params=models.SearchParams(exact=True) if query.exact else None,
@@ -319,6 +341,8 @@ def _filter(conditions: Conditions) -> models.Filter | None:
 def _condition(condition: Condition) -> models.Condition:
     if isinstance(condition, IdIs):
         return models.HasIdCondition(has_id=list(condition.ids))
+    if isinstance(condition, LacksVector):
+        return models.Filter(must_not=[models.HasVectorCondition(has_vector=condition.name)])
     return models.Filter(should=[each for path in condition.paths for each in _alternatives(path, condition)])
 
 

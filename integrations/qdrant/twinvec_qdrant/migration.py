@@ -1,0 +1,190 @@
+"""Migration: a collection from one model to another while it serves.
+
+    1. the description names the next model, and points get room for its vectors, beside those they have
+    2. every chunk without such a vector is encoded from its stored text, until none is left
+    3. a sample is encoded again and searched for
+    4. the description names the next model as the one in force: one write
+    5. what came in between 2 and 4 is brought over too
+
+Vectors of two models never stand under one name, so that nothing can mix them up: whoever searches names the vectors of
+their own model, and whoever writes for a model that is no longer in force is refused. All state is in the store; a
+migration that was killed goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+
+from twinvec.engines.base import FloatArray
+from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreError
+from twinvec.progress import Advance, progress_bar
+from twinvec.tokenizer import TextTokenizer
+from twinvec_qdrant.backends.base import Backend, LacksVector, Point, Query, field_is
+from twinvec_qdrant.description import (
+    SAME_VECTOR,
+    Description,
+    Generation,
+    SpaceEncoder,
+    check_probes,
+    generation,
+    read_description,
+    unit,
+)
+from twinvec_qdrant.report import MigrationReport
+
+_PAGE = 512
+_SAMPLE = 64
+_CHUNKS = field_is("kind", "chunk")
+
+
+class Migration:
+    """One migration of the collection in ``backend`` to the model of ``encoder``; see ``Collection.migrate``.
+
+    Raises:
+        ConfigurationError: the collection is of this model, or a migration to another is under way.
+        BadVectorError: the encoder gives no usable vectors.
+    """
+
+    def __init__(self, backend: Backend, encoder: SpaceEncoder, chunks_per_second: float | None) -> None:
+        if chunks_per_second is not None and not chunks_per_second > 0:
+            raise ConfigurationError(f"chunks_per_second must be above 0, got {chunks_per_second!r}")
+        self.report = MigrationReport(encoder.name)
+        self._backend = backend
+        self._encoder = encoder
+        self._chunks_per_second = chunks_per_second
+        tokenizer = getattr(encoder, "tokenizer", None)
+        self._tokenizer = tokenizer if isinstance(tokenizer, TextTokenizer) else None
+        with backend.writing:
+            self._next = self._begun()
+
+    def target(self) -> Description:
+        """The collection's description as it will be."""
+        return self._description().switched()
+
+    def fill(self, *, progress: bool) -> None:
+        """Encode what has no vector of the next model yet, and check a sample."""
+        left = self._backend.count([_CHUNKS, LacksVector(self._next.vector)])
+        with progress_bar("Migrating", left, "chunks", shown=progress) as advance:
+            self._sweep(advance)
+        self._check_sample()
+
+    def switch(self) -> None:
+        """Put the next model in force."""
+        with self._backend.writing:
+            self._sweep(lambda count: None)
+            self._backend.flush()
+            self._backend.write_metadata(self.target().model_dump())
+            self.report.switched = True
+        self._sweep(lambda count: None)  # of writers in other processes that had not seen the switch
+        self._backend.flush()
+
+    def _description(self) -> Description:
+        return read_description(self._backend.read_metadata(), self._backend.location)
+
+    def _begun(self) -> Generation:
+        """The next model as the description names it; named there if it is not yet."""
+        now = self._description()
+        if self._encoder.space == now.space:
+            raise ConfigurationError(f"{self._backend.location}: of the model {now.model!r} already")
+        if now.next is not None and now.next.space != self._encoder.space:
+            raise ConfigurationError(
+                f"{self._backend.location}: a migration to {now.next.model!r} is under way; finish it, or give it up "
+                "(Collection.drop_others)"
+            )
+        previous = now.previous
+        following = now.next or previous
+        if following is not None and following.space == self._encoder.space:
+            check_probes(following, self._encoder, self._backend.location)
+        else:
+            following = generation(self._encoder, f"dense-{self._encoder.space[:16]}")
+            if previous is not None:
+                self._backend.drop_vector(previous.vector)
+                previous = None
+        updated = now.model_copy(update={"next": following, "previous": previous})
+        self._backend.write_metadata(updated.model_dump())
+        self._backend.add_vector(following.vector, following.dim)
+        return following
+
+    def _sweep(self, advance: Advance) -> None:
+        """Encode until no chunk is without a vector of the next model."""
+        while page := list(islice(self._without(), _PAGE)):
+            started = time.monotonic()
+            self._store(dict(zip((point.id for point in page), self._encoded(page), strict=True)))
+            self.report.encoded += len(page)
+            advance(len(page))
+            if self._chunks_per_second is not None:
+                time.sleep(max(len(page) / self._chunks_per_second - (time.monotonic() - started), 0))
+
+    def _store(self, vectors: dict[str, FloatArray]) -> None:
+        """Give chunks their vectors; those that a writer has removed meanwhile are passed over."""
+        with self._backend.writing:
+            there = self._backend.retrieve(list(vectors), [])
+            try:
+                self._backend.update_dense(self._next.vector, {key: vectors[key] for key in there})
+            except StoreError:
+                if len(self._backend.retrieve(list(there), [])) == len(there):
+                    raise
+
+    def _without(self) -> Iterator[Point]:
+        return self._backend.scroll([_CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
+
+    def _encoded(self, points: Sequence[Point]) -> FloatArray:
+        texts = [point.payload["text"] for point in points]
+        vectors_ND = np.asarray(self._encoder.encode_document(texts), dtype=np.float32)
+        norms_N = np.linalg.norm(vectors_ND, axis=-1)
+        if vectors_ND.shape != (len(texts), self._next.dim):
+            raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape} for {len(texts)} chunks")
+        bad = np.flatnonzero(~np.isfinite(norms_N) | (norms_N == 0))
+        if bad.size:
+            source = points[int(bad[0])].payload["source"]
+            raise BadVectorError(f"document {source!r}: the encoder gave a vector that is zero or not finite")
+        if self._tokenizer is not None:
+            self.report.truncated += int((self._tokenizer.count(texts) > self._tokenizer.max_tokens).sum())
+        return vectors_ND
+
+    def _check_sample(self) -> None:
+        """Encode some chunks again: what is stored must be that, and must be found by it."""
+        sample = list(islice(self._backend.scroll([_CHUNKS], ["source", "text"]), _SAMPLE))
+        if not sample:
+            return
+        name = self._next.vector
+        vectors_ND = np.asarray(self._encoder.encode_document([point.payload["text"] for point in sample]))
+        found = self._backend.search([Query(vector, 1, (_CHUNKS,), name=name) for vector in vectors_ND])
+        stored = self._backend.retrieve([point.id for point in sample], [], name)
+        for point, vector_D, hits in zip(sample, vectors_ND, found, strict=True):
+            there = stored[point.id].dense if point.id in stored else None
+            same = there is not None and float(unit(there[None])[0] @ unit(vector_D[None])[0]) >= SAME_VECTOR
+            if not same or not hits or hits[0].score < SAME_VECTOR:
+                raise BadVectorError(
+                    f"document {point.payload['source']!r}: its new vector is not what {self._encoder.name!r} gives "
+                    "now, or is not found; the old model stays in force"
+                )
+
+
+def check_in_force(backend: Backend, vector: str) -> None:
+    """Refuse to write for a model that is no longer in force; ``vector`` names its vectors.
+
+    Raises:
+        SpaceMismatchError: the collection has been migrated.
+    """
+    now = read_description(backend.read_metadata(), backend.location)
+    if now.vector != vector:
+        raise SpaceMismatchError(
+            f"{backend.location}: has been migrated to the model {now.model!r} ({now.dim} dimensions, space "
+            f"{now.space}) since it was opened; open it again with that one"
+        )
+
+
+def drop_others(backend: Backend) -> list[str]:
+    """Remove the vectors of all models but the one in force; see ``Collection.drop_others``."""
+    with backend.writing:
+        now = read_description(backend.read_metadata(), backend.location)
+        others = [each for each in (now.next, now.previous) if each is not None]
+        for vector in {each.vector for each in others} - {now.vector}:
+            backend.drop_vector(vector)
+        backend.write_metadata(now.model_copy(update={"next": None, "previous": None}).model_dump())
+        return list(dict.fromkeys(each.model for each in others))

@@ -1,0 +1,176 @@
+"""From one model to another: complete, found, reversible, and never mixed."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import pytest
+
+from deaths import Died, die_at
+from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError
+from twinvec_qdrant import Collection
+from words import WordEncoder
+
+TOPICS = ["tea", "bread", "rain"]
+NOTES = {f"n{number:02}": f"note {number} about {TOPICS[number % 3]}" for number in range(8)}
+
+
+@pytest.fixture
+def new() -> WordEncoder:
+    return WordEncoder(seed=1, dim=48)
+
+
+@pytest.fixture
+def filled(collection):
+    collection.ingest(NOTES.items())
+    return collection
+
+
+def answers(collection: Collection) -> dict[str, float]:
+    """All documents with their dense scores."""
+    return {hit.id: hit.score for hit in collection.search("note about tea", 50, "dense")}
+
+
+def expected(encoder: WordEncoder, documents: dict[str, str] = NOTES) -> dict[str, float]:
+    """What a collection that was made with the encoder answers."""
+    query = encoder.encode_query(["note about tea"])[0]
+    vectors = encoder.encode_document(list(documents.values()))
+    cosines = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
+    return {name: pytest.approx(float(cosine), abs=1e-5) for name, cosine in zip(documents, cosines, strict=True)}
+
+
+def test_after_a_migration_the_new_model_answers_and_the_old_one_is_refused(filled, place, words, new):
+    sparse = filled.search("note about tea", mode="sparse")
+    report = filled.migrate(new)
+    assert (report.model, report.encoded, report.switched) == ("words-1", 8, True)
+    assert answers(filled) == expected(words)
+    with pytest.raises(SpaceMismatchError, match=r"migrated to the model 'words-1'"):
+        filled.ingest([("late", "a late note")])
+    with pytest.raises(SpaceMismatchError, match=r"words-1.*words-0"):
+        Collection.open("notes", encoder=words, **place)
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert answers(collection) == expected(new)
+        assert collection.search("note about tea", mode="sparse") == sparse
+        assert collection.ingest(NOTES.items()).unchanged == 8
+        assert collection.verify().sound
+        info = collection.info()
+        assert (info["model"], info["dim"], info["migrated_from"], info["migrating_to"]) == (
+            "words-1",
+            48,
+            "words-0",
+            None,
+        )
+
+
+def test_the_way_back_encodes_only_what_is_new(filled, place, words, new):
+    filled.migrate(new)
+    words.encoded.clear()
+    with Collection.open("notes", encoder=new, **place) as collection:
+        collection.ingest([("late", "a late note about tea")])
+        assert collection.migrate(words).encoded == 1
+    assert "a late note about tea" in words.encoded
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert answers(collection) == expected(words, {**NOTES, "late": "a late note about tea"})
+
+
+def test_without_the_old_vectors_the_way_back_encodes_everything(filled, place, words, new):
+    filled.migrate(new)
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert collection.drop_others() == ["words-0"]
+        assert collection.info()["migrated_from"] is None
+        assert answers(collection) == expected(new)
+        assert collection.migrate(words).encoded == 8
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert answers(collection) == expected(words)
+
+
+def test_a_third_model_follows_the_second(filled, place, new):
+    third = WordEncoder(seed=2, dim=64)
+    filled.migrate(new)
+    with Collection.open("notes", encoder=new, **place) as collection:
+        collection.migrate(third)
+    with Collection.open("notes", encoder=third, **place) as collection:
+        assert answers(collection) == expected(third)
+        assert collection.drop_others() == ["words-1"]
+
+
+def test_what_is_written_before_the_switch_is_brought_over(filled, place, new):
+    def check(candidate: Collection) -> bool:
+        assert answers(candidate) == expected(new)
+        filled.ingest([("late", "a late note"), ("n01", "changed"), *list(NOTES.items())[2:]], prune=True)
+        return True
+
+    assert filled.migrate(new, check=check).encoded == 10
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert answers(collection) == expected(
+            new, {"late": "a late note", "n01": "changed", **dict(list(NOTES.items())[2:])}
+        )
+        assert collection.verify().sound
+
+
+def test_a_check_that_fails_leaves_the_old_model_in_force(filled, place, words, new):
+    report = filled.migrate(new, check=lambda candidate: False)
+    assert (report.switched, report.encoded) == (False, 8)
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert answers(collection) == expected(words)
+        assert collection.info()["migrating_to"] == "words-1"
+        with pytest.raises(ConfigurationError, match="under way"):
+            collection.migrate(WordEncoder(seed=2))
+        assert collection.drop_others() == ["words-1"]
+        assert collection.info()["migrating_to"] is None
+        assert collection.migrate(WordEncoder(seed=2)).encoded == 8
+
+
+def test_a_broken_encoder_leaves_the_old_model_in_force(filled, place, words):
+    class Broken(WordEncoder):
+        def encode_document(self, texts):
+            vectors = super().encode_document(texts)
+            vectors[[text == NOTES["n05"] for text in texts]] = np.nan
+            return vectors
+
+    with pytest.raises(BadVectorError, match="n05"):
+        filled.migrate(Broken(seed=1))
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert answers(collection) == expected(words)
+        assert collection.migrate(WordEncoder(seed=1)).switched
+
+
+def test_the_same_model_is_refused(filled, words):
+    with pytest.raises(ConfigurationError, match="already"):
+        filled.migrate(WordEncoder())
+    with pytest.raises(ConfigurationError, match="chunks_per_second"):
+        filled.migrate(WordEncoder(seed=1), chunks_per_second=0)
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+def test_every_step_may_be_the_last(place, words, new, done, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.migration._PAGE", 4)
+    for step in count():
+        name = f"notes{step}"
+        with Collection.open(name, encoder=words, chunking=False, **place) as collection:
+            collection.ingest(NOTES.items())
+            with monkeypatch.context() as patched:
+                die_at(step, done=done, backend=collection._backend, monkeypatch=patched)
+                try:
+                    collection.migrate(new)
+                except Died:
+                    finished = False
+                else:
+                    finished = True
+        in_force = {"words-0": words, "words-1": new}[_model(name, place)]
+        with Collection.open(name, encoder=in_force, **place) as collection:
+            assert answers(collection) == expected(in_force), step
+            if in_force is words:
+                collection.migrate(new)
+        with Collection.open(name, encoder=new, **place) as collection:
+            assert answers(collection) == expected(new), step
+            assert collection.verify().sound
+        if finished:
+            break
+    assert step > 5
+
+
+def _model(name: str, place: dict) -> str:
+    with Collection.open(name, create=False, **place) as collection:
+        return collection.info()["model"]
