@@ -3,8 +3,8 @@
     python examples/swap_model.py
 
 The words of this house ("blue slip", "the aquarium") mean nothing to the model as it comes. A few pairs of question and
-passage teach it; the tuned model fills a collection of its own, while the old one goes on answering, and then takes
-its place. A collection refuses the other's model: vectors of two models never meet.
+passage teach it. The collection is then brought over to the tuned model while the old one goes on answering; the
+retriever that a chain holds gets the collection as the new model sees it, and the old model is refused from then on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from langchain_core.documents import Document
 
 from langchain_twinvec import TwinvecEmbeddings, TwinvecRetriever, TwinvecVectorStore
-from twinvec import Encoder, TwinvecError
+from twinvec import Encoder
+from twinvec.errors import SpaceMismatchError
 from twinvec.training.config import Batches, InfoNCE, Schedule, Source, TrainConfig
 from twinvec.training.trainer import train
 
@@ -43,19 +44,24 @@ QUESTIONS = {"How many days before do I need the blue slip?": "leave", "book the
 
 
 def main() -> None:
-    first = filled(Encoder("default"), "before")
+    old = Encoder("default")
+    first = opened(old)
+    first.add_documents([Document(text, id=key) for key, text in HANDBOOK.items()])
     retriever = TwinvecRetriever(retriever=first.collection, k=1, search_kwargs={"mode": "dense"})
     print("before:", answers(retriever))
 
-    second = filled(Encoder(tuned_model(Path("tuned"))), "after")
-    try:
-        TwinvecVectorStore(second.embeddings, "before", path="./collections")
-    except TwinvecError as error:
-        print(f"refused: {str(error).partition(': ')[2][:80]}...")
-
+    new = Encoder(tuned_model(Path("tuned")))
+    report = first.collection.migrate(new)
+    print(f"migrated: {report.encoded} texts encoded")
+    second = opened(new)
     retriever.retriever = second.collection
-    print("after: ", answers(retriever))
     first.close()
+    print("after: ", answers(retriever))
+
+    try:
+        opened(old)
+    except SpaceMismatchError as error:
+        print(f"refused: {str(error).partition(': ')[2][:80]}...")
     second.close()
 
 
@@ -76,10 +82,8 @@ def tuned_model(folder: Path) -> Path:
     return folder
 
 
-def filled(encoder: Encoder, name: str) -> TwinvecVectorStore:
-    store = TwinvecVectorStore(TwinvecEmbeddings(encoder=encoder), name, path="./collections")
-    store.add_documents([Document(text, id=key) for key, text in HANDBOOK.items()])
-    return store
+def opened(encoder: Encoder) -> TwinvecVectorStore:
+    return TwinvecVectorStore(TwinvecEmbeddings(encoder=encoder), "handbook", path="./handbook_swap")
 
 
 def answers(retriever: TwinvecRetriever) -> str:

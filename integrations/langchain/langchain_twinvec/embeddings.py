@@ -84,6 +84,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         """Open the encoder."""
         documents = _checked(self.encode_kwargs, _ENCODE_KWARGS, "encode_kwargs")
         queries = _checked(self.query_encode_kwargs, _ENCODE_KWARGS, "query_encode_kwargs") or documents
+        common = self.model_kwargs.get("default_prompt_name")
         settings = {
             "engine": None if self.engine == "auto" else self.engine,
             "precision": None if self.precision == "auto" else self.precision,
@@ -91,8 +92,8 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
             "dim": self.dimensions,
             "max_tokens": self.max_tokens,
             "cache_folder": self.cache_folder,
-            "query_prompt": _prompt(queries, self.query_prompt),
-            "document_prompt": _prompt(documents, self.document_prompt),
+            "query_prompt": _prompt(queries, self.query_prompt, common),
+            "document_prompt": _prompt(documents, self.document_prompt, common),
         }
         given = _loading(self.model_kwargs) | {name: value for name, value in settings.items() if value is not None}
         if self.encoder is None:
@@ -138,12 +139,13 @@ def _loading(model_kwargs: dict[str, Any]) -> dict[str, Any]:
     return {_MODEL_KWARGS[name]: value for name, value in checked.items() if value is not None}
 
 
-def _prompt(encode_kwargs: dict[str, Any], text: str | None) -> Prompt | None:
+def _prompt(encode_kwargs: dict[str, Any], text: str | None, common: str | None) -> Prompt | None:
+    """The prompt of one side, where the model's own for it is not wanted; ``common`` names one for both."""
     if text is None:
         text = encode_kwargs.get("prompt")
     if text is not None:
         return Prompt(text)
-    name = encode_kwargs.get("prompt_name")
+    name = encode_kwargs.get("prompt_name", common)
     return None if name is None else Prompt(name=name)
 
 

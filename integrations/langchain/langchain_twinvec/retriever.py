@@ -27,7 +27,7 @@ class TwinvecRetriever(BaseRetriever):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
     retriever: Any = Field(exclude=True, repr=False)
-    """Anything with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``MemoryIndex``, ... Another may
+    """Anything with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``MemoryIndex``. Another may
     take its place while chains use the retriever."""
     reranker: Any = Field(default=None, exclude=True, repr=False)
     """Anything with ``rerank(query, hits, limit)``; None for no reranking."""

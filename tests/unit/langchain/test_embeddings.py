@@ -58,6 +58,7 @@ def test_each_side_gets_the_models_own_prompt(prompted) -> None:
         ({"document_prompt": "d: "}, "find: ", "d: "),
         ({"encode_kwargs": {"prompt": "x: "}}, "x: ", "x: "),
         ({"encode_kwargs": {"prompt_name": "cluster"}}, "group: ", "group: "),
+        ({"model_kwargs": {"default_prompt_name": "cluster"}}, "group: ", "group: "),
         (
             {"encode_kwargs": {"batch_size": 2}, "query_encode_kwargs": {"prompt_name": "cluster"}},
             "group: ",

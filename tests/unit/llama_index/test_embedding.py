@@ -88,6 +88,8 @@ def test_arguments_of_hugging_face_embedding_mean_the_same(prompted, tmp_path) -
     ("arguments", "named"),
     [
         ({"trust_remote_code": True}, "trust_remote_code"),
+        ({"parallel_process": True}, "parallel_process"),
+        ({"revision": "main"}, "revision"),
         ({"engine": "abacus"}, "abacus"),
         ({"dimensions": 0}, "dim"),
     ],

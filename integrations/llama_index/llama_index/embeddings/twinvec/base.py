@@ -45,6 +45,8 @@ class TwinvecEmbedding(BaseEmbedding):
         cache_folder: Where hub models are kept, in place of the hub's own cache.
         trust_remote_code: Only False: code that comes with a model is never run.
         device: ``"cpu"``, ``"cuda"``, ...; a GPU is taken where there is one unless given.
+        parallel_process: Only False: several processes are not supported.
+        revision: A commit, branch or tag of a hub model.
         engine: What computes, as for ``twinvec.Encoder``; ``backend`` is another name for it.
         precision: Of the computation, as for ``twinvec.Encoder``.
         dimensions: Keep this many leading dimensions (Matryoshka models).
@@ -67,6 +69,7 @@ class TwinvecEmbedding(BaseEmbedding):
     text_instruction: str | None = Field(description="Put before texts.")
     normalize: bool = Field(description="Whether every vector has length 1.")
     cache_folder: str | None = Field(description="Where hub models are kept.")
+    revision: str | None = Field(description="Commit, branch or tag of a hub model.")
     space: str = Field(description="Hex digest of all that decides the model's vectors.")
 
     _encoder: Encoder = PrivateAttr()
@@ -88,6 +91,8 @@ class TwinvecEmbedding(BaseEmbedding):
         num_workers: int | None = None,
         embeddings_cache: BaseKVStore | None = None,
         rate_limiter: Any = None,
+        parallel_process: bool = False,
+        revision: str | None = None,
         engine: str = "auto",
         backend: str | None = None,
         precision: str = "auto",
@@ -98,12 +103,15 @@ class TwinvecEmbedding(BaseEmbedding):
     ) -> None:
         if trust_remote_code:
             raise ConfigurationError("trust_remote_code: code that comes with a model is never run")
+        if parallel_process:
+            raise ConfigurationError("parallel_process: several processes are not supported")
         if encoder is None:
             name = model_name or "default"
             if query_instruction is None:
                 query_instruction = _known_instruction(name)
             encoder = open_encoder(
                 name,
+                revision=revision,
                 query_prompt=_prompt(query_instruction),
                 document_prompt=_prompt(text_instruction),
                 engine=backend or engine,
@@ -140,6 +148,7 @@ class TwinvecEmbedding(BaseEmbedding):
             "text_instruction": text_instruction,
             "normalize": normalize,
             "cache_folder": cache_folder,
+            "revision": revision,
             "space": encoder.space,
         }
         super().__init__(**settings)
