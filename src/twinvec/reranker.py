@@ -74,8 +74,7 @@ class MaxSimReranker:
             found = self._maxsim(queries[start : start + _QUERIES_AT_ONCE], part)
             for hits, scores in zip(part, found, strict=True):
                 before = np.array([hit.score for hit in hits], dtype=np.float64)
-                mixed = (1 - self._mix) * _standardized(before) + self._mix * _standardized(scores)
-                reranked.append(_ordered(hits, self.stage, scores, mixed, limit))
+                reranked.append(_ordered(hits, self.stage, scores, mixed_scores(before, scores, self._mix), limit))
         return reranked
 
     def _maxsim(self, queries: list[str], lists: list[list[Hit]]) -> list[FloatArray]:
@@ -100,6 +99,13 @@ class MaxSimReranker:
 
     def _prompt(self, *names: str) -> str | None:
         return next((name for name in names if name in self._encoder.prompts), None)
+
+
+def mixed_scores(
+    before: npt.NDArray[np.floating], maxsim: npt.NDArray[np.floating], mix: float
+) -> npt.NDArray[np.floating]:
+    """The scores of a stage and those of MaxSim for the same n candidates, both standardised, as one: shape (n,)."""
+    return (1 - mix) * _standardized(before) + mix * _standardized(maxsim)
 
 
 def maxsim(queries: Sequence[FloatArray], states_TD: FloatArray) -> FloatArray:

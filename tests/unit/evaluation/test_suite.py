@@ -1,0 +1,69 @@
+"""Several tasks and systems at once: names, means, tables, baselines that look at words only."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinvec.errors import ConfigurationError, InputError
+from twinvec.evaluation.layout import figure_tables, form_tables
+from twinvec.evaluation.measures import MEASURES
+from twinvec.evaluation.suite import evaluate, load_tasks
+
+STS = "score\tsentence1\tsentence2\n5\tA cat sleeps.\tThe cat is asleep.\n2\tA cat sleeps.\tA dog barks.\n0\tA\tBread\n"
+
+
+def test_sets_of_one_name_are_told_apart_by_their_path(write):
+    paths = [write(f"{folder}/stsb/test.tsv", STS) for folder in ("one", "two")]
+    tasks = load_tasks(sts=paths)
+    assert list(tasks.sts) == ["stsb/test", str(paths[1])]
+    assert [data.name for data in tasks.sts.values()] == list(tasks.sts)
+
+
+def test_all_files_are_read_before_anything_is_measured(write, beir):
+    bad = write("bad.tsv", STS + "x\ta\tb\n")
+    with pytest.raises(InputError, match=r"bad\.tsv:5: score 'x'"):
+        load_tasks(ir=[beir], sts=[bad])
+
+
+def test_words_take_part_in_retrieval_only(write, beir):
+    questions = write("q.tsv", "anchor\tpositive\nwhat barks\tdogs bark\nwhat sleeps\tcats sleep\n")
+    tasks = load_tasks(sts=[write("s.tsv", STS)], ir=[beir], questions=[questions])
+    found = evaluate("bm25", tasks, resamples=50).as_json()
+    assert set(found) == {"model", "ir", "questions"}
+    assert set(MEASURES) < set(found["ir"]["small"])
+    (answers,) = found["questions"].values()
+    assert answers["precision@1"] == 100
+    with pytest.raises(ConfigurationError, match="takes part in retrieval only"):
+        evaluate("bm25", load_tasks(sts=[write("s.tsv", STS)]))
+
+
+def test_nothing_to_measure_on_is_refused():
+    with pytest.raises(ConfigurationError, match="nothing to evaluate on"):
+        evaluate("default", load_tasks())
+
+
+def test_tables_put_systems_side_by_side_and_group_equal_measures():
+    one = {
+        "model": "a",
+        "sts": {"x": {"spearman": 80.123, "spearman_interval": [79.0, 81.04], "rows": 1379}, "y": {"spearman": 70.0}},
+        "bias": {"w": {"lean": 1.0, "occupations": {"nurse": {}}}},
+        "mean": {"sts": {"spearman": 75.06}},
+    }
+    two = {"model": "b", "sts": {"x": {"spearman": 81.0, "rows": 1379}}}
+    tables = list(figure_tables([one, two]))
+    assert [table.title for table in tables] == ["STS", "STS", "Bias"]
+    assert tables[0].columns == ["data", "model", "spearman", "rows"]
+    assert tables[0].rows == [
+        ["x", "a", "80.12 (79.0 to 81.0)", "1,379"],
+        ["x", "b", "81.00", "1,379"],
+        ["mean", "a", "75.06", ""],
+    ]
+    assert tables[1].rows == [["y", "a", "70.00"]]
+    assert tables[2].columns == ["data", "model", "lean"]  # what is no single figure is left to JSON
+    assert next(figure_tables([one])).columns == ["data", "spearman", "rows"]
+
+
+def test_forms_have_a_table_for_each_set():
+    (table,) = form_tables({"forms": {"s": {"float32": {"ndcg@10": 50.0, "bytes": 1536}, "int8": {"ndcg@10": 49.0}}}})
+    assert (table.title, table.columns) == ("s, kept as", ["form", "ndcg@10", "bytes"])
+    assert table.rows == [["float32", "50.00", "1,536"], ["int8", "49.00", ""]]
