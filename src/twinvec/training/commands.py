@@ -29,11 +29,14 @@ def train(
     Example: twinvec train examples/train_pairs.yaml -o models/mine
     """
     from twinvec.training.config import read_config
+    from twinvec.training.gathering import is_first
     from twinvec.training.trainer import train as run
 
     if not config.is_file():
         raise ConfigurationError(f"{config}: no such file")
     report = run(read_config(config), output)
+    if not is_first():
+        return
     if as_json:
         typer.echo(json.dumps(asdict(report)))
         return

@@ -24,6 +24,9 @@ _RUN = "training.json"
 _CHECKPOINTS = "checkpoints"
 _UNFINISHED = "model.partial"
 _LOCK = "training.lock"
+_PARTIAL = ".partial"
+_BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, _RUN + _PARTIAL)
+"""What a run, killed in its first moments, may leave behind without a record."""
 
 
 class RunFolder:
@@ -44,7 +47,7 @@ class RunFolder:
                 raise ConfigurationError(
                     f"{path}: holds a run with another configuration or other data; choose another folder, or delete it"
                 )
-        elif path.is_dir() and any(entry.name not in (_CHECKPOINTS, _LOCK) for entry in path.iterdir()):
+        elif path.is_dir() and any(entry.name not in _BEFORE_THE_RECORD for entry in path.iterdir()):
             raise ConfigurationError(f"{path}: is not empty and holds no run of twinvec; choose another folder")
         else:
             self._record = {"digest": digest}
@@ -136,7 +139,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + _PARTIAL)
     with partial.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

@@ -40,7 +40,7 @@ class TrainReport:
         before: Scores x 100 of the model as it came.
         after: Scores x 100 of the model as it is saved.
         best_step: The step whose weights were kept, where scores chose; otherwise the last.
-        loss: Mean loss of the last stretch.
+        loss: Mean loss of the last stretch of ``log_every`` steps, or of all where there were fewer.
         seconds: Time of this process' training alone.
     """
 
@@ -138,7 +138,7 @@ class _Run:
             from twinvec.training.building import merge_adapters
 
             merge_adapters(self._model)
-        losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+        losses = [entry[key] for key in ("train_loss", "loss") for entry in trainer.state.log_history if key in entry]
         report = TrainReport(
             folder=str(run.path),
             steps=trainer.state.global_step,

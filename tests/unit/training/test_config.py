@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 
 from twinvec.errors import ConfigurationError
 from twinvec.training.config import TrainConfig, check_config, read_config
+from twinvec.training.trainer import train
 
 ROOT = Path(__file__).parents[3]
 GOOD = {"objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}]}
@@ -115,3 +117,18 @@ def test_a_setting_changes_the_digest(folder):
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_the_examples_are_well_formed(path):
     TrainConfig.model_validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.data
+def test_the_recipe_runs_scaled_down(data, tiny_model, tmp_path):
+    values = yaml.safe_load((ROOT / "examples" / "billion_pairs.yaml").read_text())
+    for source in values["data"]:
+        source["path"] = str(data / source["path"].removeprefix("../../shared/data/"))
+        source["limit"] = 60
+    del values["evaluation"]
+    values |= {"model": str(tiny_model("bert")), "max_tokens": 32, "device": "cpu"}
+    values["batches"]["size"] = 64
+    values["schedule"]["steps"] = 3
+    report = train(check_config(values, tmp_path, "recipe"), tmp_path / "model")
+    assert (report.steps, report.rows) == (3, 240)
+    assert math.isfinite(report.loss)

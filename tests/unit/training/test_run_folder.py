@@ -83,6 +83,15 @@ def test_a_finished_model_takes_the_place_of_a_half_finished_one(tmp_path):
     assert json.loads((run.path / "twinvec.json").read_text())["trained_with"] == "a test"
 
 
+def test_a_run_killed_in_its_first_moments_begins_again(tmp_path):
+    for name in ("training.lock", "training.json.partial"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "checkpoints").mkdir()
+    run = RunFolder(tmp_path, "digest")
+    run.remember("before", {})
+    assert RunFolder(tmp_path, "digest").recall("before") == {}
+
+
 def test_two_runs_do_not_share_a_folder(tmp_path):
     first, second = RunFolder(tmp_path / "run", "digest"), RunFolder(tmp_path / "run", "digest")
     with first.held(), pytest.raises(ConfigurationError, match="another process is training into it"), second.held():
