@@ -10,6 +10,10 @@ A writer killed before 3 leaves the old version in force, killed after 3 the new
 that the source's record does not list (``search``). What was left over is removed by ``recover``, which finds it by the
 intent. Whoever loses the compare-and-set removes the chunks that only it wrote, and starts again from the
 winner's version.
+
+The same chunk has the same id whoever writes it, so another writer may bring back what this one is about to remove.
+Each chunk therefore carries the revision of the commit that wrote it, and is removed only under a revision that was
+seen before.
 """
 
 from __future__ import annotations
@@ -58,7 +62,9 @@ class Catalog:
     def write(self, changes: Sequence[Change]) -> list[Change]:
         """Commit changes of different sources; returns those that another writer won."""
         backend = self._backend
-        with self._intent([change.record.source for change in changes]):
+        old = self._revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
+        revisions = {*old.values(), *(change.record.revision for change in changes)}
+        with self._intent([change.record.source for change in changes], revisions):
             backend.upsert([point for change in changes for point in change.points])
             backend.commit(
                 [Point(record_id(change.record.source), change.record.as_payload()) for change in changes],
@@ -66,31 +72,45 @@ class Catalog:
             )
             now = self.records(change.record.source for change in changes)
             lost = [change for change in changes if not _holds(change.record, now.get(change.record.source))]
-            backend.delete(list(self._obsolete(changes, now)))
+            backend.delete(list(_obsolete(changes, now)), revisions)
         return lost
 
     def remove(self, sources: Sequence[str]) -> list[Record]:
-        """Remove sources with all their chunks; returns the records of those there were."""
+        """Remove sources with all their chunks, unless another writer updates them at the same moment.
+
+        Returns the records of those that were removed.
+        """
         there = self.records(sources)
-        if there:
-            with self._intent(list(there)):
-                self._backend.delete([record_id(source) for source in there])
-                self._backend.delete([chunk for record in there.values() for chunk in record.chunks])
-        return list(there.values())
+        if not there:
+            return []
+        revisions = set(self._revisions(chunk for record in there.values() for chunk in record.chunks).values())
+        with self._intent(list(there), revisions):
+            self._backend.delete([record_id(source) for source in there], [each.revision for each in there.values()])
+            now = self.records(there)
+            listed = {chunk for record in now.values() for chunk in record.chunks}
+            chunks = [chunk for record in there.values() for chunk in record.chunks if chunk not in listed]
+            self._backend.delete(chunks, revisions)
+        return [record for source, record in there.items() if source not in now]
 
     def recover(self) -> None:
         """Remove what killed writers left over."""
         for intent in list(self._backend.scroll([field_is("kind", "intent")])):
             if self._abandoned(intent):
                 for source in intent.payload["sources"]:
-                    self._clean(source)
+                    self._clean(source, intent.payload["revisions"])
                 self._backend.delete([intent.id])
 
-    def _clean(self, source: str) -> None:
+    def _clean(self, source: str, revisions: Sequence[str]) -> None:
+        """Remove the chunks that are of an unfinished commit and not of the one in force."""
+        there = list(self._backend.scroll([field_is("source", source), field_is("kind", "chunk")], ["revision"]))
         record = self.records([source]).get(source)
         listed = set(record.chunks) if record else set()
-        there = self._backend.scroll([field_is("source", source), field_is("kind", "chunk")], ["kind"])
-        self._backend.delete([point.id for point in there if point.id not in listed])
+        self._backend.delete([point.id for point in there if point.id not in listed], revisions)
+
+    def _revisions(self, chunks: Iterable[str]) -> dict[str, str]:
+        """The revisions that chunks carry now, by id."""
+        found = self._backend.retrieve(list(chunks), ["revision"])
+        return {key: point.payload["revision"] for key, point in found.items()}
 
     def _abandoned(self, intent: Point) -> bool:
         """Whether its writer is gone for certain, or for so long that it must be."""
@@ -102,12 +122,16 @@ class Catalog:
         return time.time() - float(intent.payload["time"]) > ABANDONED_SECONDS
 
     @contextmanager
-    def _intent(self, sources: list[str]) -> Iterator[None]:
-        """Say which sources are about to change. After an error the intent stays, for ``recover``."""
+    def _intent(self, sources: list[str], revisions: Iterable[str]) -> Iterator[None]:
+        """Say which sources are about to change, and which revisions of chunks may be left over.
+
+        After an error the intent stays, for ``recover``.
+        """
         key = intent_id(uuid4().hex)
         payload = {
             "kind": "intent",
             "sources": sources,
+            "revisions": sorted(revisions),
             "host": socket.gethostname(),
             "process": os.getpid(),
             "time": time.time(),
@@ -121,16 +145,16 @@ class Catalog:
         finally:
             _active.discard(key)
 
-    @staticmethod
-    def _obsolete(changes: Sequence[Change], now: dict[str, Record]) -> Iterator[str]:
-        """What the old version, or this writer in vain, has of chunks that the version in force has not."""
-        for change in changes:
-            current = now.get(change.record.source)
-            listed = set(current.chunks) if current else set()
-            if _holds(change.record, current):
-                yield from (chunk for chunk in (change.old.chunks if change.old else ()) if chunk not in listed)
-            else:
-                yield from (point.id for point in change.points if point.id not in listed)
+
+def _obsolete(changes: Sequence[Change], now: dict[str, Record]) -> Iterator[str]:
+    """What the old version, or this writer in vain, has of chunks that the version in force has not."""
+    for change in changes:
+        current = now.get(change.record.source)
+        listed = set(current.chunks) if current else set()
+        if _holds(change.record, current):
+            yield from (chunk for chunk in (change.old.chunks if change.old else ()) if chunk not in listed)
+        else:
+            yield from (point.id for point in change.points if point.id not in listed)
 
 
 def _holds(record: Record, current: Record | None) -> bool:

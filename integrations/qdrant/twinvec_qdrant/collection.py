@@ -332,6 +332,7 @@ class Collection:
     def delete(self, ids: Sequence[str]) -> int:
         """Remove the documents with these ids; how many there were."""
         with self._backend.writing:
+            self._lexicon.refresh()
             removed = self._catalog.remove(list(dict.fromkeys(ids)))
             for record in removed:
                 self._lexicon.changed(record, None)

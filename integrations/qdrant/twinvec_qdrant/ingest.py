@@ -102,10 +102,11 @@ class Ingestion:
             ):
                 if not dry_run:
                     self._catalog.recover()
+                    self._lexicon.refresh()
                 self._take_all(documents)
                 if prune:
                     self._prune()
-                if not dry_run and (self._report.chunks or self._report.deleted):
+                if not dry_run:
                     self._lexicon.rebalance()
         except BaseException as error:
             error.add_note(f"committed before the error: {self._report}")
@@ -222,14 +223,15 @@ class Ingestion:
         weights = iter(zip(self._lexicon.documents(terms), map(len, terms), strict=True))
         changes: dict[str, tuple[_Work, Change]] = {}
         for work in batch:
-            points, length = [], 0
+            points, length, revision = [], 0, uuid4().hex
             for chunk, key in zip(work.chunks, work.keys, strict=True):
                 sparse, count = next(weights)
                 length += count
-                points.append(Point(*_chunk_point(work, chunk, key), vectors[key], sparse, self._vector))
+                identity, payload = _chunk_point(work, chunk, key)
+                points.append(Point(identity, {**payload, "revision": revision}, vectors[key], sparse, self._vector))
             chunks = tuple(point.id for point in points)
             kept = set(work.old.chunks) if work.old else set()
-            record = Record(work.document.id, work.version, uuid4().hex, chunks, length, {} if chunks else work.payload)
+            record = Record(work.document.id, work.version, revision, chunks, length, {} if chunks else work.payload)
             change = Change(record, [point for point in points if point.id not in kept], work.old)
             changes[work.document.id] = (work, change)
         lost = {change.record.source for change in self._catalog.write([change for _, change in changes.values()])}

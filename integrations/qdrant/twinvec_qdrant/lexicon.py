@@ -12,7 +12,7 @@ from itertools import islice
 
 from twinvec.lexical import Analyzer, SparseVector, document_vector, query_vector
 from twinvec_qdrant.backends.base import Backend, Point, field_is
-from twinvec_qdrant.description import Description
+from twinvec_qdrant.description import Description, read_description
 from twinvec_qdrant.schema import Record
 
 DRIFT = 0.05
@@ -67,10 +67,18 @@ class Lexicon:
                     terms += sign * record.terms
             self._totals = chunks, terms
 
+    def refresh(self) -> None:
+        """Take over the average that other writers may have recorded."""
+        average = read_description(self._backend.read_metadata(), self._backend.location).average_length
+        if average != self.average_length:
+            self.average_length, self._totals = average, None
+
     def rebalance(self) -> None:
         """Compute all weights again if the average has drifted. Killed half-way, the next call does it again."""
-        chunks, terms = self._totals = self._totals or self._counted()
-        if not terms or abs(terms / chunks - self.average_length) <= DRIFT * self.average_length:
+        if self._totals is not None and not self._drifted(*self._totals):
+            return
+        chunks, terms = self._totals = self._counted()  # also what other writers have brought
+        if not self._drifted(chunks, terms):
             return
         average = terms / chunks
         points = self._backend.scroll([field_is("kind", "chunk")], ["text"])
@@ -78,6 +86,9 @@ class Lexicon:
             self._backend.update_sparse(self._weights(page, average))
         self._backend.flush()
         self._record(average)
+
+    def _drifted(self, chunks: int, terms: int) -> bool:
+        return terms > 0 and abs(terms / chunks - self.average_length) > DRIFT * self.average_length
 
     def _counted(self) -> tuple[int, int]:
         records = list(self._backend.scroll([field_is("kind", "record")], ["terms", "size"]))

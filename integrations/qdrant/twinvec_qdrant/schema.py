@@ -1,14 +1,16 @@
 """What a collection keeps: four kinds of points, their ids, and their payloads.
 
-    chunk      dense and sparse vector; source, position, heading, text, content, the user's payload below "metadata"
+    chunk      dense and sparse vector; source, position, heading, text, content, the revision of the commit that wrote
+               it, the user's payload below "metadata"
     record     one a source, without vectors: version, revision and the ids of its chunks. Writing it is the commit
-    intent     the sources that a writer is busy with, without vectors; removed when it is done
+    intent     the sources that a writer is busy with, and the revisions that it may leave unfinished, without vectors;
+               removed when it is done
     note       a small record of an application's, without vectors; namespace, key, and its fields below "metadata"
 
-A chunk's id covers all that it holds, so that a point once written never changes: another text, heading or payload
-is another point. Our own fields stand at the top level and the user's below ``metadata``: no key of theirs can
-collide with ours. A few keys that LlamaIndex gives its nodes stand at the top level too, where its own Qdrant store
-reads them.
+A chunk's id covers all that it holds but its revision, so that a point once written never changes: another text,
+heading or payload is another point. Our own fields stand at the top level and the user's below ``metadata``: no key of
+theirs can collide with ours. A few keys that LlamaIndex gives its nodes stand at the top level too, where its own
+Qdrant store reads them.
 """
 
 from __future__ import annotations

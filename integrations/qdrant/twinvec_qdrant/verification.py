@@ -1,10 +1,13 @@
 """Verification: what the records promise, against what the store holds.
 
-A store that lost acknowledged points, or a migration's vectors that are not complete, shows here and nowhere else.
+A store that lost acknowledged points, or chunks without a vector of the model in force, show here only. Other
+writers may be at work on a server: chunks are read before intents and records, so that what they write meanwhile is
+not taken for left over, and what seems to be missing is looked at a second time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from twinvec_qdrant.backends.base import Backend, LacksVector, field_is
@@ -20,23 +23,29 @@ def verify(backend: Backend, vector: str, *, repair: bool) -> VerifyReport:
     catalog = Catalog(backend)
     if repair:
         catalog.recover()
+    chunks = {each.id: each.payload for each in backend.scroll([field_is("kind", "chunk")], ["source", "revision"])}
+    bare = {each.id for each in backend.scroll([field_is("kind", "chunk"), LacksVector(vector)], ["kind"])}
     busy = {source for intent in backend.scroll([field_is("kind", "intent")]) for source in intent.payload["sources"]}
     records = [Record.of_payload(each.payload) for each in backend.scroll([field_is("kind", "record")])]
-    sources = {each.id: each.payload["source"] for each in backend.scroll([field_is("kind", "chunk")], ["source"])}
-    bare = {each.id for each in backend.scroll([field_is("kind", "chunk"), LacksVector(vector)], ["kind"])}
     listed = {chunk for record in records for chunk in record.chunks}
-    stray = [chunk for chunk, source in sources.items() if chunk not in listed and source not in busy]
-    whole = sources.keys() - bare
-    incomplete = [record for record in records if not whole.issuperset(record.chunks) and record.source not in busy]
+    stray = [chunk for chunk, own in chunks.items() if chunk not in listed and own["source"] not in busy]
+    whole = chunks.keys() - bare
+    suspects = (record.source for record in records if not whole.issuperset(record.chunks))
+    incomplete = list(_incomplete(backend, catalog, suspects, vector))
     if repair:
-        backend.delete(stray)
+        backend.delete(stray, {chunks[chunk]["revision"] for chunk in stray})
         for start in range(0, len(incomplete), _BATCH):
-            catalog.write([_marked(record, whole) for record in incomplete[start : start + _BATCH]])
+            catalog.write(incomplete[start : start + _BATCH])
         backend.flush()
-    return VerifyReport(len(records), len(listed), sorted(each.source for each in incomplete), len(stray), repair)
+    sources = sorted(change.record.source for change in incomplete)
+    return VerifyReport(len(records), len(listed), sources, len(stray), repair)
 
 
-def _marked(record: Record, whole: set[str]) -> Change:
-    """The record without what is missing, of a version that no document has."""
-    chunks = tuple(chunk for chunk in record.chunks if chunk in whole)
-    return Change(replace(record, version="", revision=f"{record.revision} incomplete", chunks=chunks), (), record)
+def _incomplete(backend: Backend, catalog: Catalog, sources: Iterable[str], vector: str) -> Iterator[Change]:
+    """For each source that is incomplete its record without what is missing, of a version that no document has."""
+    for record in catalog.records(sources).values():
+        there = backend.retrieve(record.chunks, [], vector)
+        whole = tuple(chunk for chunk in record.chunks if chunk in there and there[chunk].dense is not None)
+        if whole != record.chunks:
+            revision = f"{record.revision} incomplete"
+            yield Change(replace(record, version="", revision=revision, chunks=whole), (), record)

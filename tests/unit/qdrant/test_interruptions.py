@@ -12,6 +12,7 @@ import pytest
 from deaths import Died, die_at
 from twinvec_qdrant import Collection
 from twinvec_qdrant.backends.base import field_is
+from twinvec_qdrant.lexicon import DRIFT
 from words import WordEncoder
 
 BEFORE = {"same": "tea with mint", "changed": "old bread\n\n" + "rye " * 20, "gone": "rain", "emptied": "snow"}
@@ -26,12 +27,17 @@ def contents(collection: Collection) -> set[tuple[str, str]]:
     }
 
 
+def scores(collection: Collection) -> dict[str, float]:
+    """The BM25 scores of all chunks that a query finds."""
+    return {hit.id: hit.score for hit in collection.search("rye tea harbour bread", 50, "sparse", group=False)}
+
+
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 def test_every_step_may_be_the_last(place, done, monkeypatch):
     encoder = WordEncoder(max_tokens=16)
     with Collection.open("plain", encoder=encoder, **place) as undisturbed:
         undisturbed.ingest(AFTER.items())
-        expected = contents(undisturbed)
+        expected, weights = contents(undisturbed), scores(undisturbed)
     assert len(expected) == 4 + 5
     with Collection.open("notes", encoder=encoder, **place) as collection:
         for step in count():
@@ -47,6 +53,7 @@ def test_every_step_may_be_the_last(place, done, monkeypatch):
             check_whole(collection)
             collection.ingest(AFTER.items(), prune=True)
             assert contents(collection) == expected, step
+            assert scores(collection) == pytest.approx(weights, rel=2 * DRIFT), step
             if finished:
                 break
         assert step > 8

@@ -58,7 +58,7 @@ def test_chunks_without_their_vector_are_found(guides):
 
 def test_chunks_that_no_source_lists_are_removed(guides):
     point = chunks(guides, "guide0")[0]
-    stray = Point("00000000-0000-0000-0000-000000000001", {**point.payload, "source": "gone"})
+    stray = Point("00000000-0000-0000-0000-000000000001", {**point.payload, "source": "gone", "revision": "lost"})
     guides._backend.upsert([stray])
     assert guides.verify().stray == 1
     assert guides.count() == 10

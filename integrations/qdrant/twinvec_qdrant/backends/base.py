@@ -14,7 +14,7 @@ Conditions on payloads are described here in a neutral form; each backend transl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -229,8 +229,12 @@ class Backend(Protocol):
         """Replace the dense vectors ``name`` of stored points, by id."""
         ...
 
-    def delete(self, ids: Sequence[str]) -> None:
-        """Remove points; ids that are not there are passed over."""
+    def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
+        """Remove points; ids that are not there are passed over.
+
+        With ``revisions``, only points that still carry one of them as ``revision`` when they are removed: another
+        writer may have written the same points anew.
+        """
         ...
 
     def flush(self) -> None:

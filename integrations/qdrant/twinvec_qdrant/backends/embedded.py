@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -108,8 +108,9 @@ class EmbeddedBackend:
         for start in range(0, len(changes), _PAGE):
             self._update(edge.UpdateOperation.update_vectors(changes[start : start + _PAGE]))
 
-    def delete(self, ids: Sequence[str]) -> None:
-        """Remove points; ids that are not there are passed over."""
+    def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
+        """Remove points: nobody else can have written them anew since they were read."""
+        del revisions
         for start in range(0, len(ids), _PAGE):
             self._update(edge.UpdateOperation.delete_points(list(ids[start : start + _PAGE])))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -138,10 +138,14 @@ class ServerBackend:
         for start in range(0, len(changes), _VECTORS):
             self._call(self._client.update_vectors, self._name, changes[start : start + _VECTORS], wait=True)
 
-    def delete(self, ids: Sequence[str]) -> None:
-        """Remove points; ids that are not there are passed over."""
+    def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
+        """Remove points, with ``revisions`` only those that still carry one of them; see ``Backend.delete``."""
         for start in range(0, len(ids), _PAGE):
-            selector = models.PointIdsList(points=list(ids[start : start + _PAGE]))
+            page = ids[start : start + _PAGE]
+            selector: models.PointsSelector = models.PointIdsList(points=list(page))
+            if revisions is not None:
+                unchanged = (IdIs(tuple(page)), FieldIs(("revision",), tuple(revisions)))
+                selector = models.FilterSelector(filter=models.Filter(must=[_condition(each) for each in unchanged]))
             self._call(self._client.delete, self._name, selector, wait=True)
 
     def flush(self) -> None:

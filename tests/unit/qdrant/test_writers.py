@@ -1,0 +1,123 @@
+"""Two writers of one collection, taking turns at the worst of moments."""
+
+from __future__ import annotations
+
+import pytest
+from qdrant_client import QdrantClient
+
+from deaths import Died, die_at
+from twinvec_qdrant import Collection
+from twinvec_qdrant.lexicon import DRIFT
+from words import WordEncoder
+
+OLD = {"guide": "old guide\n\n" + "word " * 9, "tea": "green tea"}
+NEW = {"guide": "new guide\n\n" + "word " * 9, "tea": "green tea"}
+
+
+@pytest.fixture
+def writers():
+    """Two handles that know nothing of one another, as two processes on one server have."""
+    client = QdrantClient(":memory:")
+    yield [Collection.open("notes", client=client, encoder=WordEncoder(max_tokens=16)) for _ in range(2)]
+    client.close()
+
+
+def before(backend, name: str, action, monkeypatch) -> None:
+    """Let ``action`` happen just before the first call of a method."""
+    method = getattr(backend, name)
+
+    def call(*args, **options):
+        monkeypatch.setattr(backend, name, method)
+        action()
+        return method(*args, **options)
+
+    monkeypatch.setattr(backend, name, call)
+
+
+def texts(collection: Collection) -> dict[str, str]:
+    return {each.id: each.text.strip() for each in collection.get(["guide", "tea"])}
+
+
+def stripped(documents: dict[str, str]) -> dict[str, str]:
+    return {name: text.strip() for name, text in documents.items()}
+
+
+def test_a_version_that_another_writer_brings_back_is_not_cleaned_up(writers, monkeypatch):
+    first, second = writers
+    first.ingest(OLD.items())
+    before(first._backend, "delete", lambda: second.ingest(OLD.items()), monkeypatch)
+    assert first.ingest(NEW.items()).updated == 1
+    assert texts(first) == stripped(OLD)
+    assert first.verify().sound
+    assert first.count() == 2
+
+
+def test_the_same_new_version_from_both_is_written_once(writers, monkeypatch):
+    first, second = writers
+    first.ingest(OLD.items())
+    before(first._backend, "commit", lambda: second.ingest(NEW.items()), monkeypatch)
+    report = first.ingest(NEW.items())
+    assert (report.updated, report.unchanged, report.failed) == (0, 2, 0)
+    assert texts(first) == stripped(NEW)
+    assert first.verify().sound
+
+
+def test_of_two_versions_the_later_stays(writers, monkeypatch):
+    first, second = writers
+    before(first._backend, "commit", lambda: second.ingest(OLD.items()), monkeypatch)
+    report = first.ingest(NEW.items())
+    assert (report.updated, report.unchanged, report.failed) == (1, 1, 0)
+    assert texts(second) == stripped(NEW)
+    assert second.verify().sound
+
+
+def test_two_writers_may_clean_up_after_a_dead_one(writers, monkeypatch):
+    first, second = writers
+    first.ingest(OLD.items())
+    with monkeypatch.context() as patched:
+        die_at(2, done=False, backend=first._backend, monkeypatch=patched)  # the chunks are there, the commit is not
+        with pytest.raises(Died):
+            first.ingest(NEW.items())
+    assert first.count() > 2
+    before(second._backend, "delete", lambda: first.ingest(NEW.items()), monkeypatch)
+    assert second.ingest(NEW.items()).unchanged == 2
+    assert texts(second) == stripped(NEW)
+    assert second.verify().sound
+    assert second.count() == 2
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_an_update_is_not_lost_to_a_removal_that_began_before(writers, prune, monkeypatch):
+    first, second = writers
+    first.ingest(OLD.items())
+    before(first._backend, "delete", lambda: second.ingest(NEW.items()), monkeypatch)
+    if prune:
+        assert first.ingest([("tea", OLD["tea"])], prune=True).deleted == 0
+    else:
+        assert first.delete(["guide"]) == 0
+    assert texts(second) == stripped(NEW)
+    assert second.verify().sound
+    assert first.delete(["guide"]) == 1
+    assert second.count() == 1
+
+
+def test_weights_follow_what_both_have_brought(place):
+    encoder = WordEncoder()
+    documents = {f"long{number}": f"document {number} " + "word " * (150 + number) for number in range(50)}
+    with (
+        Collection.open("notes", encoder=encoder, chunking=False, **place) as first,
+        Collection.open("notes", encoder=encoder, **place) as second,
+    ):
+        first.ingest([(f"short{number}", f"document {number}") for number in range(10)])
+        second.ingest(documents.items())
+        first.ingest([("last", "the last document")])
+        terms = [record.terms for record in first._catalog.records(first.find()).values()]
+        assert len(terms) == 61
+        average = sum(terms) / len(terms)
+        assert first.info()["average_length"] == pytest.approx(average, rel=DRIFT)
+        with Collection.open("other", encoder=encoder, chunking=False, **place) as at_once:
+            at_once.ingest([(each.id, each.text) for each in first.get(first.find())])
+            expected = {hit.id: hit.score for hit in at_once.search("document word", 61, "sparse")}
+        assert {hit.id: hit.score for hit in second.search("document word", 61, "sparse")} == pytest.approx(
+            expected, rel=2 * DRIFT
+        )
