@@ -1,4 +1,6 @@
-"""The commands ``ingest``, ``search`` and ``info``: options in, tables or JSON out.
+"""The commands ``ingest``, ``search`` and ``info``, and the options that all commands of collections share.
+
+Options in, tables or JSON out; ``verify`` and ``migrate`` are in ``upkeep``.
 
 Everything heavy is imported within a command, so that ``twinvec --help`` stays quick.
 """
@@ -45,9 +47,13 @@ _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``twinvec``."""
+    from twinvec_qdrant.upkeep import migrate_command, verify_command
+
     app.command("ingest")(ingest_command)
     app.command("search")(search_command)
     app.command("info")(info_command)
+    app.command("verify")(verify_command)
+    app.command("migrate")(migrate_command)
 
 
 def ingest_command(
@@ -57,6 +63,7 @@ def ingest_command(
     url: Url = None,
     model: Model = None,
     prune: Annotated[bool, typer.Option("--prune", help="Remove documents that are no longer in SOURCE.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     whole: Annotated[bool, typer.Option("--no-chunking", help="Keep documents whole (new collections).")] = False,
     chunk_tokens: Annotated[
         int | None, typer.Option(min=1, help="Largest chunk, in tokens; the model's limit unless given.")
@@ -79,9 +86,11 @@ def ingest_command(
 
     documents = read_source(source)
     chunking = _chunking(whole, chunk_tokens, overlap)
-    with _open(collection, path, url, model, chunking=chunking, create=True, language=language) as opened:
+    with open_collection(
+        collection, path, url, model, chunking=chunking, create=not dry_run, language=language
+    ) as opened:
         start = time.perf_counter()
-        report = opened.ingest(documents, prune=prune, progress=not as_json)
+        report = opened.ingest(documents, prune=prune, dry_run=dry_run, progress=not as_json)
         seconds = time.perf_counter() - start
         if as_json:
             show_json(asdict(report))
@@ -120,7 +129,7 @@ def search_command(
     twinvec search "late fees" "refunds" --collection docs --filter lang=en --filter "year>=2020"
     """
     conditions = _filter(where or [])
-    with _open(collection, path, url, model, create=False) as opened:
+    with open_collection(collection, path, url, model, create=False) as opened:
         reranker = _reranker(rerank, opened)
         if mode != "sparse":
             opened.encoder.encode_query(["ready"])  # what is loaded at first use is no part of a query's time
@@ -146,7 +155,7 @@ def info_command(collection: Name, path: Place = None, url: Url = None, as_json:
     \b
     twinvec info --collection docs
     """
-    with _open(collection, path, url, None, create=False) as opened:
+    with open_collection(collection, path, url, None, create=False) as opened:
         values = opened.info()
     if as_json:
         show_json(values)
@@ -155,7 +164,7 @@ def info_command(collection: Name, path: Place = None, url: Url = None, as_json:
     show(f"{values['name']} at {values['location']}", properties(shown))
 
 
-def _open(
+def open_collection(
     name: str,
     path: Path | None,
     url: str | None,
@@ -165,6 +174,7 @@ def _open(
     chunking: ChunkSettings | Literal[False] | None = None,
     language: str = "english",
 ) -> Collection:
+    """The collection that the options of a command name."""
     from twinvec.encoder import Encoder
     from twinvec_qdrant.collection import Collection
 

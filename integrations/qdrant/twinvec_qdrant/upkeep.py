@@ -1,0 +1,78 @@
+"""The commands ``verify`` and ``migrate``: a collection's soundness, and its way to another model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from twinvec.terminal import properties, show, show_json
+from twinvec_qdrant.commands import AsJson, Name, Place, Url, open_collection
+
+
+def verify_command(
+    collection: Name,
+    path: Place = None,
+    url: Url = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove what no document has; let the next ingest restore what is missing.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look whether the store still holds all that it acknowledged. Exit code 1 if it does not.
+
+    \b
+    twinvec verify --collection docs --repair
+    """
+    with open_collection(collection, path, url, None, create=False) as opened:
+        report = opened.verify(repair=repair)
+    if as_json:
+        show_json({**asdict(report), "sound": report.sound})
+    else:
+        figures = {"documents": report.sources, "chunks": report.chunks, "stray chunks": report.stray}
+        shown = {name: f"{value:,}" for name, value in figures.items()}
+        show(collection, properties({**shown, "incomplete documents": f"{len(report.incomplete):,}"}))
+        for source in report.incomplete:
+            typer.echo(f"incomplete: {source}{': ingest it again' if repair else ''}", err=True)
+    if not report.sound and not repair:
+        raise typer.Exit(1)
+
+
+def migrate_command(
+    collection: Name,
+    to: Annotated[str | None, typer.Option(metavar="MODEL", help="default, a folder, or org/name@commit.")] = None,
+    path: Place = None,
+    url: Url = None,
+    rate: Annotated[float | None, typer.Option(min=0.01, help="Chunks a second, at most.")] = None,
+    drop: Annotated[
+        bool, typer.Option("--drop-others", help="Remove the vectors of every model but the one in force.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a collection over to another model while it is searched; killed, the next run goes on.
+
+    The old vectors stay, so that migrating back is quick, until --drop-others.
+
+    \b
+    twinvec migrate --collection docs --to ./my-model
+    twinvec migrate --collection docs --drop-others
+    """
+    from twinvec.encoder import Encoder
+
+    if (to is None) == (not drop):
+        raise typer.BadParameter("give --to MODEL or --drop-others")
+    with open_collection(collection, path, url, None, create=False) as opened:
+        if to is None:
+            dropped = opened.drop_others()
+            if as_json:
+                show_json({"dropped": dropped})
+            else:
+                typer.echo(f"dropped the vectors of {', '.join(dropped)}" if dropped else "there are no others")
+            return
+        report = opened.migrate(Encoder(to), chunks_per_second=rate, progress=not as_json)
+    if as_json:
+        show_json(asdict(report))
+    else:
+        figures = {"chunks encoded": f"{report.encoded:,}", "longer than the model reads": f"{report.truncated:,}"}
+        show(f"{collection}: now of {report.model}", properties(figures))

@@ -1,0 +1,55 @@
+"""The commands verify and migrate, and the dry run of ingest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from twinvec_qdrant import Collection
+from twinvec_qdrant.backends.base import field_is
+
+
+@pytest.fixture
+def place(tmp_path):
+    return ("--collection", "notes", "--path", tmp_path / "store")
+
+
+@pytest.fixture
+def notes(twinvec, tmp_path, place):
+    """A file of notes, taken in."""
+    path = tmp_path / "notes.jsonl"
+    path.write_text("".join(json.dumps({"id": f"n{row}", "text": f"note {row} about tea"}) + "\n" for row in range(4)))
+    assert twinvec("ingest", path, *place, "--dry-run").code == 1, "there is no collection to compare with"
+    assert not (tmp_path / "store").exists()
+    assert twinvec("ingest", path, *place).code == 0
+    return path
+
+
+def test_verify_finds_and_repairs(twinvec, notes, place, tmp_path):
+    done = twinvec("verify", *place, "--json")
+    assert (done.code, json.loads(done.out)["sound"]) == (0, True)
+    with Collection.open("notes", tmp_path / "store") as collection:
+        lost = next(collection._backend.scroll([field_is("kind", "chunk"), field_is("source", "n2")]))
+        collection._backend.delete([lost.id])
+    done = twinvec("verify", *place)
+    assert done.code == 1
+    assert "n2" in done.err
+    assert twinvec("verify", *place, "--repair").code == 0
+    foretold = twinvec("ingest", notes, *place, "--dry-run", "--json")
+    assert json.loads(foretold.out)["updated"] == 1
+    assert json.loads(twinvec("ingest", notes, *place, "--json").out)["updated"] == 1
+    assert twinvec("verify", *place).code == 0
+
+
+def test_migrate_there_and_back(twinvec, notes, place, tiny_model):
+    other = tiny_model("bert")
+    done = twinvec("migrate", *place, "--to", other, "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == {"model": str(other), "encoded": 4, "truncated": 0, "switched": True}
+    assert json.loads(twinvec("info", *place, "--json").out)["migrated_from"] == "default"
+    assert json.loads(twinvec("search", "tea", *place, "--json").out)["hits"]
+    assert "default" in twinvec("migrate", *place, "--to", "default").out
+    assert json.loads(twinvec("migrate", *place, "--drop-others", "--json").out) == {"dropped": [str(other)]}
+    assert twinvec("migrate", *place, "--to", "default").code == 1
+    assert twinvec("migrate", *place).code == 2
