@@ -1,4 +1,4 @@
-"""The commands ``evaluate`` and ``compare``: options in, tables or JSON out.
+"""The commands ``evaluate``, ``compare`` and ``tune``: options in, tables or JSON out.
 
 Everything heavy is imported inside a command, so that ``twinvec --help`` stays quick.
 """
@@ -40,6 +40,7 @@ Measures = Annotated[
     str, typer.Option(help="Ranking measures, parted by commas: ndcg@k, mrr@k, map@k, recall@k, precision@k.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+_SETTINGS_SHOWN = 10
 _MEASURES = "ndcg@10,mrr@10,map@100,recall@10,recall@100,precision@10"
 
 
@@ -47,6 +48,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to ``twinvec``."""
     app.command("evaluate")(evaluate_command)
     app.command("compare")(compare_command)
+    app.command("tune")(tune_command)
     similarity_commands.register(app)
 
 
@@ -138,6 +140,52 @@ def compare_command(
         typer.echo("\n".join(str(path) for path in written))
 
 
+def tune_command(
+    collection: Annotated[str, typer.Option(metavar="NAME", help="The collection.")],
+    path: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of its store.")] = None,
+    url: Annotated[str | None, typer.Option(help="Its server, in place of a folder.")] = None,
+    ir: Annotated[
+        Path | None, typer.Option(help="Judged queries in the BEIR layout; passages of the documents unless given.")
+    ] = None,
+    split: Split = "test",
+    measure: Annotated[str, typer.Option(help="What to choose by: ndcg@k, mrr@k, map@k, recall@k.")] = "ndcg@10",
+    as_json: AsJson = False,
+) -> None:
+    """Choose how a collection is searched, and keep the choice with it.
+
+    Modes and MaxSim reranking are compared on judged queries, or on passages taken out of the collection's documents.
+    What the choice is worth is told by cross-validation.
+
+    \b
+    twinvec tune --collection articles --ir articles-judged/
+    """
+    from twinvec.encoder import Encoder
+    from twinvec.evaluation.beir import load_beir
+    from twinvec.evaluation.tuning import save, tune, tune_by_documents
+    from twinvec.stored import open_collection
+
+    data = load_beir(ir, split) if ir is not None else None
+    with open_collection(collection, path, url=url) as opened:
+        if data is None:
+            found = tune_by_documents(opened, measure=measure)
+        else:
+            encoder = opened.encoder if isinstance(opened.encoder, Encoder) else None
+            found = tune(opened, data, encoder=encoder, measure=measure)
+        save(opened, found)
+    if as_json:
+        show_json({"collection": collection, **found.as_json()})
+        return
+    lines = table(f"{collection}, {found.queries:,} queries", "setting", measure, numbers=(measure,))
+    for setting, figure in sorted(found.figures.items(), key=lambda each: -each[1])[:_SETTINGS_SHOWN]:
+        lines.add_row(str(setting), f"{figure:.2f}")
+    gain = found.gain
+    show(
+        lines,
+        f"chosen: {found.setting}; expected {found.expected:.2f}, {gain.difference:+.2f} over {found.single} "
+        f"({gain.interval.low:+.2f} to {gain.interval.high:+.2f}, p {gain.p_value:.2f})",
+    )
+
+
 def _tasks(
     sts: _Files | None,
     ir: _Files | None,
@@ -177,8 +225,6 @@ def _evaluate_collection(
     from twinvec.evaluation.suite import with_interval
     from twinvec.stored import open_collection
 
-    if path is not None and url is not None:
-        raise typer.BadParameter("give --path or --url, not both")
     if not tasks.ir or tasks.needs_vectors or tasks.questions:
         raise typer.BadParameter("a collection is measured on retrieval sets, and on nothing else: give --ir")
     with open_collection(name, path, url=url, encoder=None if model is None else Encoder(model)) as opened:
@@ -209,11 +255,10 @@ def _show(figures: Mapping[str, Any]) -> None:
     from twinvec.evaluation.layout import figure_tables, form_tables
 
     for each in (*figure_tables([figures]), *form_tables(figures)):
-        lines = table(
-            f"{each.title}: {figures.get('collection', figures['model'])}",
-            *each.columns,
-            numbers=tuple(each.columns[1:]),
-        )
+        columns = [column.replace(" ", "\n") for column in each.columns]  # many figures, few columns of a terminal
+        title = f"{each.title}: {figures.get('collection', figures['model'])}"
+        lines = table(title, *columns, numbers=tuple(columns[1:]))
+        lines.columns[0].no_wrap = True
         for row in each.rows:
             lines.add_row(*row)
         show(lines)

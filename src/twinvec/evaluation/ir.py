@@ -105,8 +105,7 @@ def measure_ir(
     resamples: int = RESAMPLES,
 ) -> IrResult:
     """Measure a run, for instance one read from a file, against the judgements of ``data``."""
-    depth = max(map(cutoff, measures))
-    cut = {query: _cut(query, hits, data, depth) for query, hits in run.items()}
+    cut = without_own(run, data, max(map(cutoff, measures)))
     measured = measure_run(cut, data.qrels, measures)
     first = measured.per_query[measures[0]]
     bounds = interval(first, resamples=resamples) if len(first) > 1 else None
@@ -139,11 +138,14 @@ def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:
     return run
 
 
-def _cut(query: str, hits: Mapping[str, float], data: BeirSet, depth: int) -> dict[str, float]:
-    """The best ``depth`` hits, without the query's own document."""
-    own = query if data.qrels.get(query, {}).get(query, 0) <= 0 else None
-    best = sorted((hit for hit in hits.items() if hit[0] != own), key=lambda hit: (hit[1], hit[0]), reverse=True)
-    return dict(best[:depth])
+def without_own(run: Mapping[str, Mapping[str, float]], data: BeirSet, depth: int) -> dict[str, dict[str, float]]:
+    """The best ``depth`` hits of each query, without its own document; see the top of this file."""
+    cut = {}
+    for query, hits in run.items():
+        own = query if data.qrels.get(query, {}).get(query, 0) <= 0 else None
+        best = sorted((hit for hit in hits.items() if hit[0] != own), key=lambda hit: (hit[1], hit[0]), reverse=True)
+        cut[query] = dict(best[:depth])
+    return cut
 
 
 class _NoVectors:

@@ -19,12 +19,14 @@ import numpy as np
 
 from twinvec.documents import Document
 from twinvec.encoder import Encoder
-from twinvec.errors import InputError, MissingExtraError
+from twinvec.errors import ConfigurationError, InputError, MissingExtraError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.ir import as_run, measure_ir, search_all
+from twinvec.evaluation.ir import as_run, search_all, without_own
+from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
+from twinvec.filters import Filter
 from twinvec.reranker import MaxSimReranker, mixed_scores
-from twinvec.retrieval import Hit, MemoryIndex, Mode, Retriever
+from twinvec.retrieval import Hit, MemoryIndex, Mode, Retriever, RetrieveRerank
 
 FOLDS = 5
 CANDIDATES = (20, 50, 100)
@@ -194,6 +196,36 @@ def saved(collection: Any) -> Setting | None:
     return None
 
 
+class TunedSearch:
+    """A retriever that searches a collection by the choice kept with it; hybrid, where there is none.
+
+    Args:
+        collection: As for ``tune_by_documents``.
+
+    Raises:
+        ConfigurationError: the choice asks for MaxSim, which the collection's encoder does not offer.
+    """
+
+    def __init__(self, collection: Any) -> None:
+        self.setting = saved(collection) or Setting("hybrid")
+        self._retriever: Any = collection
+        if self.setting.mix:
+            if not isinstance(collection.encoder, Encoder):
+                raise ConfigurationError(f"{collection.encoder!r} has no token states, which maxsim compares")
+            reranker = MaxSimReranker(collection.encoder, mix=self.setting.mix)
+            self._retriever = RetrieveRerank(collection, reranker, self.setting.candidates)
+
+    def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
+        """As the collection's ``search``."""
+        hits: list[Hit] = self._retriever.search(query, limit, filter=filter, mode=self.setting.mode)
+        return hits
+
+    def search_many(self, queries: Sequence[str], limit: int = 10, filter: Filter | None = None) -> list[list[Hit]]:
+        """``search`` for many queries at once."""
+        found: list[list[Hit]] = self._retriever.search_many(queries, limit, filter=filter, mode=self.setting.mode)
+        return found
+
+
 def _measured(retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str) -> dict[Setting, Values]:
     """Setting -> the measure for each query. Each mode is searched once, and MaxSim computed once for its hits."""
     values: dict[Setting, Values] = {}
@@ -222,7 +254,8 @@ def _mixed(hits: Sequence[Hit], maxsim: Mapping[str, float], mix: float) -> list
 
 
 def _values(found: Mapping[str, Sequence[Hit]], data: BeirSet, measure: str) -> Values:
-    return measure_ir(as_run(found), data, measures=[measure], resamples=1).measured.per_query[measure]
+    run = without_own(as_run(found), data, cutoff(measure))
+    return measure_run(run, data.qrels, [measure]).per_query[measure]
 
 
 def _best(values: Mapping[Setting, Values]) -> Setting:

@@ -1,0 +1,160 @@
+"""Tuning: what is chosen, what it is worth, and that it does no harm."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from twinvec import Encoder, MaxSimReranker, MemoryIndex
+from twinvec.documents import Document
+from twinvec.errors import InputError
+from twinvec.evaluation.beir import BeirSet, load_beir
+from twinvec.evaluation.tuning import NOTES, Setting, TunedSearch, pseudo_queries, save, saved, tune, tune_by_documents
+from twinvec.retrieval import Hit
+from twinvec_qdrant import Collection
+
+FAST = {"resamples": 100}
+QUERIES = {f"q{row}": f"query {row}" for row in range(30)}
+DATA = BeirSet(
+    "made", [Document(f"d{row}", "text") for row in range(30)], QUERIES, {f"q{n}": {f"d{n}": 1} for n in range(30)}
+)
+
+
+class Ranks:
+    """A retriever that finds the answer at the rank that is written down for each mode and query."""
+
+    def __init__(self, **ranks):
+        self._ranks = ranks
+
+    def search(self, query, limit=10, *, mode="hybrid", filter=None):
+        number = int(query.split()[1])
+        rank = self._ranks[mode][number]
+        names = [f"other{place}" for place in range(limit)]
+        names[rank - 1] = f"d{number}"
+        return [Hit(name, "text", 1.0 - place / 1000) for place, name in enumerate(names)]
+
+
+def test_the_better_mode_is_chosen_and_its_gain_told():
+    found = tune(Ranks(dense=[4] * 30, sparse=[2] * 30, hybrid=[1] * 30), DATA, **FAST)
+    assert found.setting == Setting("hybrid")
+    assert (found.single, found.queries, found.pseudo) == (Setting("sparse"), 30, False)
+    assert found.expected == pytest.approx(100)
+    assert found.gain.difference == pytest.approx(100 - 100 / np.log2(3))
+    assert found.gain.p_value < 0.05
+    assert found.figures[Setting("dense")] == pytest.approx(100 / np.log2(5))
+    assert json.loads(json.dumps(found.as_json()))["figures"]["hybrid"] == pytest.approx(100)
+
+
+def test_a_fusion_that_loses_is_not_chosen():
+    found = tune(Ranks(dense=[1] * 30, sparse=[9] * 30, hybrid=[3] * 30), DATA, **FAST)
+    assert found.setting == found.single == Setting("dense")
+    assert (found.gain.difference, found.gain.p_value) == (0, 1)
+
+
+def test_what_wins_by_chance_only_is_not_chosen():
+    """Hybrid is better over all queries thanks to one of them: without it, it is not."""
+    dense = [2] * 30
+    hybrid = [2] * 29 + [1]
+    found = tune(Ranks(dense=dense, sparse=[9] * 30, hybrid=hybrid), DATA, **FAST)
+    assert found.figures[Setting("hybrid")] > found.figures[Setting("dense")]
+    assert found.setting == Setting("dense")
+
+
+def test_maxsim_is_mixed_as_the_reranker_does(encoder, beir):
+    data = load_beir(beir)
+    queries = {f"q{row}": text for row, text in enumerate(list(data.queries.values()) * 4)}
+    qrels = {query: dict(list(data.qrels.values())[row % 3]) for row, query in enumerate(queries)}
+    data = BeirSet("repeated", data.documents, queries, qrels)
+    index = MemoryIndex(encoder, data.documents)
+    found = tune(index, data, encoder=encoder, measure="mrr@5", **FAST)
+    assert len(found.figures) == 3 * (1 + 9)
+    setting = Setting("dense", 0.75, 20)
+    from twinvec.evaluation.ir import as_run, measure_ir, search_all
+
+    hits = search_all(index, data, 20, mode="dense")
+    reranker = MaxSimReranker(encoder, mix=0.75)
+    reranked = {query: reranker.rerank(queries[query], each) for query, each in hits.items()}
+    assert found.figures[setting] == pytest.approx(
+        measure_ir(as_run(reranked), data, measures=["mrr@5"]).figures["mrr@5"]
+    )
+
+
+def test_too_few_queries_are_refused(beir):
+    with pytest.raises(InputError, match="small: 3 judged queries; choosing needs at least 10"):
+        tune(Ranks(), load_beir(beir))
+
+
+def text_of(row):
+    return " ".join(f"Sentence {number} of document {row} speaks of topic {row * 7 + number}." for number in range(12))
+
+
+def test_a_passage_is_taken_out_and_has_to_be_found_by_the_rest():
+    documents = [Document(f"d{row}", text_of(row), title=f"T{row}") for row in range(15)] + [
+        Document("short", "Short.")
+    ]
+    data = pseudo_queries(documents, count=12)
+    assert len(data.queries) == len(data.qrels) == 12
+    assert [document.id for document in data.documents] == [document.id for document in documents]
+    texts = {document.id: document.text for document in data.documents}
+    for query, passage in data.queries.items():
+        ((source, relevance),) = data.qrels[query].items()
+        original = text_of(int(source[1:]))
+        assert relevance == 1
+        assert passage in original
+        assert passage not in texts[source]
+        assert 60 <= len(passage) <= 240
+        assert len(texts[source]) >= len(original) - len(passage) - 2
+    assert texts["short"] == "Short."
+    assert pseudo_queries(documents, count=12) == data
+
+
+def test_the_choice_is_kept_with_the_collection(tiny_model, tmp_path):
+    encoder = Encoder(tiny_model("bert"))
+    with Collection.open("c", tmp_path, encoder=encoder) as collection:
+        collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
+        assert saved(collection) is None
+        tuning = tune_by_documents(collection, **FAST)
+        assert tuning.pseudo
+        assert tuning.queries == 15
+        save(collection, tuning)
+    with Collection.open("c", tmp_path, encoder=encoder) as collection:
+        assert saved(collection) == tuning.setting
+        assert [key for key, _ in collection.notes(NOTES).find()] == ["setting"]
+        tuned = TunedSearch(collection)
+        assert tuned.setting == tuning.setting
+        question = "What speaks of topic 14?"
+        assert tuned.search(question, 3) == tuned.search_many([question], 3)[0]
+        assert collection.count() >= 15
+
+
+def test_a_search_goes_by_the_choice(tiny_model, tmp_path):
+    encoder = Encoder(tiny_model("bert"))
+    with Collection.open("c", tmp_path, encoder=encoder) as collection:
+        collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
+        assert TunedSearch(collection).setting == Setting("hybrid")
+        for setting in (Setting("sparse"), Setting("dense", 0.5, 20)):
+            collection.notes(NOTES).put({"setting": asdict(setting)})
+            (hit, *_) = TunedSearch(collection).search("topic 14", 3)
+            assert list(hit.scores) == [setting.mode, *(["maxsim"] if setting.mix else [])]
+
+
+def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
+    with Collection.open("c", tmp_path, encoder=Encoder(tiny_model("bert"))) as collection:
+        collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
+    figures = json.loads(twinvec("tune", "--collection", "c", "--path", tmp_path, "--json").out)
+    assert figures["pseudo"]
+    assert figures["gain"]["interval"]["low"] <= figures["gain"]["difference"] <= figures["gain"]["interval"]["high"]
+    with Collection.open("c", tmp_path) as collection:
+        assert saved(collection) == Setting(**figures["setting"])
+    assert "chosen: " in twinvec("tune", "--collection", "c", "--path", tmp_path).out
+    assert twinvec("tune", "--collection", "none", "--path", tmp_path).code == 1
+
+
+def test_short_documents_give_no_queries(tiny_model, tmp_path):
+    with Collection.open("c", tmp_path, encoder=Encoder(tiny_model("bert"))) as collection:
+        collection.ingest([("a", "short"), ("b", "also short")])
+        with pytest.raises(InputError, match="pseudo-queries: 0 judged queries"):
+            tune_by_documents(collection)
