@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from twinvec.documents import Document
 from twinvec.engines.base import FloatArray
-from twinvec.errors import BadVectorError, CollectionNotFoundError, ConfigurationError, ModelError
+from twinvec.errors import BadVectorError, CollectionNotFoundError, ConfigurationError, ModelError, StoreError
 from twinvec.filters import Filter
 from twinvec.retrieval import Hit, Mode
 from twinvec.text import check_text
@@ -55,6 +55,7 @@ class Collection:
     def __init__(self, name: str, backend: Backend, description: Description, encoder: SpaceEncoder | None) -> None:
         self.name = name
         self._backend = backend
+        self._location = backend.location
         self._description = description
         self._encoder = encoder
         self._loading = threading.Lock()
@@ -131,7 +132,7 @@ class Collection:
             raise
 
     def __repr__(self) -> str:
-        return f"Collection({self.name!r}, at {self._backend.location!r}, model={self._description.model!r})"
+        return f"Collection({self.name!r}, at {self._location!r}, model={self._description.model!r})"
 
     def __enter__(self) -> Collection:
         return self
@@ -145,7 +146,9 @@ class Collection:
         """Let go of the store; a second call does nothing."""
         if not self._closed:
             self._closed = True
-            self._backend.close()
+            backend = self._backend
+            self._backend = self._catalog = self._searcher = cast(Any, _Closed(self._location))
+            backend.close()
 
     @property
     def encoder(self) -> SpaceEncoder:
@@ -433,6 +436,16 @@ class Collection:
                 f"({self._description.dim},), finite and not zero"
             )
         return vector_D
+
+
+class _Closed:
+    """Stands for the store of a closed collection."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+
+    def __getattr__(self, name: str) -> Any:
+        raise StoreError(f"{self.location}: the collection has been closed; open it again")
 
 
 def _load(model: str) -> SpaceEncoder:

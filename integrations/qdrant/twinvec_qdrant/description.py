@@ -7,14 +7,16 @@ gave them, catch what no digest sees: another library, precision or export that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
+from twinvec.lexical import Analyzer
 from twinvec_qdrant.backends.base import DENSE
+from twinvec_qdrant.chunking import ChunkSettings
 
 PROBES = (
     "How do I compare two files and show the differences?",
@@ -63,14 +65,20 @@ class Probe(BaseModel):
 class Generation(BaseModel):
     """A model, and the name of the dense vectors that it made."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     model: str
     """Name of the model."""
     space: str
     dim: int
     vector: str = DENSE
-    probes: list[Probe]
+    probes: list[Probe] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _probes_have_vectors(self) -> Self:
+        if any(len(probe.vector) != self.dim or not any(probe.vector) for probe in self.probes):
+            raise ValueError(f"a probe's vector is zero or not of {self.dim} dimensions")
+        return self
 
 
 class Description(Generation):
@@ -89,6 +97,21 @@ class Description(Generation):
     """The model of a migration that is under way."""
     previous: Generation | None = None
     """The model before the last migration, while its vectors are kept."""
+
+    @field_validator("chunking")
+    @classmethod
+    def _is_chunking(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            ChunkSettings.from_dict(value)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+    @field_validator("language")
+    @classmethod
+    def _is_language(cls, value: str) -> str:
+        Analyzer(value)
+        return value
 
     def switched(self) -> Description:
         """With the next model in force."""

@@ -10,8 +10,9 @@ what was committed before stays committed, and the next ingest goes on from ther
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any
 from uuid import uuid4
 
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 _GROUP_DOCUMENTS = 256
 _GROUP_CHARACTERS = 4 * 1024 * 1024
-_BATCH_CHUNKS = 2048
+_BATCH_CHUNKS = 1024
 _BATCH_CHARACTERS = 8 * 1024 * 1024
 _ROUNDS = 5  # a commit is lost only to another writer of the same source
 
@@ -93,7 +94,7 @@ class Ingestion:
         """Take the documents in; see ``Collection.ingest``."""
         if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
             raise DocumentError(f"expected an iterable of documents, got {type(documents).__name__}")
-        total = len(documents) if isinstance(documents, Sized) else None
+        total = length_hint(documents) or None
         self._dry = dry_run
         try:
             with (

@@ -49,9 +49,9 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
     """The documents of a source, in a fixed order.
 
     A folder is read with all below it: a document a file, its id the path in the folder, with "/". Left out are
-    hidden files and folders, caches, virtual environments and ``node_modules``. A file ending in ``.jsonl``, and "-",
-    standard input, hold an object a line: ``id``, ``text``, perhaps ``title``; what else it has is payload. Any other
-    single file is a document with its name as id.
+    hidden files and folders, caches, virtual environments, ``node_modules``, and links to folders. A file ending in
+    ``.jsonl``, and "-", standard input, hold an object a line: ``id``, ``text``, perhaps ``title``; what else it has is
+    payload. Any other single file is a document with its name as id.
 
     Documents of files have the payload ``{"path": ..., "format": "markdown" | "text"}``. An empty file is a document
     without text.
@@ -67,19 +67,34 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
     except OSError as error:
         raise DocumentError(f"{_printable(str(path))}: {error.strerror}; expected a folder or a file") from error
     if stat.S_ISDIR(mode):
-        return _read_folder(path, "", set())
+        return _Counted(_read_folder(path), sum(1 for _ in _walk(path, "")))
     if path.suffix.lower() == ".jsonl":
-        return _read_lines_of(path)
+        return _Counted(_read_lines_of(path), _count_lines(path))
     return iter([_read_file(path, path.name)])
 
 
-def _read_folder(folder: Path, prefix: str, seen: set[tuple[int, int]]) -> Iterator[Document | Failure]:
-    """``prefix`` is the folder's own place, "" or "a/b/"; ``seen`` the folders read so far, against loops of links."""
+class _Counted(Iterator[Document | Failure]):
+    """Documents, and a hint at their number for a progress bar."""
+
+    def __init__(self, documents: Iterator[Document | Failure], number: int) -> None:
+        self._documents = documents
+        self._number = number
+
+    def __next__(self) -> Document | Failure:
+        return next(self._documents)
+
+    def __length_hint__(self) -> int:
+        return self._number
+
+
+def _read_folder(folder: Path) -> Iterator[Document | Failure]:
+    for found in _walk(folder, ""):
+        yield found if isinstance(found, Failure) else _read_file(*found)
+
+
+def _walk(folder: Path, prefix: str) -> Iterator[tuple[Path, str] | Failure]:
+    """The files below a folder with their ids; ``prefix`` is the folder's own place, "" or "a/b/"."""
     try:
-        state = folder.stat()
-        if (state.st_dev, state.st_ino) in seen:
-            return
-        seen.add((state.st_dev, state.st_ino))
         names = sorted(os.listdir(folder))
     except OSError as error:
         yield Failure(_printable(prefix) or ".", f"folder cannot be listed: {error.strerror}", hides=True)
@@ -90,10 +105,10 @@ def _read_folder(folder: Path, prefix: str, seen: set[tuple[int, int]]) -> Itera
         if name.startswith(".") or name in _SKIPPED_FOLDERS:
             continue
         path = folder / name
-        if path.is_dir():
-            yield from _read_folder(path, f"{prefix}{name}/", seen)
-        else:
-            yield _read_file(path, prefix + name)
+        if not path.is_dir():
+            yield path, prefix + name
+        elif not path.is_symlink():  # its files have their place, and their ids, where the folder really is
+            yield from _walk(path, f"{prefix}{name}/")
 
 
 def _read_file(path: Path, identity: str) -> Document | Failure:
@@ -156,6 +171,14 @@ def _read_lines_of(path: Path) -> Iterator[Document | Failure]:
             yield from _read_lines(file, path.name)
     except OSError as error:
         yield Failure(_printable(path.name), f"cannot be read: {error.strerror or error}", hides=True)
+
+
+def _count_lines(path: Path) -> int:
+    try:
+        with path.open("rb") as file:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    except OSError:
+        return 0
 
 
 def _read_lines(file: BinaryIO, name: str) -> Iterator[Document | Failure]:

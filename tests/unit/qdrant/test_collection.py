@@ -20,6 +20,7 @@ from twinvec.errors import (
     SpaceMismatchError,
     StoreBusyError,
     StoreCorruptError,
+    StoreError,
     StoreUnavailableError,
 )
 from twinvec_qdrant import ChunkSettings, Collection
@@ -160,6 +161,25 @@ def test_one_process_may_open_a_collection_several_times(tmp_path, words):
     Collection.open("notes", tmp_path, encoder=words, wait_seconds=0).close()
 
 
+def test_a_closed_collection_says_so(place, words):
+    collection = Collection.open("notes", encoder=words, chunking=False, **place)
+    with Collection.open("notes", encoder=words, **place) as other:
+        other.ingest([("tea", "green tea")])
+        collection.close()
+        for use in (
+            lambda: collection.search("tea"),
+            lambda: collection.ingest([("a", "b")]),
+            lambda: collection.get(["tea"]),
+            lambda: collection.delete(["tea"]),
+            collection.count,
+            collection.info,
+        ):
+            with pytest.raises(StoreError, match="closed"):
+                use()
+        assert "notes" in repr(collection)
+        assert other.count() == 1
+
+
 def test_a_second_process_waits_and_is_then_told_who_has_it(tmp_path, words):
     command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
     with subprocess.Popen(
@@ -200,6 +220,11 @@ def test_searches_in_threads_beside_an_ingest(collection):
         ("collection.json", "{"),
         ("collection.json", "[]"),
         ("collection.json", '{"twinvec": 2}'),
+        ("collection.json", {"chunking": {"foo": 1}}),
+        ("collection.json", {"probes": []}),
+        ("collection.json", {"probes": [{"text": "a", "vector": [1.0]}]}),
+        ("collection.json", {"language": "klingon"}),
+        ("collection.json", {"dim": "many"}),
         ("collection.json", None),
     ],
 )
@@ -208,6 +233,8 @@ def test_what_cannot_be_read_is_a_typed_error(tmp_path, words, damaged, content)
     files = list((tmp_path / "notes").glob(damaged))
     assert files
     for file in files:
+        if isinstance(content, dict):
+            content = json.dumps({**json.loads(file.read_text()), **content})
         file.unlink()
         if content is not None:
             file.write_text(content)

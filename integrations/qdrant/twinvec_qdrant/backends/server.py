@@ -8,6 +8,7 @@ description is Qdrant's collection metadata (server 1.16 and later).
 from __future__ import annotations
 
 import ipaddress
+import logging
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
-import stamina
+import tenacity
 from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
@@ -44,14 +45,19 @@ from twinvec_qdrant.backends.base import (
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 _PAGE = 1000
 _VECTORS = 256  # dense ones a request
 _EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
 _BUSY = frozenset({429, 500, 502, 503, 504})
-_LONGEST_PAUSE = 60.0
+_GROWING = tenacity.wait_random_exponential(multiplier=0.2, max=10.0)
 
 _LOCAL_MODE = threading.RLock()
 """One thread at a time: the client's local mode searches arrays while another thread makes them longer."""
+
+
+_URL = "url: expected http://host:port or https://host:port"  # without what was given: it may hold a password
 
 
 class ServerBackend:
@@ -66,7 +72,13 @@ class ServerBackend:
         self._name = name
         self._owned = owned
         self._turn = _LOCAL_MODE if isinstance(getattr(client, "_client", None), QdrantLocal) else nullcontext()
-        self._retry = stamina.RetryingCaller(attempts=None, timeout=wait_seconds, wait_max=10.0).on(_pause)
+        self._retry = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_may_pass),
+            wait=_pause,
+            stop=tenacity.stop_before_delay(wait_seconds),
+            before_sleep=self._announce,
+            reraise=True,
+        )
 
     def exists(self) -> bool:
         """Whether the server has the collection."""
@@ -199,6 +211,10 @@ class ServerBackend:
         if self._owned:
             self._client.close()
 
+    def _announce(self, state: tenacity.RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome is not None:
+            logger.warning("%s: %s; trying again", self.location, _reason(state.outcome.exception()))
+
     def _index_fields(self) -> None:
         for field in INDEXED_FIELDS:
             self._call(self._client.create_payload_index, self._name, field, models.PayloadSchemaType.KEYWORD)
@@ -206,7 +222,7 @@ class ServerBackend:
     def _call(self, method: Callable[..., T], *args: Any, **options: Any) -> T:
         try:
             with self._turn:
-                return self._retry(method, *args, **options)
+                return self._retry.copy()(method, *args, **options)
         except (ResponseHandlingException, ResourceExhaustedResponse) as error:
             raise StoreUnavailableError(f"{self.location}: no answer: {_reason(error)}") from error
         except UnexpectedResponse as error:
@@ -256,14 +272,18 @@ def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> Se
     Raises:
         ConfigurationError: the url is malformed, or would carry the key unencrypted to another host.
     """
-    parts = urlsplit(url) if isinstance(url, str) else None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError("url: expected http://host:port or https://host:port")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except (ValueError, AttributeError):
+        raise ConfigurationError(_URL) from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(_URL)
     if (api_key or parts.password) and parts.scheme == "http" and not _is_local(parts.hostname):
         raise ConfigurationError(
             f"an API key would go unencrypted to {parts.hostname}; use https, or a tunnel to localhost"
         )
-    location = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+    location = f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "")
     client = QdrantClient(url=url, api_key=api_key, timeout=60, check_compatibility=False)
     return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds)
 
@@ -275,16 +295,24 @@ def _is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def _pause(error: Exception) -> bool | float:
-    """Whether to try again; the seconds to wait where the server names them."""
-    if isinstance(error, ResourceExhaustedResponse):
-        return min(float(error.retry_after_s), _LONGEST_PAUSE)
+def _may_pass(error: BaseException) -> bool:
+    """Whether the same request may succeed later."""
     if isinstance(error, ResponseHandlingException):
         return isinstance(error.source, httpx.TransportError)
-    return isinstance(error, UnexpectedResponse) and error.status_code in _BUSY
+    return isinstance(error, ResourceExhaustedResponse) or (
+        isinstance(error, UnexpectedResponse) and error.status_code in _BUSY
+    )
 
 
-def _reason(error: Exception) -> str:
+def _pause(state: tenacity.RetryCallState) -> float:
+    """Seconds until the next attempt: as many as the server names, or growing ones with jitter."""
+    error = state.outcome.exception() if state.outcome is not None else None
+    if isinstance(error, ResourceExhaustedResponse):
+        return float(error.retry_after_s)
+    return _GROWING(state)
+
+
+def _reason(error: BaseException | None) -> str:
     source = getattr(error, "source", error)
     return f"{type(source).__name__}: {source}"
 

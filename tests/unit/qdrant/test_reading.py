@@ -1,0 +1,130 @@
+"""Files to documents: what is read, under which id, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from operator import length_hint
+
+import pytest
+
+from twinvec.errors import DocumentError
+from twinvec_qdrant import Failure, read_source
+
+
+def read(source) -> dict[str, object]:
+    """Text by id; the reason of a failure stands for the text."""
+    return {
+        getattr(each, "id", None) or each.source: each.reason if isinstance(each, Failure) else each.text
+        for each in read_source(source)
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "folder"
+    (folder / "z" / "deep").mkdir(parents=True)
+    (folder / "a.md").write_text("# A")
+    (folder / "z" / "deep" / "b.txt").write_text("b")
+    return folder
+
+
+def test_a_folder_gives_its_files_in_order_with_their_paths_as_ids(folder):
+    documents = list(read_source(folder))
+    assert [(each.id, each.text, each.payload["format"]) for each in documents] == [
+        ("a.md", "# A", "markdown"),
+        ("z/deep/b.txt", "b", "text"),
+    ]
+    assert length_hint(read_source(folder)) == 2
+
+
+def test_hidden_files_and_caches_are_left_out(folder):
+    for name in (".git/config", "node_modules/x.md", "__pycache__/x.pyc", "env/pyvenv.cfg", "env/lib.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+    assert set(read(folder)) == {"a.md", "z/deep/b.txt"}
+
+
+def test_links_to_folders_are_not_followed(folder, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text("secret")
+    before = read(folder)
+    (folder / "0").symlink_to(folder / "z", target_is_directory=True)
+    (folder / "z" / "loop").symlink_to(folder, target_is_directory=True)
+    (folder / "out").symlink_to(tmp_path / "outside", target_is_directory=True)
+    assert read(folder) == before
+
+
+def test_what_is_no_text_fails_alone(folder):
+    (folder / "image.bin").write_bytes(b"\x89PNG\0\0")
+    (folder / "latin.txt").write_bytes("Köln".encode("latin-1"))
+    (folder / "wide.txt").write_bytes("Köln".encode("utf-16"))
+    (folder / "marked.txt").write_bytes("\ufeffKöln".encode())
+    (folder / "empty.txt").touch()
+    (folder / "gone.txt").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "pipe")
+    found = read(folder)
+    assert (found["wide.txt"], found["marked.txt"], found["empty.txt"]) == ("Köln", "Köln", "")
+    assert "binary" in found["image.bin"]
+    assert "0xf6 at 1" in found["latin.txt"]
+    assert "No such file" in found["gone.txt"]
+    assert "not a regular file" in found["pipe"]
+    assert found["a.md"] == "# A"
+
+
+def test_names_that_are_not_unicode_can_be_reported(folder):
+    (folder / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+    failures = [each for each in read_source(folder) if isinstance(each, Failure)]
+    assert len(failures) == 1
+    failures[0].source.encode()
+
+
+def test_a_folder_that_cannot_be_listed_hides_documents(folder, monkeypatch):
+    real = os.listdir
+
+    def listdir(path):
+        if path == folder / "z":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)  # the tests may run as root, whom nothing is denied
+    failures = [each for each in read_source(folder) if isinstance(each, Failure)]
+    assert [(each.source, each.hides) for each in failures] == [("z/", True)]
+
+
+def test_json_lines_are_documents_and_broken_lines_are_named(tmp_path):
+    path = tmp_path / "notes.jsonl"
+    lines = [
+        b'{"id": "a", "text": "tea", "year": 3}',
+        b"",
+        b'{"id": "b"',
+        b"[]",
+        b'{"text": "no id"}',
+        b'{"id": "c", "text": NaN}',
+        b'{"id": "\xff", "text": "x"}',
+        b'{"_id": 7, "text": "seven"}',
+    ]
+    path.write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(lines) + b"\n")
+    assert length_hint(read_source(path)) == len(lines)
+    found = list(read_source(path))
+    documents = [each for each in found if not isinstance(each, Failure)]
+    assert [(each.id, each.text, dict(each.payload)) for each in documents] == [
+        ("a", "tea", {"year": 3}),
+        ("7", "seven", {}),
+    ]
+    failures = [each for each in found if isinstance(each, Failure)]
+    assert [each.source for each in failures] == [f"notes.jsonl:{number}" for number in (3, 4, 5, 6, 7)]
+    assert all(each.hides for each in failures)
+
+
+def test_standard_input_is_json_lines(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps({"id": "a", "text": "b"}).encode())))
+    assert read("-") == {"a": "b"}
+
+
+def test_a_single_file_is_a_document_and_nothing_is_an_error(folder):
+    assert read(folder / "a.md") == {"a.md": "# A"}
+    with pytest.raises(DocumentError, match="No such file"):
+        read_source(folder / "nothing")

@@ -1,0 +1,106 @@
+"""What talks to servers: addresses, keys that stay secret, and servers that do not answer."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
+from twinvec_qdrant import Collection
+from twinvec_qdrant.backends.server import connect
+
+SECRET = "s3cret-key"
+
+
+@pytest.fixture
+def server():
+    """A server that gives the answers it is told to, one a request: (status, headers, body)."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers.get("api-key")))
+            status, headers, body = answers.pop(0)
+            self.send_response(status)
+            for name, value in {"content-type": "application/json", **headers}.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args) -> None:
+            pass
+
+    answers: list[tuple[int, dict, bytes]] = []
+    asked: list[tuple[str, str | None]] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}", answers, asked
+        running.shutdown()
+        thread.join()
+
+
+ABSENT = (200, {}, b'{"result": {"exists": false}, "status": "ok", "time": 0.1}')
+BUSY = (503, {}, b"{}")
+LIMITED = (429, {"retry-after": "0"}, b"{}")
+
+
+def test_a_busy_server_is_asked_again(server, caplog):
+    url, answers, asked = server
+    answers += [BUSY, LIMITED, BUSY, ABSENT]
+    assert connect("notes", url, SECRET, 30).peek() is None
+    assert asked == [("/collections/notes/exists", SECRET)] * 4
+    assert len(caplog.records) == 1
+    assert url in caplog.text
+
+
+def test_a_server_that_stays_busy_is_given_up(server):
+    url, answers, _ = server
+    answers += [BUSY] * 50
+    with pytest.raises(StoreUnavailableError, match=url):
+        connect("notes", url, None, 0.5).peek()
+
+
+def test_what_will_not_pass_is_not_repeated(server):
+    url, answers, asked = server
+    answers.append((403, {}, b'{"status": {"error": "Forbidden"}}'))
+    with pytest.raises(StoreError, match="Forbidden"):
+        connect("notes", url, SECRET, 30).peek()
+    assert len(asked) == 1
+
+
+def test_a_server_that_does_not_answer_is_named(caplog):
+    with socket.socket() as taken:  # bound, and not listening
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with caplog.at_level(logging.INFO), pytest.raises(StoreUnavailableError, match=url) as caught:
+            Collection.open("notes", url=url, api_key=SECRET, wait_seconds=0.5)
+    assert SECRET not in str(caught.value) + repr(caught.value.__cause__) + caplog.text
+    assert [record.name for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "twinvec_qdrant.backends.server"
+    ]
+
+
+@pytest.mark.parametrize("url", ["", "localhost:6333", "ftp://x", "http://", "http://x:abc", "http://x:99999", 7])
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(ConfigurationError, match="http://host:port"):
+        Collection.open("notes", url=url)
+
+
+@pytest.mark.parametrize("url", ["http://qdrant.example.org:6333", "http://user:s3cret-key@qdrant.example.org"])
+def test_a_key_is_not_sent_unencrypted_to_another_host(url, monkeypatch):
+    monkeypatch.setenv("QDRANT_API_KEY", SECRET)
+    with pytest.raises(ConfigurationError, match="unencrypted") as caught:
+        Collection.open("notes", url=url)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_key_may_go_to_this_machine_and_is_shown_nowhere():
+    for url in ("http://localhost:6333", "http://127.0.0.1:6333", "http://[::1]:6333", "https://qdrant.example.org"):
+        store = connect("notes", url, SECRET, 1)
+        assert SECRET not in repr(store) + store.location + repr(vars(store))
+        store.close()
