@@ -17,10 +17,9 @@ import numpy as np
 
 from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, UnsupportedModelError
-from twinvec.models import describe
+from twinvec.models import describe, optional_json
 from twinvec.spec import (
     max_input_tokens,
-    optional_json,
     position_limit,
     read_backbone_config,
     read_modules,

@@ -81,6 +81,21 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
+def loaded_weights(home: Path) -> list[Path]:
+    """Of a folder's safetensors files those that a model is loaded from: ``model.safetensors``, or its shards.
+
+    Raises:
+        ModelIntegrityError: there are none.
+    """
+    whole, index = home / "model.safetensors", home / "model.safetensors.index.json"
+    if whole.is_file():
+        return [whole]
+    if not index.is_file():
+        raise ModelIntegrityError(f"{whole}: missing")
+    _weights_of(home)  # checks the index
+    return [home / name for name in sorted(set(read_object(index)["weight_map"].values()))]
+
+
 def _weights_of(home: Path) -> list[Path]:
     index = home / "model.safetensors.index.json"
     if index.is_file():
@@ -165,6 +180,11 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ModelIntegrityError(f"{path}: expected a JSON object, got {type(found).__name__}")
     return found
+
+
+def optional_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a model's folder, empty without the file."""
+    return read_object(path) if path.is_file() else {}
 
 
 def safe_relative(name: object, origin: Path) -> PurePosixPath:

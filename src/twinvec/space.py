@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from twinvec.models import loaded_weights
 from twinvec.spec import Dense, ModelSpec
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ def fingerprint(spec: ModelSpec, tokenizer: TextTokenizer, network: str) -> str:
         "network": network,
         "tokenizer": tokenizer.identity(PROBES),
         "lower_case": spec.lower_case,
-        "include_prompt": spec.include_prompt or not spec.prompts,
-        "prompts": spec.prompts,
-        "default_prompt": spec.default_prompt,
+        "include_prompt": spec.include_prompt or not any(spec.prompts.values()),
+        "prompts": {name: text for name, text in spec.prompts.items() if text},
+        "default_prompt": spec.default_prompt if spec.prompts.get(spec.default_prompt or "") else None,
         "max_tokens": spec.max_tokens,
         "dim": spec.dim,
     }
@@ -126,7 +127,7 @@ def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[np.fl
     from safetensors import safe_open
 
     found: dict[str, tuple[Path, str]] = {}
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in loaded_weights(folder):
         with safe_open(path, framework="np") as file:
             for stored in file.keys():  # noqa: SIM118 - not a mapping
                 name = _PREFIX.sub("", stored).replace(".gamma", ".weight").replace(".beta", ".bias")

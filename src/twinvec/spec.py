@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
-from twinvec.models import describe, read_json, read_object, safe_relative
+from twinvec.models import describe, optional_json, read_json, read_object, safe_relative
 
 BACKBONES = {"bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta"}
 """``model_type`` of the supported backbones (MiniLM models are of type bert or xlm-roberta)."""
+NO_PROMPTS = {"query": "", "document": ""}
+"""What a model without prompts for these two has, as in sentence-transformers; the default prompt is for neither."""
+LEAST_TOKENS = 3
+"""Fewest tokens an input limit may leave: two special ones, and one of the text."""
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 ACTIVATIONS = {"Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"}
 
@@ -60,6 +64,15 @@ _MODULES = {
     }.items()
     for place in places
 }
+_TRANSFORMER_SETTINGS: dict[str, tuple[Any, ...]] = {  # those that change vectors, and what is supported
+    "transformer_task": (None, "feature-extraction"),
+    "module_output_name": (None, "token_embeddings"),
+    "modality_config": (None, {}, {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}),
+    "processing_kwargs": (None, {}),
+    "query_length": (None,),
+    "document_length": (None,),
+    "query_expansion": (None, False),
+}
 _LEGACY_POOLING = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -98,7 +111,7 @@ class ModelSpec:
         pooling: Pooling modes, concatenated in this order.
         include_prompt: Whether the tokens of a prompt count in pooling.
         head: What follows pooling, in order.
-        prompts: Name -> text put before an input; no empty ones.
+        prompts: Name -> text put before an input, perhaps empty; ``query`` and ``document`` are always there.
         default_prompt: Name of the prompt that ``encode`` uses, if any.
         truncate_dim: Number of leading dimensions that are kept, if not all.
         full_dim: Size of the vectors before that.
@@ -142,15 +155,14 @@ class ModelSpec:
             spec = replace(spec, truncate_dim=dim if dim < self.full_dim else None)
         if max_tokens is not None:
             _require(
-                3 <= max_tokens <= self.positions,
-                f"max_tokens must lie between 3 and the model's {self.positions} positions, got {max_tokens}",
+                LEAST_TOKENS <= max_tokens <= self.positions,
+                f"max_tokens must lie between {LEAST_TOKENS} and the model's {self.positions} positions, "
+                f"got {max_tokens}",
             )
             spec = replace(spec, max_tokens=max_tokens)
         if prompts is not None:
-            kept = {name: text for name, text in prompts.items() if text}
-            spec = replace(
-                spec, prompts=kept, default_prompt=spec.default_prompt if spec.default_prompt in kept else None
-            )
+            kept = spec.default_prompt if spec.default_prompt in prompts else None
+            spec = replace(spec, prompts={**NO_PROMPTS, **prompts}, default_prompt=kept)
         if default_prompt is not None:
             _require(
                 default_prompt in spec.prompts,
@@ -179,6 +191,7 @@ def read_spec(root: Path) -> ModelSpec:
     config = read_backbone_config(folder)
     hidden = _positive(config, "dim" if config["model_type"] == "distilbert" else "hidden_size", folder / "config.json")
     sentence_config = read_transformer_config(folder)
+    _refuse_settings(folder, config, sentence_config)
     pooling, include_prompt, head = _read_head(modules[1:])
     settings = optional_json(root / "config_sentence_transformers.json")
     prompts = _read_prompts(settings, root / "config_sentence_transformers.json")
@@ -221,6 +234,22 @@ def read_backbone_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def _refuse_settings(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> None:
+    """Refuse what would change the vectors and is not done here."""
+    if (folder / "adapter_config.json").is_file():
+        raise UnsupportedModelError(
+            f"{folder / 'adapter_config.json'}: adapters are not supported; merge it into the model's weights"
+        )
+    for key in ("is_decoder", "add_cross_attention", "quantization_config"):
+        if config.get(key):
+            raise UnsupportedModelError(f"{folder / 'config.json'}: {key} {config[key]!r} is not supported")
+    for key, supported in _TRANSFORMER_SETTINGS.items():
+        if sentence_config.get(key) not in supported:
+            raise UnsupportedModelError(
+                f"{folder / 'sentence_bert_config.json'}: {key} {sentence_config[key]!r} is not supported"
+            )
+
+
 def read_transformer_config(folder: Path) -> dict[str, Any]:
     """The Transformer module's own settings; the file is named after the backbone in folders of old."""
     for name in _TRANSFORMER_CONFIGS:
@@ -232,10 +261,13 @@ def read_transformer_config(folder: Path) -> dict[str, Any]:
 def max_input_tokens(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> int:
     """The input limit in tokens: the module's or the tokenizer's, and never more than the backbone has positions."""
     positions = position_limit(config)
-    stated = _limit(sentence_config, "max_seq_length", folder / "sentence_bert_config.json")
+    path, key = folder / "sentence_bert_config.json", "max_seq_length"
+    stated = _limit(sentence_config, key, path)
     if stated is None:
-        path = folder / "tokenizer_config.json"
-        stated = _limit(optional_json(path), "model_max_length", path)
+        path, key = folder / "tokenizer_config.json", "model_max_length"
+        stated = _limit(optional_json(path), key, path)
+    if stated is not None and stated < LEAST_TOKENS:
+        raise ModelIntegrityError(f"{path}: {key} is {stated}, which leaves no room for text between special tokens")
     return min(stated or positions, positions)
 
 
@@ -251,7 +283,7 @@ def _read_prompts(settings: dict[str, Any], path: Path) -> dict[str, str]:
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(text, (str, type(None))) for text in prompts.values()):
         raise ModelIntegrityError(f"{path}: prompts are {prompts!r}, expected names with texts")
-    return {name: text for name, text in prompts.items() if text}
+    return {**NO_PROMPTS, **{name: text or "" for name, text in prompts.items()}}
 
 
 def _positive(config: dict[str, Any], key: str, path: Path) -> int:
@@ -297,7 +329,10 @@ def read_modules(root: Path) -> list[tuple[str, Path]]:
                 f"{path}: module class {entry.get('type')!r} is not supported; supported are "
                 f"{describe(set(_MODULES.values()))} of sentence-transformers"
             )
-        modules.append((kind, root / safe_relative(entry.get("path", ""), path)))
+        home = root / safe_relative(entry.get("path", ""), path)
+        if not home.resolve().is_relative_to(root.resolve()):
+            raise ModelIntegrityError(f"{home}: a link that leaves the model's folder")
+        modules.append((kind, home))
     if modules[0][0] != "Transformer":
         raise UnsupportedModelError(f"{path}: the first module is {modules[0][0]}, expected Transformer")
     return modules
@@ -353,8 +388,3 @@ def _require_sentence_vectors(config: dict[str, Any], path: Path) -> None:
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
             raise UnsupportedModelError(f"{path}: {key} is {config[key]!r}; only the sentence vector is supported")
-
-
-def optional_json(path: Path) -> dict[str, Any]:
-    """A JSON object of a model's folder, empty without the file."""
-    return read_object(path) if path.is_file() else {}

@@ -18,12 +18,14 @@ import numpy.typing as npt
 
 from twinvec.engines.base import Batch
 from twinvec.errors import ModelIntegrityError
-from twinvec.models import read_object
+from twinvec.models import optional_json, read_object
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _TEXTS_AT_ONCE = 1024
+_WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer")
+_BYTE_LEVEL = ("RobertaTokenizer",)
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
@@ -76,8 +78,10 @@ class TextTokenizer:
         self.max_tokens = max_tokens
         self._whole = _load(folder, lower_case)
         self._cutting = self._copy()
-        self._cutting.enable_truncation(max_tokens)
-        self.pad_id = _pad_id(folder, self._whole)
+        settings = optional_json(folder / "tokenizer_config.json")
+        self._cut_side = "left" if settings.get("truncation_side") == "left" else "right"
+        self._cutting.enable_truncation(max_tokens, direction=self._cut_side)
+        self.pad_id = _pad_id(folder, settings, self._whole)
 
     def encode(self, texts: Sequence[str]) -> TokenIds:
         """Token ids with special tokens, cut to ``max_tokens``."""
@@ -97,10 +101,11 @@ class TextTokenizer:
         return np.array(counts, dtype=np.int64)
 
     def identity(self, probes: Sequence[str]) -> str:
-        """Hex digest of what the tokenizer does: its vocabulary, and the ids it gives to ``probes``."""
+        """Hex digest of what the tokenizer does: its vocabulary, the ids it gives to ``probes``, the side it cuts."""
         ids = [encoding.ids for encoding in self._whole.encode_batch(list(probes))]
         vocabulary = sorted(self._whole.get_vocab(with_added_tokens=True).items())
-        return hashlib.sha256(json.dumps([vocabulary, ids, self.pad_id]).encode()).hexdigest()
+        told = [vocabulary, ids, self.pad_id, self._cut_side]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
     def for_chunking(self) -> Tokenizer:
         """A Rust tokenizer of the same folder that cuts nothing, for a chunker to keep."""
@@ -140,6 +145,7 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
             tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises bare Exception
             raise ModelIntegrityError(f"{path}: cannot be read as a tokenizer: {error}") from error
+        _apply(optional_json(folder / "tokenizer_config.json"), tokenizer)
     else:
         tokenizer = _convert(folder)
     if lower_case:
@@ -149,6 +155,22 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
+
+
+def _apply(settings: dict[str, Any], tokenizer: Tokenizer) -> None:
+    """What ``tokenizer_config.json`` says goes before what ``tokenizer.json`` says, as in transformers."""
+    from tokenizers import normalizers, pre_tokenizers
+
+    kind = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
+    if kind in _WORD_PIECE and isinstance(tokenizer.normalizer, normalizers.BertNormalizer):
+        tokenizer.normalizer = normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+            strip_accents=settings.get("strip_accents"),
+            lowercase=settings.get("do_lower_case", True),
+        )
+    elif kind in _BYTE_LEVEL and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.ByteLevel):
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
 
 
 def _convert(folder: Path) -> Tokenizer:
@@ -164,9 +186,8 @@ def _convert(folder: Path) -> Tokenizer:
     return converted.backend_tokenizer
 
 
-def _pad_id(folder: Path, tokenizer: Tokenizer) -> int:
-    settings = folder / "tokenizer_config.json"
-    token: Any = read_object(settings).get("pad_token") if settings.is_file() else None
+def _pad_id(folder: Path, settings: dict[str, Any], tokenizer: Tokenizer) -> int:
+    token: Any = settings.get("pad_token")
     if isinstance(token, dict):
         token = token.get("content")
     found = tokenizer.token_to_id(token) if isinstance(token, str) else None

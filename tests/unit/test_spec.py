@@ -37,7 +37,7 @@ def test_what_a_folder_says(tiny_model):
     assert (spec.max_tokens, spec.positions) == (20, models.POSITIONS)
     assert (spec.full_dim, spec.truncate_dim, spec.dim) == (16, 10, 10)
     assert spec.pooling == ("mean",)
-    assert spec.prompts == {"query": "find: "}
+    assert spec.prompts == {"query": "find: ", "document": ""}
     assert spec.default_prompt is None
     assert spec.include_prompt
     assert not spec.lower_case
@@ -179,7 +179,7 @@ def test_settings_that_are_refused(tiny_copy, file, values, message):
 
 
 def test_a_prompt_that_is_not_there_is_no_default(tiny_copy):
-    change(tiny_copy / "config_sentence_transformers.json", default_prompt_name="query", prompts={})
+    change(tiny_copy / "config_sentence_transformers.json", default_prompt_name="topic", prompts={})
     assert read_spec(tiny_copy).default_prompt is None
 
 
