@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -23,6 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from killing import killed
 
 from twinvec.errors import CollectionNotFoundError
 from twinvec_qdrant import Collection, ingest
@@ -139,18 +140,7 @@ def contents(store: Path) -> dict[str, tuple[str, str, int]]:
 
 
 def _killed(store: Path, seed: int, version: int, delay: float) -> bool:
-    command = [sys.executable, __file__, "--work", str(store), "--seed", str(seed), "--version", str(version)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == "started\n", process.stderr.read()
-        try:
-            process.wait(timeout=delay)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return True
-        assert process.returncode == 0, process.stderr.read()
-        return False
+    return killed([__file__, "--work", str(store), "--seed", str(seed), "--version", str(version)], delay)
 
 
 def _now_possible(possible: dict[str, set[str | None]], documents: Corpus, *, done: bool) -> None:

@@ -1,0 +1,121 @@
+"""Kill a migrating process at random moments, again and again, and look which model is in force.
+
+    python tests/crash/kill_migration.py --kills 50 --seed 1
+
+The collection goes from one model to another and, once it has arrived, on to the next. Every process works at one of
+these migrations and is killed (SIGKILL) at a random moment. After each kill the collection must be of the old model or
+of the new one, and answer as that model alone would, with every document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+from killing import killed
+
+from twinvec_qdrant import Collection, migration
+from words import WordEncoder
+
+DOCUMENTS = {f"n{number:03}": f"note {number} about topic {number % 7} and {number % 11}" for number in range(300)}
+PAGE = 20  # few chunks at a time, so that there are many steps to be killed between
+QUERY = "a note about topic 3"
+
+
+@dataclass
+class Outcome:
+    """What many kills did.
+
+    Attributes:
+        kills: Processes killed.
+        migrations: Migrations that arrived.
+        before: Kills after which the old model was in force.
+        after: Kills after which the new one was.
+    """
+
+    kills: int = 0
+    migrations: int = 0
+    before: int = 0
+    after: int = 0
+
+
+def model(number: int) -> WordEncoder:
+    """The encoder of a model; their vectors differ in size, too."""
+    return WordEncoder(seed=number, dim=32 + 16 * (number % 3))
+
+
+def work(folder: Path, number: int) -> None:
+    """What the process to be killed does: bring the collection to a model."""
+    migration._PAGE = PAGE
+    with Collection.open("notes", folder, encoder=model(number - 1), wait_seconds=60) as collection:
+        collection.migrate(model(number))
+
+
+def run(folder: Path, kills: int, seed: int) -> Outcome:
+    """Kill ``kills`` processes in turn; raises AssertionError where a check fails."""
+    rng = random.Random(seed)
+    outcome = Outcome()
+    with Collection.open("notes", folder, encoder=model(0), chunking=False) as collection:
+        collection.ingest(DOCUMENTS.items())
+    number, longest = 1, 1.0
+    while outcome.kills < kills:
+        dead = _killed(folder, number, rng.uniform(0, longest))
+        longest *= 1.05 if dead else 0.8  # so that most moments fall within
+        outcome.kills += dead
+        arrived = _in_force(folder) == model(number).name
+        assert dead or arrived
+        check(folder, model(number if arrived else number - 1))
+        outcome.before += dead and not arrived
+        outcome.after += dead and arrived
+        outcome.migrations += arrived
+        number += arrived
+    return outcome
+
+
+def check(folder: Path, encoder: WordEncoder) -> None:
+    """The collection answers as a new one of this model would."""
+    query = encoder.encode_query([QUERY])[0]
+    vectors = encoder.encode_document(list(DOCUMENTS.values()))
+    cosines = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
+    with Collection.open("notes", folder, encoder=encoder, wait_seconds=60) as collection:
+        found = {hit.id: hit.score for hit in collection.search(QUERY, len(DOCUMENTS), "dense")}
+        assert found.keys() == DOCUMENTS.keys()
+        assert np.allclose([found[name] for name in DOCUMENTS], cosines, atol=1e-5)
+        assert collection.verify().sound
+
+
+def _in_force(folder: Path) -> str:
+    with Collection.open("notes", folder, create=False, wait_seconds=60) as collection:
+        return str(collection.info()["model"])
+
+
+def _killed(folder: Path, number: int, delay: float) -> bool:
+    return killed([__file__, "--work", str(folder), "--model", str(number)], delay)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--model", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work is not None:
+        print("started", flush=True)
+        work(options.work, options.model)
+        return
+    with TemporaryDirectory() as folder:
+        print(json.dumps(asdict(run(Path(folder), options.kills, options.seed))))
+
+
+if __name__ == "__main__":
+    main()

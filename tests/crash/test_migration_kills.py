@@ -1,0 +1,16 @@
+"""A migration that is killed leaves the old model in force, or the new one, and nothing between."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_killed_at_random_moments_one_model_is_in_force():
+    command = [sys.executable, str(Path(__file__).with_name("kill_migration.py")), "--kills", "6", "--seed", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["kills"] == outcome["before"] + outcome["after"] == 6
