@@ -71,6 +71,16 @@ def test_a_model_is_opened_by_name_and_read_back(tiny_cross_encoder, nodes) -> N
     assert again.postprocess_nodes(nodes, query_str=QUESTION) == best
 
 
+def test_late_interaction_is_read_back_with_its_encoder(tiny_model, nodes) -> None:
+    encoder = Encoder(tiny_model("bert"))
+    rerank = TwinvecRerank(3, encoder=encoder)
+    again = TwinvecRerank.from_dict(rerank.to_dict())
+    assert again.to_dict() == rerank.to_dict()
+    best = again.postprocess_nodes(nodes, query_str=QUESTION)
+    assert best == rerank.postprocess_nodes(nodes, query_str=QUESTION)
+    assert best != TwinvecRerank(3).postprocess_nodes(nodes, query_str=QUESTION)
+
+
 def test_nothing_in_gives_nothing_and_bad_settings_are_named(maxsim, nodes, tmp_path) -> None:
     assert TwinvecRerank(reranker=maxsim).postprocess_nodes([], query_str=QUESTION) == []
     with pytest.raises(ConfigurationError, match="query"):

@@ -34,7 +34,9 @@ class TwinvecRerank(BaseNodePostprocessor):
         device: ``"cpu"``, ``"cuda"``, ...; a GPU is taken where there is one unless given.
         keep_retrieval_score: Keep the score of the stage before under ``retrieval_score`` in the metadata of a copy,
             out of the texts that are embedded or shown to a model.
-        encoder: Gives the token states for "maxsim"; the default encoder unless given.
+        encoder_name: Model that gives the token states for "maxsim", as for ``twinvec.Encoder``: the one that the nodes
+            were embedded with.
+        encoder: An encoder that is open already, in place of ``encoder_name``.
         reranker: A reranker that is open already, in place of ``model``.
 
     Raises:
@@ -44,6 +46,7 @@ class TwinvecRerank(BaseNodePostprocessor):
     model: str = Field(description="maxsim, or the folder or hub name of a cross-encoder.")
     top_n: int = Field(description="Number of nodes to keep.", ge=1)
     device: str | None = Field(description="Device of the computation.")
+    encoder_name: str = Field(description="Model that gives the token states for maxsim.")
     keep_retrieval_score: bool = Field(description="Whether to keep the score of the stage before in the metadata.")
 
     _reranker: Reranker = PrivateAttr()
@@ -56,6 +59,7 @@ class TwinvecRerank(BaseNodePostprocessor):
         device: str | None = None,
         keep_retrieval_score: bool = False,
         callback_manager: CallbackManager | None = None,
+        encoder_name: str = "default",
         encoder: Encoder | None = None,
         reranker: Reranker | None = None,
     ) -> None:
@@ -63,10 +67,13 @@ class TwinvecRerank(BaseNodePostprocessor):
             "model": model if reranker is None else getattr(reranker, "name", type(reranker).__name__),
             "top_n": top_n,
             "device": device,
+            "encoder_name": encoder_name if encoder is None else encoder.name,
             "keep_retrieval_score": keep_retrieval_score,
             "callback_manager": callback_manager or CallbackManager([]),
         }
         super().__init__(**settings)
+        if encoder is None and reranker is None and model == "maxsim":
+            encoder = Encoder(encoder_name, device=device)
         self._reranker = reranker or open_reranker(model, encoder=encoder, device=device)
 
     @classmethod
