@@ -143,6 +143,25 @@ def test_the_same_model_is_refused(filled, words):
         filled.migrate(WordEncoder(seed=1), chunks_per_second=0)
 
 
+@pytest.mark.parametrize("dropping", [False, True])
+def test_an_engine_killed_while_it_adds_or_drops_a_vector_opens_again(tmp_path, words, new, dropping):
+    configuration = tmp_path / "notes" / "shard" / "edge_config.json"
+    with Collection.open("notes", tmp_path, encoder=words, chunking=False) as collection:
+        collection.ingest(NOTES.items())
+        one = configuration.read_text()
+        collection.migrate(new)
+        two = configuration.read_text()
+        assert one != two
+    with Collection.open("notes", tmp_path, encoder=new) as collection:
+        if dropping:
+            collection.drop_others()
+    configuration.write_text(two if dropping else one)
+    with Collection.open("notes", tmp_path, encoder=new) as collection:
+        assert answers(collection) == expected(new)
+        assert collection.search("rain", mode="sparse")
+        assert collection.migrate(words).switched
+
+
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 def test_every_step_may_be_the_last(place, words, new, done, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.migration._PAGE", 4)

@@ -120,7 +120,7 @@ def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
     batch: list[Point] = []
     size = 0
     for point in points:
-        weight = _bytes(point)
+        weight = size_of(point)
         if batch and (size + weight > _BATCH_BYTES or len(batch) == _BATCH_POINTS):
             yield batch
             batch, size = [], 0
@@ -130,7 +130,7 @@ def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
         yield batch
 
 
-def _bytes(point: Point) -> int:
+def size_of(point: Point) -> int:
     """About the size of a point as JSON."""
     dense = 0 if point.dense is None else 12 * len(point.dense)
     sparse = 0 if point.sparse is None else 22 * len(point.sparse[0])

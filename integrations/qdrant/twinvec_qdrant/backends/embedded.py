@@ -37,10 +37,13 @@ from twinvec_qdrant.backends.base import (
     Query,
     Scored,
     in_batches,
+    size_of,
 )
 from twinvec_qdrant.backends.folder import CollectionFolder, collection_names
 
 _PAGE = 1000
+_ROOM = 32 * 2**20  # bytes that a page of vectors may take in the engine's log and files, and then some
+_ROOM_TO_DELETE = 4 * 2**20
 _EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
 
 # without a corpus named, the engine counts terms of deleted points too, until it is optimised
@@ -79,7 +82,8 @@ class EmbeddedBackend:
     def upsert(self, points: Sequence[Point]) -> None:
         """Write points; the same id again replaces."""
         for batch in in_batches(points):
-            self._update(edge.UpdateOperation.upsert_points([_edge_point(point) for point in batch]))
+            room = 2 * _ROOM_TO_DELETE + 4 * sum(map(size_of, batch))
+            self._update(edge.UpdateOperation.upsert_points([_edge_point(point) for point in batch]), room)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         """Write the records: nobody else can have written since they were read."""
@@ -112,7 +116,7 @@ class EmbeddedBackend:
         """Remove points: nobody else can have written them anew since they were read."""
         del revisions
         for start in range(0, len(ids), _PAGE):
-            self._update(edge.UpdateOperation.delete_points(list(ids[start : start + _PAGE])))
+            self._update(edge.UpdateOperation.delete_points(list(ids[start : start + _PAGE])), _ROOM_TO_DELETE)
 
     def flush(self) -> None:
         """Make all that was written durable: the engine's log keeps the order, but is not forced to the disk."""
@@ -165,7 +169,8 @@ class EmbeddedBackend:
                 finally:
                     self._folder.release()
 
-    def _update(self, operation: edge.UpdateOperation) -> None:
+    def _update(self, operation: edge.UpdateOperation, room: int = _ROOM) -> None:
+        self._folder.check_room(room)
         with self._translated("write"):
             self._shard.update(operation)
 
@@ -226,7 +231,7 @@ class EmbeddedStore:
                 if not folder.exists() and new is not None:
                     _create(folder, new)
                 with _translated(str(folder.path), "open", StoreCorruptError):
-                    shard = edge.EdgeShard.load(str(folder.shard))
+                    shard = _load(folder.shard)
             except BaseException:
                 folder.release()
                 raise
@@ -236,6 +241,7 @@ class EmbeddedStore:
 
 def _create(folder: CollectionFolder, new: NewCollection) -> None:
     """Make the engine's files aside and rename them: a folder named ``shard`` is complete."""
+    folder.check_room(_ROOM)
     aside = folder.path / "shard.new"
     config = edge.EdgeConfig(
         vectors={DENSE: edge.EdgeVectorParams(size=new.dim, distance=edge.Distance.Cosine)},
@@ -251,6 +257,21 @@ def _create(folder: CollectionFolder, new: NewCollection) -> None:
         shard.close()
         folder.write_description(new.metadata)
         aside.rename(folder.shard)
+
+
+def _load(path: Path) -> edge.EdgeShard:
+    """Open the engine's files.
+
+    Killed while it adds or drops a vector, the engine leaves segments and a configuration that differ, and refuses
+    both. Without its file, it takes the configuration from the segments.
+    """
+    try:
+        return edge.EdgeShard.load(str(path))
+    except Exception as error:
+        if "config is incompatible with existing segments" not in str(error):
+            raise
+        (path / "edge_config.json").unlink()
+        return edge.EdgeShard.load(str(path))
 
 
 @contextmanager

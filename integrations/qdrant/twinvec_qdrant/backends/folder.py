@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,21 @@ class CollectionFolder:
             aside.replace(self._description)
         except OSError as error:
             raise StoreUnavailableError(f"{self._description}: cannot be written: {error}") from error
+
+    def check_room(self, needed: int) -> None:
+        """Refuse to write where the disk is nearly full.
+
+        The engine maps its files into memory; a mapped page that finds no room on the disk ends the process (SIGBUS).
+
+        Raises:
+            StoreUnavailableError: fewer than ``needed`` bytes are free.
+        """
+        free = shutil.disk_usage(self.path).free
+        if free < needed:
+            raise StoreUnavailableError(
+                f"{self.path}: the disk is full: {free / 2**20:.0f} MB are free, and at least {needed / 2**20:.0f} MB "
+                "are needed to write"
+            )
 
     def acquire(self, wait_seconds: float) -> None:
         """Take the lock; the folder is made where it is missing.
