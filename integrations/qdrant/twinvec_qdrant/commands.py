@@ -21,7 +21,7 @@ from twinvec.terminal import named_text, properties, show, show_json, table
 
 if TYPE_CHECKING:
     from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
-    from twinvec.retrieval import Hit
+    from twinvec.retrieval import Hit, Reranker
     from twinvec_qdrant.chunking import ChunkSettings
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.report import IngestReport
@@ -107,12 +107,13 @@ def search_command(
     url: Url = None,
     model: Model = None,
     mode: Annotated[
-        Literal["hybrid", "dense", "sparse"],
-        typer.Option(help="By meaning (dense), by words (sparse, BM25), or both fused."),
-    ] = "hybrid",
+        Literal["hybrid", "dense", "sparse"] | None,
+        typer.Option(help="By meaning (dense), by words (sparse, BM25), or both fused (hybrid)."),
+    ] = None,
     rerank: Annotated[
-        str, typer.Option(metavar="none|maxsim|MODEL", help="maxsim needs no further model; MODEL is a cross-encoder.")
-    ] = "none",
+        str | None,
+        typer.Option(metavar="none|maxsim|MODEL", help="maxsim needs no further model; MODEL is a cross-encoder."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Hits a query.")] = 10,
     candidates: Annotated[int, typer.Option(min=1, help="How many hits to rerank.")] = 100,
     where: Annotated[
@@ -124,13 +125,23 @@ def search_command(
 ) -> None:
     """Search a collection; every stage's score is shown.
 
+    Without --mode and --rerank as "twinvec tune" has chosen for the collection; hybrid and none, where it has not.
+
     \b
     twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
     twinvec search "late fees" "refunds" --collection docs --filter lang=en --filter "year>=2020"
     """
+    from twinvec.evaluation.tuning import TunedSearch
+
     conditions = _filter(where or [])
     with open_collection(collection, path, url, model, create=False) as opened:
-        reranker = _reranker(rerank, opened)
+        reranker: Reranker | None
+        if mode is None and rerank is None:
+            tuned = TunedSearch(opened)
+            mode, reranker = tuned.setting.mode, tuned.reranker
+            candidates = tuned.setting.candidates or candidates
+        else:
+            mode, reranker = mode or "hybrid", _reranker(rerank or "none", opened)
         if mode != "sparse":
             opened.encoder.encode_query(["ready"])  # what is loaded at first use is no part of a query's time
         results = []

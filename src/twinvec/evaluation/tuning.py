@@ -202,18 +202,23 @@ class TunedSearch:
     Args:
         collection: As for ``tune_by_documents``.
 
+    Attributes:
+        setting: The choice.
+        reranker: What comes behind the first stage, or None.
+
     Raises:
         ConfigurationError: the choice asks for MaxSim, which the collection's encoder does not offer.
     """
 
     def __init__(self, collection: Any) -> None:
         self.setting = saved(collection) or Setting("hybrid")
+        self.reranker: MaxSimReranker | None = None
         self._retriever: Any = collection
         if self.setting.mix:
             if not isinstance(collection.encoder, Encoder):
                 raise ConfigurationError(f"{collection.encoder!r} has no token states, which maxsim compares")
-            reranker = MaxSimReranker(collection.encoder, mix=self.setting.mix)
-            self._retriever = RetrieveRerank(collection, reranker, self.setting.candidates)
+            self.reranker = MaxSimReranker(collection.encoder, mix=self.setting.mix)
+            self._retriever = RetrieveRerank(collection, self.reranker, self.setting.candidates)
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
         """As the collection's ``search``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,8 +71,9 @@ def mine(
     vectors: Path | None = None
     retriever: Any
     if collection is not None:
-        place = {"url": url} if url is not None else {"path": path}
-        retriever = _open_collection()(collection, create=False, **place)
+        from twinvec.stored import open_collection
+
+        retriever = open_collection(collection, None if url is not None else path, url=url)
         identity = f"collection {collection}"
     else:
         from twinvec import Encoder
@@ -96,10 +96,3 @@ def mine(
         typer.echo(json.dumps(asdict(report)))
         return
     typer.echo(f"{output}: {report.negatives:,} negatives for {report.rows:,} rows; {report.without:,} rows have none")
-
-
-def _open_collection() -> Any:
-    """The opener of collections that an installed package offers."""
-    for entry in entry_points(group="twinvec.retrievers"):
-        return entry.load()
-    raise ConfigurationError("--collection needs a store: pip install twinvec-qdrant")

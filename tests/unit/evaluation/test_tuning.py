@@ -144,12 +144,20 @@ def test_a_search_goes_by_the_choice(tiny_model, tmp_path):
 def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
     with Collection.open("c", tmp_path, encoder=Encoder(tiny_model("bert"))) as collection:
         collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
-    figures = json.loads(twinvec("tune", "--collection", "c", "--path", tmp_path, "--json").out)
+    place = ("--collection", "c", "--path", tmp_path)
+    figures = json.loads(twinvec("tune", *place, "--json").out)
     assert figures["pseudo"]
     assert figures["gain"]["interval"]["low"] <= figures["gain"]["difference"] <= figures["gain"]["interval"]["high"]
     with Collection.open("c", tmp_path) as collection:
         assert saved(collection) == Setting(**figures["setting"])
-    assert "chosen: " in twinvec("tune", "--collection", "c", "--path", tmp_path).out
+    for setting in (Setting("sparse"), Setting("dense", 0.5, 20)):
+        with Collection.open("c", tmp_path) as collection:
+            collection.notes(NOTES).put({"setting": asdict(setting)})
+        hit = json.loads(twinvec("search", "topic 14", *place, "--json").out)["hits"][0]
+        assert list(hit["scores"]) == [setting.mode, *(["maxsim"] if setting.mix else [])]
+        hit = json.loads(twinvec("search", "topic 14", *place, "--mode", "dense", "--json").out)["hits"][0]
+        assert list(hit["scores"]) == ["dense"]  # what is asked for comes first
+    assert "chosen: " in twinvec("tune", *place).out
     assert twinvec("tune", "--collection", "none", "--path", tmp_path).code == 1
 
 
