@@ -30,7 +30,9 @@ def main(arguments: list[str] | None = None) -> None:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = _DEBUG in arguments  # wherever it stands
-    logging.basicConfig(format="twinvec: %(message)s", level=logging.WARNING, stream=sys.stderr)
+    warnings = logging.StreamHandler()
+    warnings.setLevel(logging.WARNING)  # of the handler too: bm25s sets its own logger to DEBUG
+    logging.basicConfig(format="twinvec: %(message)s", handlers=[warnings])
     try:
         build_app()(args=[each for each in arguments if each != _DEBUG], prog_name="twinvec")
     except TwinvecError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import subprocess
+import sys
 
 import ir_measures
 import pytest
@@ -123,6 +125,15 @@ def test_errors_name_file_and_line_and_leave_1(twinvec, write, model):
     assert (done.code, done.out) == (1, "")
     assert f"{bad}:5: score 'many' is not a number" in done.err
     assert twinvec("evaluate", model).code == 1  # nothing to measure on
+
+
+def test_nothing_is_said_of_what_goes_on_within(beir):
+    """In a process of its own: what libraries log is for their developers."""
+    program = "from twinvec.cli import main; main()"
+    command = [sys.executable, "-c", program, "evaluate", "bm25", "--ir", str(beir), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["model"] == "bm25"
 
 
 def test_compare_writes_a_report(twinvec, write, model, tmp_path):
