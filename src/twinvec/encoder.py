@@ -11,12 +11,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from twinvec.engines.base import Batch, Engine, FloatArray
+from twinvec.engines.select import load_engine
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.models import find_model
 from twinvec.pipeline import run_batches
@@ -28,7 +29,7 @@ from twinvec.tokenizer import TextTokenizer, TokenIds
 
 logger = logging.getLogger(__name__)
 
-EngineName = Literal["auto", "torch"]
+EngineName = Literal["auto", "torch", "openvino"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 Storage = Literal["float16", "binary"]
 Vectors = npt.NDArray[Any]
@@ -44,8 +45,8 @@ class Encoder:
     Args:
         model: ``"default"`` (all-MiniLM-L6-v2), a folder in the sentence-transformers format, or a hub name,
             ``"org/name"`` or ``"org/name@commit"``.
-        engine: What computes: ``"auto"`` takes the fastest that is exact.
-        precision: Of the computation; ``"auto"`` is float32 on a CPU, bfloat16 never unless asked for.
+        engine: What computes: ``"auto"`` takes the fastest that is exact; see ``twinvec.engines.select``.
+        precision: Of the computation; ``"auto"`` is float32, bfloat16 and float16 never unless asked for.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; a GPU is taken where there is one unless given.
         dim: Keep this many leading dimensions (Matryoshka models), normalised again where the model normalises.
         max_tokens: Cut longer texts here, in place of the model's own limit; at most as many as it has positions.
@@ -82,8 +83,9 @@ class Encoder:
         max_text_bytes: int = MAX_TEXT_BYTES,
         cache_folder: str | Path | None = None,
     ) -> None:
-        if engine not in ("auto", "torch"):
-            raise ConfigurationError(f"engine {engine!r} is not one of auto, torch")
+        for value, known, what in ((engine, EngineName, "engine"), (precision, Precision, "precision")):
+            if value not in get_args(known):
+                raise ConfigurationError(f"{what} {value!r} is not one of {', '.join(get_args(known))}")
         if token_budget is not None and token_budget < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
         found = find_model(model, cache_folder)
@@ -94,7 +96,7 @@ class Encoder:
         self._tokenizer = TextTokenizer(self._spec.folder, self.max_tokens, lower_case=self._spec.lower_case)
         self._network = network_digest(self._spec)
         self.space = fingerprint(self._spec, self._tokenizer, self._network)
-        self._engine_options = {"device": device, "precision": "float32" if precision == "auto" else precision}
+        self._wanted: dict[str, Any] = {"engine": engine, "device": device, "precision": precision}
         self._engine: Engine | None = None
         self._loading = threading.Lock()
         self._token_budget = token_budget
@@ -137,9 +139,12 @@ class Encoder:
         """The engine, loaded when first used."""
         with self._loading:
             if self._engine is None:
-                from twinvec.engines.torch import TorchEngine
-
-                self._engine = TorchEngine(self._spec, **self._engine_options)  # type: ignore[arg-type]
+                self._engine = load_engine(
+                    spec=self._spec,
+                    tokenizer=self._tokenizer,
+                    network=self._network,
+                    **self._wanted,
+                )
             return self._engine
 
     def encode(

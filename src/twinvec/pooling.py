@@ -70,10 +70,10 @@ MODES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 """Pooling functions by their names in a sentence-transformers configuration."""
 
 
-def pool(states_BTD: Tensor, mask_BT: Tensor, modes: Sequence[str], prompt_tokens: int = 0) -> Tensor:
+def pool(states_BTD: Tensor, mask_BT: Tensor, modes: Sequence[str], prompt_tokens: int | Tensor = 0) -> Tensor:
     """Pool by each of ``modes`` and concatenate, leaving out the first ``prompt_tokens`` tokens: (B, D * modes)."""
     counted_BT = mask_BT
-    if prompt_tokens:
+    if isinstance(prompt_tokens, Tensor) or prompt_tokens:  # a traced graph takes the number as an input
         positions_T = torch.arange(mask_BT.shape[1], device=mask_BT.device)
         counted_BT = mask_BT * (positions_T >= prompt_tokens)
     pooled = [

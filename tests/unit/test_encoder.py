@@ -236,22 +236,22 @@ def test_vectors_of_the_wrong_size_are_noticed(tiny):
 
 
 def test_prompts(tiny_model):
-    folder = tiny_model("bert", prompts={"query": "find: ", "passage": "text: ", "topic": "about "})
+    folder = tiny_model("bert", prompts={"query": "find: ", "document": "text: ", "topic": "about "})
     encoder = Encoder(folder)
-    assert encoder.prompts == {"query": "find: ", "passage": "text: ", "topic": "about "}
+    assert encoder.prompts == {"query": "find: ", "document": "text: ", "topic": "about "}
     assert encoder.document_prompt == "text: "
     plain = encoder.encode(["find: fox", "text: fox", "about fox", "fox"])
     given = [encoder.encode_query("fox"), encoder.encode_document("fox"), encoder.encode("fox", prompt="topic")]
     np.testing.assert_allclose(np.stack([*given, encoder.encode("fox")]), plain, atol=1e-5)
-    with pytest.raises(ConfigurationError, match="no prompt 'title'; its prompts: passage, query, topic"):
+    with pytest.raises(ConfigurationError, match="no prompt 'title'; its prompts: document, query, topic"):
         encoder.encode("fox", prompt="title")
     with pytest.raises(ConfigurationError, match="no prompt"):
         encoder.encode_tokens(["fox"], prompt="title")
 
 
 def test_prompts_can_be_replaced(tiny_model, tiny):
-    encoder = Encoder(tiny_model("bert"), prompts={"query": "find: ", "empty": ""}, default_prompt="query")
-    assert encoder.prompts == {"query": "find: "}
+    encoder = Encoder(tiny_model("bert"), prompts={"query": "find: "}, default_prompt="query")
+    assert encoder.prompts == {"query": "find: ", "document": ""}
     np.testing.assert_allclose(encoder.encode("fox"), tiny.encode("find: fox"), atol=1e-5)
     np.testing.assert_allclose(encoder.encode("fox", prompt=""), tiny.encode("fox"), atol=1e-5)
     assert encoder.space != tiny.space
@@ -311,7 +311,7 @@ def test_progress_is_told_in_texts(tiny):
         ({"max_tokens": 2}, "max_tokens must lie between 3 and the model's 66"),
         ({"max_tokens": 67}, "max_tokens must lie between 3 and the model's 66"),
         ({"token_budget": 0}, "token_budget"),
-        ({"default_prompt": "query"}, "default_prompt 'query'"),
+        ({"default_prompt": "topic"}, "default_prompt 'topic'"),
     ],
 )
 def test_settings_that_cannot_work(tiny_model, options, message):

@@ -240,10 +240,10 @@ def _quiet_transformers() -> Iterator[None]:
 
     level, bars = library_logging.get_verbosity(), library_logging.is_progress_bar_enabled()
     library_logging.set_verbosity(logging.ERROR)
-    library_logging.disable_progress_bar()
+    library_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         library_logging.set_verbosity(level)
         if bars:
-            library_logging.enable_progress_bar()
+            library_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

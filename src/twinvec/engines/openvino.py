@@ -1,0 +1,125 @@
+"""The OpenVINO engine: a graph made by ``export``, on the CPU, one thread a stream.
+
+Several threads call it at once, each with an inference request of its own, so that no core waits for another at the
+end of a layer. Neither torch nor transformers is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cache
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from twinvec.engines.base import Batch, FloatArray
+from twinvec.errors import EngineError, MissingExtraError, ModelIntegrityError
+
+BATCH_TOKENS = 1024
+
+
+class OpenVinoEngine:
+    """A graph with the outputs ``vectors`` and ``states``.
+
+    Args:
+        path: The graph's .xml; its .bin lies beside it.
+        dim: Leading dimensions that are kept, if not all.
+        normalizes: Whether truncated vectors are normalised again.
+
+    Raises:
+        MissingExtraError: OpenVINO is not installed.
+        ModelIntegrityError: the graph cannot be read.
+    """
+
+    name = "openvino, cpu, float32"
+    token_budget = BATCH_TOKENS
+
+    def __init__(self, path: Path, *, dim: int | None = None, normalizes: bool = False) -> None:
+        self.workers = available_cores()
+        self._path = path
+        self._dim = dim
+        self._normalizes = normalizes
+        self._vectors = _Requests(path, "vectors", self.workers)
+        self._states: _Requests | None = None
+        self._loading = threading.Lock()
+
+    def vectors(self, batch: Batch) -> FloatArray:
+        vectors_BD = self._vectors.infer(batch, self.name)
+        if self._dim is None:
+            return vectors_BD
+        cut_BD = vectors_BD[:, : self._dim]
+        if not self._normalizes:
+            return np.ascontiguousarray(cut_BD)
+        norms_B1 = np.linalg.norm(cut_BD, axis=1, keepdims=True)
+        normalised: FloatArray = cut_BD / np.maximum(norms_B1, 1e-12)
+        return normalised
+
+    def states(self, batch: Batch) -> FloatArray:
+        with self._loading:
+            if self._states is None:
+                self._states = _Requests(self._path, "states", self.workers)
+        return self._states.infer(batch, self.name)
+
+
+class _Requests:
+    """One output of a graph, compiled for throughput, with a request for each stream."""
+
+    def __init__(self, path: Path, output: str, streams: int) -> None:
+        openvino, core = import_openvino(), _core()
+        try:
+            graph = core.read_model(path)
+            only = openvino.Model([graph.output(output)], graph.get_parameters())
+            compiled = core.compile_model(
+                only,
+                "CPU",
+                {
+                    "NUM_STREAMS": streams,
+                    "INFERENCE_NUM_THREADS": streams,
+                    "INFERENCE_PRECISION_HINT": "f32",
+                    "ENABLE_CPU_PINNING": False,  # other processes may be busy on the very cores
+                },
+            )
+        except RuntimeError as error:
+            raise ModelIntegrityError(f"{path}: cannot be read as an OpenVINO graph: {error}") from error
+        self._inputs = [port.any_name for port in compiled.inputs]
+        self._free: SimpleQueue[Any] = SimpleQueue()
+        for _ in range(streams):
+            self._free.put(compiled.create_infer_request())
+
+    def infer(self, batch: Batch, name: str) -> FloatArray:
+        given = {
+            "input_ids": batch.ids_BT,
+            "attention_mask": batch.mask_BT,
+            "prompt_tokens": np.array(batch.prompt_tokens, dtype=np.int64),
+        }
+        request = self._free.get()
+        try:
+            found: FloatArray = request.infer({key: given[key] for key in self._inputs}, share_inputs=True)[0]
+        except RuntimeError as error:
+            raise EngineError(f"engine {name}: {error}") from error
+        finally:
+            self._free.put(request)
+        return found
+
+
+@cache
+def _core() -> Any:
+    """One for the process: it takes half a second."""
+    return import_openvino().Core()
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def import_openvino() -> Any:
+    """The package, or an error that says how to install it."""
+    try:
+        import openvino
+    except ImportError as error:
+        raise MissingExtraError("openvino", "openvino", "the OpenVINO engine") from error
+    return openvino

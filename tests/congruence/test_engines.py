@@ -1,0 +1,71 @@
+"""The OpenVINO engine gives the vectors and token states of the torch engine, for every backbone, pooling and head."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import models
+from congruence.test_vectors import assert_equal, cosines, mixed_texts
+from twinvec import Encoder
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """Keeps the graphs of tiny models out of the user's cache."""
+    monkeypatch.setenv("TWINVEC_CACHE", str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    return mixed_texts(60, 120, seed=11)
+
+
+@pytest.mark.parametrize("kind", models.BACKBONES)
+def test_every_backbone(cache, tiny_model, texts, kind):
+    folder = tiny_model(kind)
+    theirs, ours = Encoder(folder, engine="torch"), Encoder(folder, engine="openvino")
+    vectors = theirs.encode(texts)
+    assert ours.engine.name == "openvino, cpu, float32"
+    assert ours.space == theirs.space
+    assert_equal(ours.encode(texts), vectors)
+    assert_equal(np.stack([ours.encode(text) for text in texts[:12]]), vectors[:12])
+    for mine, other in zip(ours.encode_tokens(texts), theirs.encode_tokens(texts), strict=True):
+        assert mine.shape == other.shape
+        assert cosines(mine, other).min() > 0.99999
+    assert np.median(cosines(vectors[10:-1], vectors[11:])) < 0.99, "texts are too alike to tell vectors apart"
+
+
+@pytest.mark.parametrize(("kind", "include_prompt"), [("bert", True), ("xlm-roberta", False)])
+def test_every_pooling_behind_prompts(cache, tiny_model, texts, kind, include_prompt):
+    pooling = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+    prompts = {"query": "Find what answers this: "}
+    options = {"pooling": pooling, "prompts": prompts, "include_prompt": include_prompt, "normalize": False}
+    folder = tiny_model(kind, **options)
+    theirs, ours = Encoder(folder, engine="torch"), Encoder(folder, engine="openvino")
+    assert_equal(ours.encode(texts), theirs.encode(texts))
+    vectors = theirs.encode_query(texts)
+    assert_equal(ours.encode_query(texts), vectors)
+    size = models.HIDDEN
+    for part in range(len(pooling)):  # each by itself: a large one must not hide a small one
+        columns = slice(part * size, (part + 1) * size)
+        assert cosines(ours.encode_query(texts)[:, columns], vectors[:, columns]).min() > 0.99999
+
+
+@pytest.mark.parametrize("activation", ["Tanh", "GELU"])
+def test_heads_and_truncated_dimensions(cache, tiny_model, texts, activation):
+    folder = tiny_model("bert", dense=((24, activation), (16, "Identity")), truncate_dim=10)
+    for options in ({}, {"dim": 3}, {"dim": 16}):
+        theirs, ours = (Encoder(folder, engine=engine, **options) for engine in ("torch", "openvino"))
+        assert_equal(ours.encode(texts), theirs.encode(texts))
+
+
+def test_the_default_model(encoder, texts):
+    theirs, ours = Encoder("default", engine="torch"), Encoder("default", engine="openvino")
+    assert_equal(ours.encode(texts), theirs.encode(texts))
+    for mine, other in zip(ours.encode_tokens(texts[:20]), theirs.encode_tokens(texts[:20]), strict=True):
+        assert cosines(mine, other).min() > 0.99999
+
+
+def test_auto_is_exact(encoder, texts):
+    assert_equal(encoder.encode(texts), Encoder("default", engine="torch").encode(texts))

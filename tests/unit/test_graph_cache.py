@@ -1,0 +1,154 @@
+"""Graphs in the user's cache: made once, found again, made again when damaged, by two processes at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from twinvec import Encoder
+from twinvec.engines.openvino import OpenVinoEngine
+from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
+from twinvec.graph_cache import cache_folder, openvino_graph
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, tiny_model):
+    """A cache that holds the graph of the tiny model."""
+    folder = tmp_path_factory.mktemp("made") / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TWINVEC_CACHE", str(folder))
+        Encoder(tiny_model("bert"), engine="openvino").encode("fox")
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty one."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("TWINVEC_CACHE", str(folder))
+    assert cache_folder() == folder
+    return folder
+
+
+@pytest.fixture
+def graph(cache, tiny_model):
+    """Finds the graph of a tiny model, converting it if need be."""
+    encoder = Encoder(tiny_model("bert"))
+
+    def find():
+        return openvino_graph(encoder._spec, encoder.tokenizer, encoder._network)
+
+    return find
+
+
+def files_of(cache):
+    return sorted(path.name for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock")
+
+
+def test_a_graph_is_made_once(cache, graph):
+    found = graph()
+    assert found.exact
+    assert found.path.is_relative_to(cache)
+    assert files_of(cache) == ["graph.bin", "graph.json", "graph.xml"]
+    made = found.path.stat().st_mtime_ns
+    assert graph() == found
+    assert found.path.stat().st_mtime_ns == made
+
+
+def test_another_network_has_another_graph(cache, tiny_model):
+    for seed in (0, 1):
+        Encoder(tiny_model("bert", seed=seed), engine="openvino").encode("fox")
+    assert files_of(cache).count("graph.xml") == 2
+    Encoder(tiny_model("bert"), engine="openvino", dim=3, max_tokens=7).encode("fox")
+    assert files_of(cache).count("graph.xml") == 2  # the network is the same
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"), [("graph.xml", "cut"), ("graph.bin", "changed"), ("graph.bin", "gone"), ("graph.json", "cut")]
+)
+def test_a_damaged_graph_is_made_again(made, cache, graph, name, damage):
+    shutil.copytree(made, cache)
+    found = graph()
+    path = found.path.parent / name
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-7] if damage == "cut" else bytes([data[0] ^ 255]) + data[1:])
+    again = graph()
+    assert again.exact
+    assert (path.parent / "graph.bin").stat().st_size > 1000
+    assert json.loads((path.parent / "graph.json").read_text())["sha256"]
+
+
+def test_processes_that_want_it_at_once_share_it(cache, tiny_model):
+    folder = tiny_model("bert")
+    program = "import sys, twinvec; print(twinvec.Encoder(sys.argv[1], engine='openvino').encode('a fox').tolist())"
+    command = [sys.executable, "-c", program, str(folder)]
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(subprocess.run, command, capture_output=True, text=True, timeout=300) for _ in range(2)]
+    outputs = [run.result() for run in runs]
+    assert [run.returncode for run in outputs] == [0, 0], outputs[0].stderr + outputs[1].stderr
+    first, second = (np.array(json.loads(run.stdout)) for run in outputs)
+    np.testing.assert_allclose(first, second, atol=1e-6)
+    np.testing.assert_allclose(first, Encoder(folder, engine="torch").encode("a fox"), atol=1e-5)
+    assert files_of(cache) == ["graph.bin", "graph.json", "graph.xml"]
+
+
+def test_neither_torch_nor_transformers_is_imported_once_it_is_made(made, cache, tiny_model):
+    folder = tiny_model("bert")
+    shutil.copytree(made, cache)
+    program = (
+        "import sys, twinvec; encoder = twinvec.Encoder(sys.argv[1], engine='openvino');"
+        "encoder.encode(['a fox', 'a cat']); encoder.encode_tokens(['a fox']);"
+        "print(sorted({'torch', 'transformers', 'sentence_transformers', 'huggingface_hub'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program, str(folder)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root writes everywhere")
+def test_a_cache_that_cannot_be_written(cache, tiny_model):
+    cache.mkdir()
+    cache.chmod(0o500)
+    with pytest.raises(EngineError, match="cannot be written"):
+        Encoder(tiny_model("bert"), engine="openvino").encode("fox")
+
+
+def test_a_cache_that_is_a_file(cache, tiny_model):
+    cache.write_text("in the way")
+    with pytest.raises(EngineError, match="cannot be written"):
+        Encoder(tiny_model("bert"), engine="openvino").encode("fox")
+
+
+def test_a_graph_that_is_none(tmp_path):
+    (tmp_path / "graph.xml").write_text("<net")
+    for path in (tmp_path / "graph.xml", tmp_path / "nowhere.xml"):
+        with pytest.raises(ModelIntegrityError, match="cannot be read as an OpenVINO graph"):
+            OpenVinoEngine(path)
+
+
+def test_small_models_stay_with_torch(cache, tiny_model):
+    assert Encoder(tiny_model("bert")).engine.name.startswith("torch")
+    assert files_of(cache) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "cuda"}, "computes on the CPU"),
+        ({"precision": "bfloat16"}, "computes in float32, not in 'bfloat16'"),
+    ],
+)
+def test_what_openvino_does_not_do(cache, tiny_model, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        Encoder(tiny_model("bert"), engine="openvino", **options).encode("fox")
+    assert files_of(cache) == []
