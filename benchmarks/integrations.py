@@ -1,6 +1,6 @@
 """Awaited queries through the adapters: 50 at once against one batch of 50, and how long the event loop stands still.
 
-    python benchmarks/integrations.py [--queries 50] [--rounds 5]
+    python benchmarks/integrations.py [--queries 50] [--rounds 10]
 
 Ours: ``TwinvecEmbeddings`` and ``TwinvecEmbedding``. Peers, each where it is installed: ``HuggingFaceEmbeddings`` of
 langchain-huggingface and ``HuggingFaceEmbedding`` of llama-index-embeddings-huggingface, on the same model folder.
@@ -42,7 +42,7 @@ class Contender:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     model = str(find_model("default").path)
