@@ -53,12 +53,13 @@ def main() -> None:
     options = parser.parse_args()
     words = documentation()
     parts = [describe_machine(options)]
+    contenders = load(options.model)
     for kind, (least, most) in KINDS.items():
         count = options.texts // 4 if kind == "long" else options.texts
         texts = make_texts(words, count, least, most)
-        parts.append(compare(kind, texts, load(options.model), options.rounds))
+        parts.append(compare(kind, texts, contenders, options.rounds))
         print(parts[-1], flush=True)
-    parts.append(latency(options.model, make_texts(words, 200, 3, 10)))
+    parts.append(latency(contenders, make_texts(words, options.texts // 2, 3, 10)))
     parts.append(f"Peak memory of the process, all contenders loaded: {peak_gigabytes():.2f} GB.\n")
     print("\n".join(parts[-2:]))
     if options.output:
@@ -83,7 +84,8 @@ def compare(kind: str, texts: list[str], contenders: list[Contender], rounds: in
     """Measure and give a table."""
     peer = contenders[0]
     expected = np.asarray(peer.encode(texts), dtype=np.float64)
-    for contender in contenders[1:]:
+    for contender in contenders:
+        contender.rates, contender.cpu = [], []
         found = np.asarray(contender.encode(texts), dtype=np.float64)
         products = (expected * found).sum(1) / np.linalg.norm(expected, axis=1) / np.linalg.norm(found, axis=1)
         contender.cosines = (float(products.mean()), float(products.min()))
@@ -110,12 +112,11 @@ def compare(kind: str, texts: list[str], contenders: list[Contender], rounds: in
     )
 
 
-def latency(model: str, queries: list[str]) -> str:
+def latency(contenders: list[Contender], queries: list[str]) -> str:
     """One short query at a time, tokenising included."""
     rows = []
-    for contender in load(model):
-        for query in queries[:20]:
-            contender.encode([query])
+    for contender in contenders:
+        contender.encode(queries[:1])
         taken = []
         for query in queries:
             start = time.perf_counter()
