@@ -58,7 +58,7 @@ def _condition(key: object, wanted: object) -> Condition:
         raise FilterError(f"filter keys are non-empty strings, got {key!r}")
     if isinstance(wanted, Mapping):
         return Condition(key, bounds=_bounds(key, wanted))
-    options = wanted if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
+    options: list[Any] = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
     if not options:
         raise FilterError(f"filter {key!r}: an empty list matches nothing")
     for option in options:

@@ -49,7 +49,7 @@ class ForeignEncoder:
     @property
     def dim(self) -> int:
         """Size of the vectors."""
-        return self._probe_vectors.shape[1]
+        return int(self._probe_vectors.shape[1])
 
     @cached_property
     def space(self) -> str:
