@@ -3,12 +3,13 @@
 All methods take the scores of both stages for the same candidates and give one score for each; larger is better.
 Scores are complete: a candidate that one stage found is scored by the other too.
 
-``"adaptive"``, the default: z(dense) + 0.25 BM25, where z standardises over the candidates (mean 0, standard
-    deviation 1). A cosine means something only beside other cosines of the same model and query, so it is
-    standardised. A BM25 score is a sum of log-odds weights (Robertson and Zaragoza 2009): it says by itself how much
-    the words tell. Where a query shares only a few or common words with the documents, all its BM25 scores are small
-    and it weighs little; one with many rare words weighs as much as the vectors. Methods that scale every query's BM25
-    scores to the same spread, or look at ranks alone, blow up that small evidence.
+``"adaptive"``, the default: z(dense) + w BM25, where z standardises over the candidates (mean 0, standard deviation 1).
+    A cosine means something only beside other cosines of the same model and query, so it is standardised. A BM25 score
+    is a sum of log-odds weights (Robertson and Zaragoza 2009): it says by itself how much the words tell, so w is a
+    constant, 0.25. Where a query shares only common words with the documents, its BM25 scores are small and weigh
+    little; methods that scale every query's BM25 scores to the same spread, or look at ranks alone, blow them up. In a
+    search for keywords the sum is small because its terms are few: there, measured by the best score a term, the words
+    get the spread of the vectors or more, w = 0.1 (best / terms)^2 / sd(BM25), if that is above 0.25.
 ``"rrf"``: the sum of 1 / (60 + rank), reciprocal rank fusion (Cormack, Clarke and Büttcher 2009). Equal scores share a
     rank; a sparse score of 0 has none.
 ``"distribution"``: the sum of (score - (mean - 3 sd)) / (6 sd), distribution-based score fusion, as in Qdrant.
@@ -35,6 +36,9 @@ EVIDENCE = 0.25
 Anything from 0.2 to 0.3 gives much the same on sets from captions to abstracts; see ``benchmarks/RETRIEVAL.md``.
 """
 
+KEYWORDS = 0.1
+"""How much keywords weigh, as said above; anything from 0.1 to 0.2 gives much the same."""
+
 RRF_K = 60
 
 _Scores = npt.NDArray[np.float64]
@@ -46,6 +50,7 @@ def fuse(
     *,
     method: Method = "adaptive",
     weights: tuple[float, float] = (1.0, 1.0),
+    terms: int | None = None,
 ) -> FloatArray:
     """Fuse the scores of n candidates: shape (n,).
 
@@ -54,6 +59,7 @@ def fuse(
         sparse: BM25 scores; 0 where no term matches.
         method: See the top of this file.
         weights: Of the dense and the sparse part of the sum.
+        terms: How many different terms the query has, where that is known ("adaptive" looks at it).
 
     Raises:
         InputError: the scores do not pair up, or one is not finite.
@@ -66,12 +72,20 @@ def fuse(
     if d.shape != s.shape:
         raise InputError(f"expected a dense and a sparse score for each candidate, got {len(d)} and {len(s)}")
     if method == "adaptive":
-        d, s = _standardized(d), EVIDENCE * s
+        d, s = _standardized(d), _evidence(s, terms) * s
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d)), np.where(s > 0, 1 / (RRF_K + _ranks(s)), 0.0)
     else:
         d, s = (_standardized(d) + 3) / 6, (_standardized(s) + 3) / 6
     return (weights[0] * d + weights[1] * s).astype(np.float32)
+
+
+def _evidence(sparse: _Scores, terms: int | None) -> float:
+    """Standard deviations of the dense scores that a BM25 score of 1 is worth for this query."""
+    spread = float(sparse.std()) if sparse.size and np.ptp(sparse) > 0 else 0.0
+    if not terms or not spread:
+        return EVIDENCE
+    return max(EVIDENCE, KEYWORDS * (float(sparse.max()) / terms) ** 2 / spread)
 
 
 def check_method(method: str) -> None:

@@ -40,7 +40,8 @@ class Hit:
         score: The score of the last stage; larger is better.
         scores: The score of every stage the hit went through, by the stage's name ("dense", "sparse",
             "fused", "maxsim", "cross-encoder", ...).
-        payload: The document's own payload; for chunks also ``source``, ``position`` and ``heading``.
+        payload: The document's own payload; for chunks also ``source``, ``position`` and ``heading``, where the
+            document has no such keys of its own.
     """
 
     id: str
@@ -164,16 +165,17 @@ class MemoryIndex:
         asked = [query for query in dict.fromkeys(queries) if query.strip()]
         found: dict[str, list[Hit]] = {}
         if len(allowed) and asked:
-            for query, dense, sparse in self._scores(corpus, asked, allowed, mode):
-                found[query] = self._hits(corpus, dense, sparse, allowed, limit, mode)
+            terms = self._analyzer.terms(asked) if mode != "dense" else [[]] * len(asked)
+            scores = self._scores(corpus, asked, terms, allowed, mode)
+            for query, words, (dense, sparse) in zip(asked, terms, scores, strict=True):
+                found[query] = self._hits(corpus, dense, sparse, allowed, limit, mode, len(set(words)))
         return [list(found.get(query, ())) for query in queries]
 
     def _scores(
-        self, corpus: Corpus, queries: list[str], allowed: Rows, mode: Mode
-    ) -> Iterator[tuple[str, FloatArray, FloatArray]]:
+        self, corpus: Corpus, queries: list[str], terms: list[list[str]], allowed: Rows, mode: Mode
+    ) -> Iterator[tuple[FloatArray, FloatArray]]:
         """For each query the dense and the sparse scores of the allowed rows; zeros for a stage left out."""
         nothing = np.zeros(len(allowed), dtype=np.float32)
-        terms = self._analyzer.terms(queries) if mode != "dense" else [[]] * len(queries)
         block = max(1, _BLOCK_SCORES // len(corpus.documents))
         for start in range(0, len(queries), block):
             part = queries[start : start + block]
@@ -181,9 +183,9 @@ class MemoryIndex:
                 vectors_QD = self._query_vectors(part, corpus.vectors_ND.shape[1])
                 # rounded: the order in which products are summed must not decide between equal documents
                 dense_QN = np.round(vectors_QD @ corpus.vectors_ND.T, 6)[:, allowed]
-            for index, query in enumerate(part):
+            for index in range(len(part)):
                 sparse = corpus.bm25.scores(terms[start + index])[allowed] if mode != "dense" else nothing
-                yield query, dense_QN[index] if mode != "sparse" else nothing, sparse
+                yield dense_QN[index] if mode != "sparse" else nothing, sparse
 
     def _query_vectors(self, queries: list[str], dim: int) -> FloatArray:
         vectors_QD = np.asarray(self._encoder.encode_query(queries), dtype=np.float32)
@@ -202,6 +204,7 @@ class MemoryIndex:
         allowed: Rows,
         limit: int,
         mode: Mode,
+        terms: int,
     ) -> list[Hit]:
         ranks = corpus.id_ranks[allowed]
         if mode == "dense":
@@ -214,7 +217,7 @@ class MemoryIndex:
             by_words = _top(sparse, ranks, depth)
             union = np.union1d(_top(dense, ranks, depth), by_words[sparse[by_words] > 0])
             fused = np.zeros_like(dense)
-            fused[union] = fuse(dense[union], sparse[union], method=self._fusion)
+            fused[union] = fuse(dense[union], sparse[union], method=self._fusion, terms=terms)
             best = union[_top(fused[union], ranks[union], limit)]
             stages = {"dense": dense, "sparse": sparse, "fused": fused}
         hits = []

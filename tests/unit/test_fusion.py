@@ -46,6 +46,18 @@ def test_weak_evidence_of_words_does_not_overturn_the_vectors_as_equal_weights_d
     assert np.argmax(fuse(dense, weak * 20)) == 2
 
 
+def test_few_words_that_a_document_has_weigh_as_much_as_vectors():
+    dense = np.array([0.80, 0.70, 0.45, 0.40, 0.35], dtype=np.float32)
+    words = np.array([0.0, 0.0, 0.0, 0.0, 6.0], dtype=np.float32)
+    spread = words.std()
+    assert fuse(dense, words, terms=1)[4] - fuse(dense, 0 * words)[4] == pytest.approx(6 * 0.1 * 36 / spread)
+    assert np.argmax(fuse(dense, words, terms=1)) == 4
+    for many in (None, 12):
+        assert fuse(dense, words, terms=many) == pytest.approx(fuse(dense, words))
+        assert np.argmax(fuse(dense, words, terms=many)) == 0
+    assert fuse(dense, 0 * words, terms=3) == pytest.approx(fuse(dense, 0 * words))
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("size", [0, 1, 2])
 def test_few_candidates(method, size):

@@ -53,6 +53,11 @@ class _Asked:
     dense: FloatArray | None
     sparse: SparseVector | None
 
+    @property
+    def terms(self) -> int:
+        """How many different terms the query has."""
+        return 0 if self.sparse is None else len(self.sparse[0])
+
 
 class Searcher:
     """Searches one collection.
@@ -150,8 +155,9 @@ class Searcher:
         depth = max(limit, CANDIDATES)
         waiting = list(range(len(asked)))
         while waiting:
-            stages = self._stages([asked[index] for index in waiting], depth, conditions, exact)
-            ordered = [_ordered(stage) for stage in stages]
+            block = [asked[index] for index in waiting]
+            stages = self._stages(block, depth, conditions, exact)
+            ordered = [_ordered(stage, each.terms) for stage, each in zip(stages, block, strict=True)]
             records = self._records(ordered, limit, group)
             for index, candidates in zip(waiting, ordered, strict=True):
                 results[index] = self._valid(candidates, records, limit, group)
@@ -239,8 +245,8 @@ def _others(stages: Mapping[str, Mapping[str, Scored]], stage: str) -> list[str]
     return [key for other, found in stages.items() if other != stage for key in found if key not in stages[stage]]
 
 
-def _ordered(stages: Mapping[str, Mapping[str, Scored]]) -> list[Candidate]:
-    """The candidates of all stages, best first; equal ones by source and position."""
+def _ordered(stages: Mapping[str, Mapping[str, Scored]], terms: int) -> list[Candidate]:
+    """The candidates of all stages for a query of so many terms, best first; equal ones by source and position."""
     union: dict[str, Scored] = {key: each for found in stages.values() for key, each in found.items()}
     if not union:
         return []
@@ -249,7 +255,7 @@ def _ordered(stages: Mapping[str, Mapping[str, Scored]]) -> list[Candidate]:
         for stage, found in stages.items()
     }
     if len(scores) == 2:
-        scores["fused"] = fuse(scores["dense"], scores["sparse"])
+        scores["fused"] = fuse(scores["dense"], scores["sparse"], terms=terms)
     candidates = [
         Candidate(
             each.id,

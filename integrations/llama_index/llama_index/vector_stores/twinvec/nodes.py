@@ -44,7 +44,8 @@ def scored_node(hit: Hit) -> ScoredNode:
     """A hit as a node with its scores; a chunk names its source document as LlamaIndex's own splitters do."""
     node = node_of(Document(hit.id, hit.text, payload=hit.payload))
     source = hit.payload.get("source")
-    if isinstance(source, str) and NodeRelationship.SOURCE not in node.relationships:
+    known = (source, f"{source}#{hit.payload.get('position')}")
+    if isinstance(source, str) and hit.id in known and NodeRelationship.SOURCE not in node.relationships:
         node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=source)
     scores = {stage: float(score) for stage, score in hit.scores.items()}
     return ScoredNode(node=node, score=float(hit.score), scores=scores)
