@@ -34,7 +34,6 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 Storage = Literal["float16", "binary"]
 Vectors = npt.NDArray[Any]
 
-_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _STREAM_TEXTS = 4096
 _STREAM_CHARACTERS = 16 * 1024 * 1024
 
@@ -61,7 +60,7 @@ class Encoder:
         dim: Size of the vectors.
         max_tokens: Longest input in tokens, special tokens included.
         space: Hex digest of all that decides the vectors; see ``twinvec.space``.
-        truncated: How many texts this encoder has cut so far.
+        truncated: How many texts this encoder has cut so far; one that comes several times in a call counts once.
 
     Raises:
         ConfigurationError: an argument that cannot work.
@@ -127,7 +126,7 @@ class Encoder:
     @property
     def document_prompt(self) -> str:
         """The text that ``encode_document`` puts before its inputs; empty where the model has none."""
-        return self._prompt_text(self._first_prompt(*_DOCUMENT_PROMPTS))
+        return self._prompt_text("document")
 
     @property
     def tokenizer(self) -> TextTokenizer:
@@ -188,11 +187,15 @@ class Encoder:
 
     def encode_query(self, texts: str | Sequence[str], **options: Any) -> Vectors:
         """``encode`` with the model's ``query`` prompt, where it has one."""
-        return self.encode(texts, prompt=self._first_prompt("query"), **options)
+        return self.encode(texts, prompt="query", **options)
 
     def encode_document(self, texts: str | Sequence[str], **options: Any) -> Vectors:
-        """``encode`` with the model's ``document``, ``passage`` or ``corpus`` prompt, where it has one."""
-        return self.encode(texts, prompt=self._first_prompt(*_DOCUMENT_PROMPTS), **options)
+        """``encode`` with the model's ``document`` prompt, where it has one.
+
+        A prompt under another name, such as ``passage``, is used by that name only, as in sentence-transformers;
+        ``Encoder(model, prompts={"query": "query: ", "document": "passage: "})`` makes it the documents'.
+        """
+        return self.encode(texts, prompt="document", **options)
 
     def encode_stream(self, texts: Iterable[str], *, window: int = _STREAM_TEXTS, **options: Any) -> Iterator[Vectors]:
         """Encode any iterable, also an endless one, in bounded memory.
@@ -279,7 +282,9 @@ class Encoder:
                     on_batch(len(indices))
         if cut:
             self.truncated += cut
-            logger.warning("%d of %d texts are longer than %d tokens and were cut", cut, len(texts), self.max_tokens)
+            logger.warning(
+                "%d of %d different texts are longer than %d tokens and were cut", cut, len(texts), self.max_tokens
+            )
 
     def _prompt_tokens(self, prefix: str) -> int:
         """Leading tokens that pooling leaves out: those of the prompt, without the closing special token."""
@@ -294,9 +299,6 @@ class Encoder:
             known = ", ".join(sorted(self._spec.prompts)) or "none"
             raise ConfigurationError(f"the model has no prompt {name!r}; its prompts: {known}")
         return self._spec.prompts[name] if name else ""
-
-    def _first_prompt(self, *names: str) -> str | None:
-        return next((name for name in names if name in self._spec.prompts), None)
 
     def _checked(self, vectors_BD: FloatArray) -> FloatArray:
         if vectors_BD.shape[1:] != (self.dim,):

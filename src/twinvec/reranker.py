@@ -86,19 +86,15 @@ class MaxSimReranker:
                 places.setdefault(hit.text, []).append((row, column))
         if not places:
             return scores
-        query_states = self._encoder.encode_tokens(queries, prompt=self._prompt("query"))
-        document_prompt = self._prompt("document", "passage", "corpus")
+        query_states = self._encoder.encode_tokens(queries, prompt="query")
         texts = sorted(places, key=len)  # neighbours of like length pad little
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             part = texts[start : start + _TEXTS_AT_ONCE]
-            for text, states_TD in zip(part, self._encoder.encode_tokens(part, prompt=document_prompt), strict=True):
+            for text, states_TD in zip(part, self._encoder.encode_tokens(part, prompt="document"), strict=True):
                 asking = [query_states[row] for row, _ in places[text]]
                 for (row, column), value in zip(places[text], maxsim(asking, states_TD), strict=True):
                     scores[row][column] = value
         return scores
-
-    def _prompt(self, *names: str) -> str | None:
-        return next((name for name in names if name in self._encoder.prompts), None)
 
 
 def mixed_scores(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from twinvec.engines.base import Batch, FloatArray
-from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
+from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError, TwinvecError
 from twinvec.pooling import pool
 from twinvec.spec import Dense, ModelSpec
 
@@ -229,8 +229,10 @@ def _engine_errors(name: str) -> Iterator[None]:
 def _load_errors(folder: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ModelIntegrityError(f"{folder}: cannot be loaded: {error}") from error
+    except TwinvecError:
+        raise
+    except Exception as error:  # a setting that makes no sense can raise anything
+        raise ModelIntegrityError(f"{folder}: cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 @contextlib.contextmanager
