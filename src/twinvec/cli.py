@@ -21,6 +21,7 @@ from twinvec.evaluation import commands as evaluation_commands
 from twinvec.training import commands as training_commands
 
 _DEBUG = "--debug"
+_INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -35,6 +36,10 @@ def main(arguments: list[str] | None = None) -> None:
     logging.basicConfig(format="twinvec: %(message)s", handlers=[warnings])
     try:
         build_app()(args=[each for each in arguments if each != _DEBUG], prog_name="twinvec")
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:
+            print("twinvec: interrupted; the same command goes on where its work is kept", file=sys.stderr)  # noqa: T201
+        raise
     except TwinvecError as error:
         if debug:
             raise

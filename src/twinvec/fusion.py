@@ -59,7 +59,7 @@ def fuse(
         sparse: BM25 scores; 0 where no term matches.
         method: See the top of this file.
         weights: Of the dense and the sparse part of the sum.
-        terms: How many different terms the query has, where that is known ("adaptive" looks at it).
+        terms: How many terms the query has, where that is known ("adaptive" looks at it).
 
     Raises:
         InputError: the scores do not pair up, or one is not finite.

@@ -168,7 +168,7 @@ class MemoryIndex:
             terms = self._analyzer.terms(asked) if mode != "dense" else [[]] * len(asked)
             scores = self._scores(corpus, asked, terms, allowed, mode)
             for query, words, (dense, sparse) in zip(asked, terms, scores, strict=True):
-                found[query] = self._hits(corpus, dense, sparse, allowed, limit, mode, len(set(words)))
+                found[query] = self._hits(corpus, dense, sparse, allowed, limit, mode, len(words))
         return [list(found.get(query, ())) for query in queries]
 
     def _scores(

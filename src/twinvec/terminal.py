@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-_WIDTH_OF_FILES = 120  # columns, where the output is no terminal
+_WIDTH_OF_FILES = 160  # columns, where the output is no terminal
 _LONGEST_LINE = 400  # characters looked at
 
 

@@ -74,9 +74,9 @@ def ingest_command(
 ) -> None:
     """Take documents into a collection; again for updates.
 
-    What is unchanged costs nothing.
-    A folder gives a document a file, with its path as id. A .jsonl file gives one a line: "id", "text", perhaps
-    "title"; everything else is payload to filter by. Killed at any moment, the next run goes on.
+    What is unchanged costs nothing. A folder gives a document a file, with its path as id; hidden files are left
+    out. A .jsonl file gives one a line: "id", "text", perhaps "title"; everything else is payload to filter by. Killed
+    at any moment, the next run goes on. A broken document stops no other; the exit code is 1 where all are broken.
 
     \b
     twinvec ingest ./docs --collection docs --prune
@@ -118,7 +118,11 @@ def search_command(
     candidates: Annotated[int, typer.Option(min=1, help="How many hits to rerank.")] = 100,
     where: Annotated[
         list[str] | None,
-        typer.Option("--filter", metavar="KEY=VALUE", help="On the payload; also >=, <=, >, <. All must hold."),
+        typer.Option(
+            "--filter",
+            metavar="KEY=VALUE",
+            help="On your payload, or on id; also >=, <=, >, <. All must hold. 5 and true are no texts, '\"5\"' is.",
+        ),
     ] = None,
     chunks: Annotated[bool, typer.Option("--chunks", help="Show every chunk, not the best of each document.")] = False,
     as_json: AsJson = False,
@@ -271,11 +275,12 @@ def _show_report(collection: Collection, report: IngestReport, seconds: float) -
 
 def _show_hits(query: str, hits: Sequence[Hit], took: tuple[float, float], *, reranked: bool) -> None:
     stages = list(dict.fromkeys(stage for hit in hits for stage in hit.scores))
-    lines = table(query, "", "source and text", *stages, numbers=("", *stages), rest="source and text")
+    total = ("score",) if reranked else ()  # the reranker's may be mixed with the score before
+    lines = table(query, "", "source and text", *stages, *total, numbers=("", *stages, *total), rest="source and text")
     for rank, hit in enumerate(hits, 1):
         scores = (f"{hit.scores[stage]:.3f}" if stage in hit.scores else "" for stage in stages)
         body = hit.text.removeprefix(str(hit.payload.get("heading", "")))
-        lines.add_row(str(rank), named_text(hit.id, body), *scores)
+        lines.add_row(str(rank), named_text(hit.id, body), *scores, *(f"{hit.score:.3f}" for _ in total))
     times = f"found in {1000 * took[0]:,.0f} ms"
     if reranked:
         times += f", reranked in {1000 * took[1]:,.0f} ms"

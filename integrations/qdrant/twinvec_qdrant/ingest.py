@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 _GROUP_DOCUMENTS = 256
 _GROUP_CHARACTERS = 4 * 1024 * 1024
-_BATCH_CHUNKS = 1024
+_BATCH_CHUNKS = 256  # encoded and committed at a time: what a kill costs, and how often the progress bar moves
 _BATCH_CHARACTERS = 8 * 1024 * 1024
 _ROUNDS = 5  # a commit is lost only to another writer of the same source
 

@@ -55,8 +55,8 @@ class _Asked:
 
     @property
     def terms(self) -> int:
-        """How many different terms the query has."""
-        return 0 if self.sparse is None else len(self.sparse[0])
+        """How many terms the query has."""
+        return 0 if self.sparse is None else int(self.sparse[1].sum())
 
 
 class Searcher:
