@@ -28,6 +28,7 @@ class Encoded:
         return np.stack([self._vectors[text] for text in texts]) if known else self._encoder.encode_document(texts)
 
 
+@pytest.mark.timeout(1800)  # encodes 5,183 abstracts
 def test_scifact(encoder, data, tmp_path):
     scifact = load_beir(data / "ir" / "scifact")
     known = Encoded(encoder, [document.full_text for document in scifact.documents])
