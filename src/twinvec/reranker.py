@@ -47,7 +47,7 @@ class MaxSimReranker:
 
     stage = "maxsim"
 
-    def __init__(self, encoder: Encoder, *, mix: float = 0.5) -> None:
+    def __init__(self, encoder: Encoder, *, mix: float = 0.4) -> None:
         if not 0 <= mix <= 1:
             raise ConfigurationError(f"mix must lie between 0 and 1, got {mix}")
         self._encoder = encoder
