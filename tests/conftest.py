@@ -26,6 +26,14 @@ def encoder():
 
 
 @pytest.fixture(scope="session")
+def maxsim(encoder):
+    """Late interaction over the default model's token states."""
+    from twinvec import MaxSimReranker
+
+    return MaxSimReranker(encoder)
+
+
+@pytest.fixture(scope="session")
 def reference():
     """The default model in sentence-transformers, on the CPU."""
     from sentence_transformers import SentenceTransformer
@@ -45,6 +53,13 @@ def tiny_model(tmp_path_factory) -> Callable[..., Path]:
 def tiny_cross_encoder(tmp_path_factory) -> Callable[..., Path]:
     """The same for ``models.build_cross_encoder``."""
     return _cached(models.build_cross_encoder, tmp_path_factory.mktemp("cross_encoders"))
+
+
+@pytest.fixture(scope="session")
+def prompted(tiny_model) -> str:
+    """A model with prompts whose vectors are not normalised."""
+    prompts = {"query": "find: ", "document": "passage: ", "cluster": "group: "}
+    return str(tiny_model("bert", normalize=False, prompts=prompts))
 
 
 @pytest.fixture

@@ -159,8 +159,9 @@ def test_stream_refuses_a_senseless_call_at_once(tiny, window):
 
 
 def test_token_states(tiny):
-    states = tiny.encode_tokens(TEXTS)
-    counts = tiny.count_tokens(TEXTS)
+    texts = [*TEXTS, "the old cat"]
+    states = tiny.encode_tokens(texts)
+    counts = tiny.count_tokens(texts)
     assert [part.shape for part in states] == [(count, tiny.dim) for count in counts]
     assert len(set(counts)) > 3
     for part in states:

@@ -12,12 +12,10 @@ import pytest
 from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
 
+from handbook import MIXED
 from langchain_twinvec import TwinvecEmbeddings
 from twinvec import Encoder
 from twinvec.errors import ModelNotFoundError, TextError
-
-TEXTS = ["How do I get time off?", "", "line one\nline two", "Straße 日本語 👩‍👩‍👧", "word " * 400]
-PROMPTS = {"query": "find: ", "document": "passage: ", "cluster": "group: "}
 
 
 @pytest.fixture(scope="module")
@@ -25,17 +23,11 @@ def embeddings(encoder: Encoder) -> TwinvecEmbeddings:
     return TwinvecEmbeddings(encoder=encoder)
 
 
-@pytest.fixture(scope="module")
-def prompted(tiny_model) -> str:
-    """A model with prompts whose vectors are not normalised."""
-    return str(tiny_model("bert", normalize=False, prompts=PROMPTS))
-
-
 def test_vectors_are_those_of_sentence_transformers_as_python_floats(reference, embeddings) -> None:
-    rows = embeddings.embed_documents(TEXTS)
+    rows = embeddings.embed_documents(MIXED)
     assert {type(value) for row in rows for value in row} == {float}
-    np.testing.assert_allclose(rows, reference.encode(TEXTS), atol=2e-6)
-    np.testing.assert_allclose(embeddings.embed_query(TEXTS[0]), rows[0], atol=2e-6)
+    np.testing.assert_allclose(rows, reference.encode(MIXED), atol=2e-6)
+    np.testing.assert_allclose(embeddings.embed_query(MIXED[0]), rows[0], atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["default", "sentence-transformers/all-MiniLM-L6-v2", "all-MiniLM-L6-v2"])
@@ -86,7 +78,7 @@ def test_fields_of_hugging_face_embeddings_mean_the_same(prompted, tmp_path) -> 
         show_progress=False,
     )
     np.testing.assert_allclose(
-        ours.embed_documents(TEXTS), reference.encode(TEXTS, prompt="", normalize_embeddings=True), atol=1e-5
+        ours.embed_documents(MIXED), reference.encode(MIXED, prompt="", normalize_embeddings=True), atol=1e-5
     )
 
 
@@ -121,7 +113,7 @@ def test_a_missing_model_is_named(tmp_path) -> None:
 
 
 async def test_awaited_vectors_are_the_same(embeddings) -> None:
-    assert await embeddings.aembed_documents(TEXTS) == embeddings.embed_documents(TEXTS)
+    assert await embeddings.aembed_documents(MIXED) == embeddings.embed_documents(MIXED)
     np.testing.assert_allclose(await embeddings.aembed_query("a"), embeddings.embed_query("a"), atol=2e-6)
     assert await embeddings.aembed_documents([]) == embeddings.embed_documents([]) == []
 

@@ -7,32 +7,21 @@ from langchain_core.documents import Document
 from pydantic import ValidationError
 from sentence_transformers import CrossEncoder
 
+from handbook import CANDIDATES, QUESTION
 from langchain_twinvec import TwinvecCrossEncoder, TwinvecReranker, TwinvecRetriever
-from twinvec import CrossEncoderReranker, Encoder, Hit, MaxSimReranker, MemoryIndex
+from twinvec import CrossEncoderReranker, Hit, MemoryIndex
 from twinvec.errors import ModelNotFoundError, TextError
-
-QUESTION = "When are holidays to be requested?"
-TEXTS = [
-    "The VPN client is installed from the portal.",
-    "Holidays are requested two weeks ahead.",
-    "Expenses are paid at the end of the month.",
-]
-
-
-@pytest.fixture(scope="module")
-def maxsim(encoder: Encoder) -> MaxSimReranker:
-    return MaxSimReranker(encoder)
 
 
 @pytest.fixture
 def documents() -> list[Document]:
-    return [Document(text, id=f"d{rank}", metadata={"rank": rank}) for rank, text in enumerate(TEXTS)]
+    return [Document(text, id=f"d{rank}", metadata={"rank": rank}) for rank, text in enumerate(CANDIDATES)]
 
 
 def test_documents_come_in_the_order_of_the_core_as_copies_with_scores(maxsim, documents) -> None:
     before = [document.model_dump() for document in documents]
     best = TwinvecReranker(reranker=maxsim, top_n=2).compress_documents(documents, QUESTION)
-    expected = maxsim.rerank(QUESTION, [Hit(f"d{rank}", text, 0.0) for rank, text in enumerate(TEXTS)], 2)
+    expected = maxsim.rerank(QUESTION, [Hit(f"d{rank}", text, 0.0) for rank, text in enumerate(CANDIDATES)], 2)
     assert [document.id for document in best] == [hit.id for hit in expected]
     assert best[0].id == "d1"
     assert best[0].metadata["rank"] == 1
@@ -48,14 +37,18 @@ async def test_awaiting_gives_the_same(maxsim, documents) -> None:
 
 
 def test_documents_without_ids_and_the_same_document_twice_are_told_apart(maxsim) -> None:
-    documents = [Document(TEXTS[1], metadata={"n": 1}), Document(TEXTS[0]), Document(TEXTS[1], metadata={"n": 2})]
+    documents = [
+        Document(CANDIDATES[1], metadata={"n": 1}),
+        Document(CANDIDATES[0]),
+        Document(CANDIDATES[1], metadata={"n": 2}),
+    ]
     best = TwinvecReranker(reranker=maxsim, top_n=None).compress_documents(documents, QUESTION)
     assert sorted(document.metadata.get("n", 0) for document in best) == [0, 1, 2]
     assert TwinvecReranker(reranker=maxsim).compress_documents([], QUESTION) == []
 
 
 def test_scores_of_the_stages_before_are_kept(encoder, maxsim) -> None:
-    retriever = TwinvecRetriever(retriever=MemoryIndex(encoder, TEXTS), k=3)
+    retriever = TwinvecRetriever(retriever=MemoryIndex(encoder, CANDIDATES), k=3)
     best = TwinvecReranker(reranker=maxsim).compress_documents(retriever.invoke(QUESTION), QUESTION)
     assert list(best[0].metadata["twinvec_scores"]) == ["dense", "sparse", "fused", "maxsim"]
 
@@ -80,7 +73,7 @@ def test_bad_settings_and_texts_are_named(maxsim, documents, tmp_path) -> None:
 
 def test_the_cross_encoder_gives_the_scores_of_sentence_transformers(tiny_cross_encoder) -> None:
     folder = str(tiny_cross_encoder("bert"))
-    pairs = [(QUESTION, text) for text in TEXTS]
+    pairs = [(QUESTION, text) for text in CANDIDATES]
     scores = TwinvecCrossEncoder(model=folder).score(pairs)
     assert {type(score) for score in scores} == {float}
     assert scores == pytest.approx(CrossEncoder(folder, device="cpu").predict(pairs).tolist(), abs=1e-5)

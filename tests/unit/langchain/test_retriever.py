@@ -8,17 +8,13 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from pydantic import ValidationError
 
+from handbook import PAGES, QUESTION
 from langchain_twinvec import TwinvecRetriever
 from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import FilterError
 from twinvec_qdrant import Collection
 
-DOCUMENTS = [
-    {"id": "leave.md", "text": "Holidays are requested two weeks ahead.", "team": "hr"},
-    {"id": "overtime.md", "text": "Overtime is taken as free time within three months.", "team": "hr"},
-    {"id": "vpn.md", "text": "The VPN client is installed from the portal.", "team": "it"},
-]
-QUESTION = "When are holidays to be requested?"
+DOCUMENTS = PAGES[:3]
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, FakeEmbeddings
 from langchain_qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models
 
+from handbook import QUESTION
 from langchain_twinvec import TwinvecEmbeddings, TwinvecVectorStore
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, DocumentError, FilterError, SpaceMismatchError
@@ -21,7 +22,6 @@ TEXTS = {
     "pay.md": "Expenses are paid at the end of the month.",
     "überstunden": "Overtime is taken as free time within three months.",
 }
-QUESTION = "When are holidays to be requested?"
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,12 @@ from llama_index.core.embeddings.utils import resolve_embed_model
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import TextNode
 from llama_index.core.storage.kvstore import SimpleKVStore
-from llama_index_instrumentation import get_dispatcher
-from llama_index_instrumentation.event_handlers import BaseEventHandler
 from sentence_transformers import SentenceTransformer
 
+from handbook import MIXED
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, ModelNotFoundError, SpaceMismatchError, TextError
-
-TEXTS = ["How do I get time off?", "", "line one\nline two", "Straße 日本語 👩‍👩‍👧", "word " * 400]
-PROMPTS = {"query": "find: ", "document": "passage: "}
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +25,14 @@ def embedding(encoder: Encoder) -> TwinvecEmbedding:
     return TwinvecEmbedding(encoder=encoder)
 
 
-@pytest.fixture(scope="module")
-def prompted(tiny_model) -> str:
-    """A model with prompts whose vectors are not normalised."""
-    return str(tiny_model("bert", normalize=False, prompts=PROMPTS))
-
-
 def test_vectors_are_those_of_sentence_transformers_as_python_floats(reference, embedding) -> None:
-    rows = embedding.get_text_embedding_batch(TEXTS)
+    rows = embedding.get_text_embedding_batch(MIXED)
     assert {type(value) for row in rows for value in row} == {float}
-    np.testing.assert_allclose(rows, reference.encode(TEXTS), atol=2e-6)
-    np.testing.assert_allclose(embedding.get_text_embedding(TEXTS[0]), rows[0], atol=2e-6)
-    np.testing.assert_allclose(embedding.get_query_embedding(TEXTS[0]), rows[0], atol=2e-6)
+    np.testing.assert_allclose(rows, reference.encode(MIXED), atol=2e-6)
+    np.testing.assert_allclose(embedding.get_text_embedding(MIXED[0]), rows[0], atol=2e-6)
+    np.testing.assert_allclose(embedding.get_query_embedding(MIXED[0]), rows[0], atol=2e-6)
     np.testing.assert_allclose(
-        embedding.get_agg_embedding_from_queries(TEXTS[:2]), np.mean(rows[:2], axis=0), atol=2e-6
+        embedding.get_agg_embedding_from_queries(MIXED[:2]), np.mean(rows[:2], axis=0), atol=2e-6
     )
 
 
@@ -134,10 +124,10 @@ def test_it_is_an_embed_model_and_a_transformation(embedding) -> None:
 
 
 async def test_awaited_vectors_are_the_same(embedding) -> None:
-    expected = embedding.get_text_embedding_batch(TEXTS)
-    np.testing.assert_allclose(await embedding.aget_text_embedding_batch(TEXTS), expected, atol=2e-6)
-    np.testing.assert_allclose(await embedding.aget_text_embedding(TEXTS[0]), expected[0], atol=2e-6)
-    np.testing.assert_allclose(await embedding.aget_query_embedding(TEXTS[0]), expected[0], atol=2e-6)
+    expected = embedding.get_text_embedding_batch(MIXED)
+    np.testing.assert_allclose(await embedding.aget_text_embedding_batch(MIXED), expected, atol=2e-6)
+    np.testing.assert_allclose(await embedding.aget_text_embedding(MIXED[0]), expected[0], atol=2e-6)
+    np.testing.assert_allclose(await embedding.aget_query_embedding(MIXED[0]), expected[0], atol=2e-6)
 
 
 async def test_awaited_calls_are_batched_and_off_the_loop(encoder, monkeypatch) -> None:
@@ -199,22 +189,10 @@ def test_what_is_cached_is_not_computed_again(encoder, monkeypatch) -> None:
     assert cached.get_text_embedding_batch(["two", "one"]) == first[::-1]
 
 
-def test_instrumentation_hears_of_every_call(embedding) -> None:
-    seen: list = []
-
-    class Listener(BaseEventHandler):
-        def handle(self, event, **kwargs):
-            seen.append(event)
-
-    root = get_dispatcher()
-    listener = Listener()
-    root.add_event_handler(listener)
-    try:
-        embedding.get_query_embedding("a question")
-        embedding.get_text_embedding_batch(["one", "two"])
-    finally:
-        root.event_handlers.remove(listener)
-    names = [event.class_name() for event in seen]
+def test_instrumentation_hears_of_every_call(embedding, heard) -> None:
+    embedding.get_query_embedding("a question")
+    embedding.get_text_embedding_batch(["one", "two"])
+    names = [event.class_name() for event in heard]
     assert names == ["EmbeddingStartEvent", "EmbeddingEndEvent"] * 2
-    assert seen[0].model_dict["model_name"] == embedding.model_name
-    assert seen[3].chunks == ["one", "two"]
+    assert heard[0].model_dict["model_name"] == embedding.model_name
+    assert heard[3].chunks == ["one", "two"]

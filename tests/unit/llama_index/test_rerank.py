@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import pytest
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from llama_index_instrumentation import get_dispatcher
-from llama_index_instrumentation.event_handlers import BaseEventHandler
 from pydantic import ValidationError
 
+from handbook import CANDIDATES, QUESTION
 from llama_index.postprocessor.twinvec_rerank import TwinvecRerank
-from twinvec import CrossEncoderReranker, Encoder, Hit, MaxSimReranker
+from twinvec import CrossEncoderReranker, Encoder, Hit
 from twinvec.errors import ConfigurationError, ModelNotFoundError
-
-QUESTION = "When are holidays to be requested?"
-TEXTS = [
-    "The VPN client is installed from the portal.",
-    "Holidays are requested two weeks ahead.",
-    "Expenses are paid at the end of the month.",
-]
-
-
-@pytest.fixture(scope="module")
-def maxsim(encoder: Encoder) -> MaxSimReranker:
-    return MaxSimReranker(encoder)
 
 
 @pytest.fixture
@@ -30,7 +17,7 @@ def nodes() -> list[NodeWithScore]:
     scores = (0.3, 0.2, None)
     return [
         NodeWithScore(node=TextNode(text=text, id_=f"n{rank}", metadata={"lang": "en"}), score=score)
-        for rank, (text, score) in enumerate(zip(TEXTS, scores, strict=True))
+        for rank, (text, score) in enumerate(zip(CANDIDATES, scores, strict=True))
     ]
 
 
@@ -91,20 +78,8 @@ def test_nothing_in_gives_nothing_and_bad_settings_are_named(maxsim, nodes, tmp_
         TwinvecRerank(model=str(tmp_path / "nowhere"))
 
 
-def test_instrumentation_hears_of_start_and_end(maxsim, nodes) -> None:
-    seen: list = []
-
-    class Listener(BaseEventHandler):
-        def handle(self, event, **kwargs):
-            seen.append(event)
-
-    root = get_dispatcher()
-    listener = Listener()
-    root.add_event_handler(listener)
-    try:
-        best = TwinvecRerank(top_n=1, reranker=maxsim).postprocess_nodes(nodes, query_str=QUESTION)
-    finally:
-        root.event_handlers.remove(listener)
-    assert [event.class_name() for event in seen] == ["ReRankStartEvent", "ReRankEndEvent"]
-    assert seen[0].top_n == 1
-    assert seen[1].nodes == best
+def test_instrumentation_hears_of_start_and_end(maxsim, nodes, heard) -> None:
+    best = TwinvecRerank(top_n=1, reranker=maxsim).postprocess_nodes(nodes, query_str=QUESTION)
+    assert [event.class_name() for event in heard] == ["ReRankStartEvent", "ReRankEndEvent"]
+    assert heard[0].top_n == 1
+    assert heard[1].nodes == best

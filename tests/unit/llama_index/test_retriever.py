@@ -11,6 +11,7 @@ from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import IndexNode, TextNode
 
+from handbook import PAGES, QUESTION
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.postprocessor.twinvec_rerank import TwinvecRerank
 from llama_index.retrievers.twinvec import TwinvecRetriever
@@ -19,24 +20,16 @@ from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import Collection
 
-DOCUMENTS = [
-    {"id": "leave.md", "text": "Holidays are requested two weeks ahead.", "team": "hr"},
-    {"id": "overtime.md", "text": "Overtime is taken as free time within three months.", "team": "hr"},
-    {"id": "vpn.md", "text": "The VPN client is installed from the portal.", "team": "it"},
-    {"id": "pay.md", "text": "Expenses are paid at the end of the month.", "team": "it"},
-]
-QUESTION = "When are holidays to be requested?"
-
 
 @pytest.fixture(scope="module")
 def index(encoder: Encoder) -> MemoryIndex:
-    return MemoryIndex(encoder, DOCUMENTS)
+    return MemoryIndex(encoder, PAGES)
 
 
 @pytest.fixture
 def collection(encoder, tmp_path):
     with Collection.open("docs", tmp_path, encoder=encoder) as collection:
-        collection.ingest(DOCUMENTS)
+        collection.ingest(PAGES)
         yield collection
 
 
@@ -49,7 +42,7 @@ def test_nodes_are_the_hits_of_a_collection(collection) -> None:
     hits = collection.search(QUESTION, 3)
     assert ids_and_scores(nodes) == [(hit.id, hit.score) for hit in hits]
     node, hit = nodes[0].node, hits[0]
-    assert (node.node_id, node.text, node.ref_doc_id) == ("leave.md", DOCUMENTS[0]["text"], "leave.md")
+    assert (node.node_id, node.text, node.ref_doc_id) == ("leave.md", PAGES[0]["text"], "leave.md")
     assert node.metadata == dict(hit.payload)
     assert [each.scores for each in nodes] == [dict(hit.scores) for hit in hits]
     assert list(nodes[0].scores) == ["dense", "sparse", "fused"]
@@ -76,13 +69,13 @@ async def test_awaiting_gives_the_same(index) -> None:
 
 def test_a_collection_filled_by_the_vector_store_gives_its_nodes(encoder) -> None:
     store = TwinvecVectorStore(TwinvecEmbedding(encoder=encoder))
-    stored = [TextNode(id_=each["id"], text=each["text"], metadata={"team": each["team"]}) for each in DOCUMENTS]
+    stored = [TextNode(id_=each["id"], text=each["text"], metadata={"team": each["team"]}) for each in PAGES]
     stored.append(IndexNode(id_="summary", text="Everything about being away.", index_id="leave.md"))
     store.add(stored)
     nodes = TwinvecRetriever(store.client, similarity_top_k=5).retrieve(QUESTION)
     back = {node.node_id: node.node for node in nodes}
     assert back["leave.md"].metadata["team"] == "hr"
-    assert back["leave.md"].text == DOCUMENTS[0]["text"]
+    assert back["leave.md"].text == PAGES[0]["text"]
     assert isinstance(back["summary"], IndexNode)
 
 
@@ -112,5 +105,5 @@ def test_a_query_engine_reranks_and_answers(collection, encoder) -> None:
     )
     response = engine.query(QUESTION)
     assert [node.node_id for node in response.source_nodes] == ["leave.md"]
-    assert DOCUMENTS[0]["text"] in str(response)
-    assert DOCUMENTS[2]["text"] not in str(response)
+    assert PAGES[0]["text"] in str(response)
+    assert PAGES[2]["text"] not in str(response)

@@ -21,6 +21,7 @@ from llama_index.core.vector_stores.types import (
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient
 
+from handbook import QUESTION
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.vector_stores.twinvec import TwinvecVectorStore
 from twinvec import Encoder
@@ -35,7 +36,6 @@ TEXTS = {
     "overtime": "Overtime is taken as free time within three months.",
 }
 YEARS = {"leave": 2019, "vpn": 2020, "pay": 2021, "laptop": 2022}
-QUESTION = "When are holidays to be requested?"
 
 
 @pytest.fixture(scope="module")
