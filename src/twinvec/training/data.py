@@ -1,7 +1,8 @@
 """Files of rows -> checked rows, memory-mapped through ``datasets``.
 
-A row is a dict of texts by role (``columns``), with ``negatives`` a list, ``label`` an int and ``score`` a float in
-0..1. Every row is checked when the file is opened: training does not stop at its millionth row for an empty field.
+Files may be larger than memory: texts are read from disk as batches ask for them, and 8 bytes a text are held. A row
+is a dict of texts by role (``columns``), with ``negatives`` a list, ``label`` an int and ``score`` a float in 0..1.
+Every row is checked when the file is opened: training does not stop at its millionth row for an empty field.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,22 +88,23 @@ def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ..
     if source.limit is not None:
         table = table.select(range(min(source.limit, len(table))))
     table = table.select_columns(reader.used)
-    hashes: list[list[int]] = []
+    texts = ROLES[objective].texts
+    hashes = array("q")
     names: set[str] = set()
-    for row in _all_rows(table, reader):
-        hashes.append([text_hash(row[role]) for role in ROLES[objective].texts])
+    for number, row in enumerate(_all_rows(table, reader), 1):
+        hashes.extend(text_hash(row[role]) for role in texts)
         if objective == "softmax":
             names.add(row["label"])
             if labels is not None and row["label"] not in labels:
                 raise DocumentError(
-                    f"{source.path}, row {len(hashes)}: label {row['label']!r} is not one of {', '.join(labels)}"
+                    f"{source.path}, row {number}: label {row['label']!r} is not one of {', '.join(labels)}"
                 )
     if not hashes:
         raise DocumentError(f"{source.path}: has no rows")
     return Rows(
         source.name or source.path.stem,
         source.path,
-        np.array(hashes, dtype=np.int64),
+        np.frombuffer(hashes, dtype=np.int64).reshape(-1, len(texts)),
         (labels or tuple(sorted(names))) if objective == "softmax" else (),
         table,
         reader,

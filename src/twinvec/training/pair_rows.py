@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from twinvec.errors import DocumentError
 from twinvec.training.data import Rows
+
+_AT_ONCE = 1000
 
 
 class PairRows:
@@ -24,22 +28,27 @@ class PairRows:
         self.name = rows.name
         self.path = rows.path
         self._rows = rows
-        counts = [len(row.get("negatives", ())) + 1 for row in rows.rows(range(len(rows)))]
-        self._pairs = [(row, part) for row, count in enumerate(counts) for part in range(count)]
-        if "anchor" in rows.roles and len(self._pairs) == len(rows):
+        counts = np.ones(len(rows), dtype=np.int64)
+        if "negatives" in rows.roles:
+            for start in range(0, len(rows), _AT_ONCE):
+                part = rows.rows(range(start, min(start + _AT_ONCE, len(rows))))
+                counts[start : start + len(part)] += [len(row["negatives"]) for row in part]
+        self._ends = counts.cumsum()
+        if "anchor" in rows.roles and len(self) == len(rows):
             raise DocumentError(
                 f"{rows.path}: has no negatives, and from positives alone nothing can be learned; "
                 "'twinvec mine' finds some"
             )
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return int(self._ends[-1])
 
     def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Pairs: ``sentence1``, ``sentence2`` and ``label``."""
-        wanted = [self._pairs[index] for index in indices]
-        rows = self._rows.rows([row for row, _ in wanted])
-        return [_pair(row, part) for row, (_, part) in zip(rows, wanted, strict=True)]
+        owners = np.searchsorted(self._ends, indices, side="right")
+        parts = np.asarray(indices) - np.concatenate([[0], self._ends])[owners]
+        rows = self._rows.rows(owners.tolist())
+        return [_pair(row, part) for row, part in zip(rows, parts.tolist(), strict=True)]
 
 
 def _pair(row: dict[str, Any], part: int) -> dict[str, Any]:
