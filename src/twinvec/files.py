@@ -10,16 +10,20 @@ from typing import Any
 from twinvec.errors import InputError
 from twinvec.text import check_text
 
+_GZIP = b"\x1f\x8b"
+
 
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a text file as they stand, line ends included.
 
     Raises:
-        InputError: the file cannot be read, or a line is not UTF-8.
+        InputError: the file cannot be read, is packed, or a line is not UTF-8.
     """
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
+                if number == 1 and line.startswith(_GZIP):
+                    raise InputError(f"{path}: packed by gzip; unpack it first")
                 try:
                     yield line.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
@@ -59,3 +63,14 @@ def text_field(row: dict[str, Any], name: str, place: str) -> str:
     if name not in row:
         raise InputError(f"{place}: no {name!r} among {', '.join(map(repr, sorted(row))) or 'no keys'}")
     return check_text(row[name], f"{place}: {name!r}")
+
+
+def read_texts(path: Path, field: str = "text") -> Iterator[str]:
+    """Each line of a text file, without its end, or ``field`` of each object of a ``.jsonl`` file.
+
+    Raises:
+        InputError: the file cannot be read, or a line is at fault; named by its number.
+    """
+    if path.suffix == ".jsonl":
+        return (text_field(row, field, place) for place, row in read_jsonl(path))
+    return (line.rstrip("\r\n") for line in read_lines(path))

@@ -136,24 +136,38 @@ class MemoryIndex:
             terms = self._analyzer.terms([document.full_text for document in changed])
             self._corpus = old.replaced(wanted, changed, vectors, terms)
 
-    def search(self, query: str, limit: int = 10, filter: Filter | None = None, *, mode: Mode = "hybrid") -> list[Hit]:
+    def search(
+        self,
+        query: str,
+        limit: int = 10,
+        filter: Filter | None = None,
+        *,
+        mode: Mode = "hybrid",
+        weights: tuple[float, float] = (1.0, 1.0),
+    ) -> list[Hit]:
         """At most ``limit`` hits, best first, that satisfy ``filter``; equal scores in the order of their ids.
 
         A hybrid search fuses the best 100 of each stage (more where ``limit`` asks for more). A sparse search finds
         only documents that share a term with the query. A blank query finds nothing, and a blank document is never
-        found.
+        found. ``weights`` are those of vectors and of words in a hybrid search; see ``twinvec.fusion``.
 
         Raises:
             TextError: the query is refused by the input gate.
             FilterError: the filter has no meaning.
-            ConfigurationError: an unknown mode, or a limit below 1.
+            ConfigurationError: an unknown mode, a limit below 1, or weights that are no two numbers from 0.
             BadVectorError: the encoder gave a vector that is not finite, or of another size.
         """
         check_text(query, "query")
-        return self.search_many([query], limit, filter, mode=mode)[0]
+        return self.search_many([query], limit, filter, mode=mode, weights=weights)[0]
 
     def search_many(
-        self, queries: Sequence[str], limit: int = 10, filter: Filter | None = None, *, mode: Mode = "hybrid"
+        self,
+        queries: Sequence[str],
+        limit: int = 10,
+        filter: Filter | None = None,
+        *,
+        mode: Mode = "hybrid",
+        weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[list[Hit]]:
         """``search`` for many queries at once; errors name a query by its index."""
         queries = check_texts(queries)
@@ -168,7 +182,7 @@ class MemoryIndex:
             terms = self._analyzer.terms(asked) if mode != "dense" else [[]] * len(asked)
             scores = self._scores(corpus, asked, terms, allowed, mode)
             for query, words, (dense, sparse) in zip(asked, terms, scores, strict=True):
-                found[query] = self._hits(corpus, dense, sparse, allowed, limit, mode, len(words))
+                found[query] = self._hits(corpus, dense, sparse, allowed, limit, mode, weights, len(words))
         return [list(found.get(query, ())) for query in queries]
 
     def _scores(
@@ -204,6 +218,7 @@ class MemoryIndex:
         allowed: Rows,
         limit: int,
         mode: Mode,
+        weights: tuple[float, float],
         terms: int,
     ) -> list[Hit]:
         ranks = corpus.id_ranks[allowed]
@@ -217,7 +232,7 @@ class MemoryIndex:
             by_words = _top(sparse, ranks, depth)
             union = np.union1d(_top(dense, ranks, depth), by_words[sparse[by_words] > 0])
             fused = np.zeros_like(dense)
-            fused[union] = fuse(dense[union], sparse[union], method=self._fusion, terms=terms)
+            fused[union] = fuse(dense[union], sparse[union], method=self._fusion, weights=weights, terms=terms)
             best = union[_top(fused[union], ranks[union], limit)]
             stages = {"dense": dense, "sparse": sparse, "fused": fused}
         hits = []

@@ -79,11 +79,12 @@ def most_similar_pairs(
         Cosines (P,), best first, and the rows (P, 2) with the smaller number first; equal cosines in the order of rows.
 
     Raises:
-        ConfigurationError: a limit below 1.
+        ConfigurationError: a limit below 1, or a threshold that is no cosine.
         InputError: ``vectors`` is no table of finite numbers.
     """
     if limit < 1:
         raise ConfigurationError(f"limit must be at least 1, got {limit}")
+    check_cosine(threshold)
     vectors_ND = _normalized(_table(vectors, "vectors"))
     best = np.empty(0, dtype=np.float32)
     pairs = np.empty((0, 2), dtype=np.int64)
@@ -130,9 +131,8 @@ def cluster(
         InputError: ``vectors`` is no table of finite numbers.
     """
     vectors_ND = _normalized(_table(vectors, "vectors"))
-    if method not in get_args(Method):
-        raise ConfigurationError(f"method {method!r} is not one of {', '.join(get_args(Method))}")
-    _check_settings(method, clusters, threshold, len(vectors_ND))
+    check_clustering(method, clusters, threshold)
+    _check_count(clusters, len(vectors_ND))
     if len(vectors_ND) < 2:
         return np.zeros(len(vectors_ND), dtype=np.int64)
     sklearn = _sklearn_cluster()
@@ -156,6 +156,36 @@ def medoids(vectors: FloatArray, labels: Indices) -> dict[int, int]:
         rows = np.flatnonzero(labels == label)
         found[label] = int(rows[np.argmax(vectors_ND[rows] @ vectors_ND[rows].mean(axis=0))])
     return found
+
+
+def check_clustering(method: Method, clusters: int | None, threshold: float | None) -> None:
+    """Refuse settings of ``cluster`` that cannot work, before there are vectors.
+
+    Raises:
+        ConfigurationError: the method is unknown, lacks what it wants, or gets what it does not use.
+    """
+    if method not in get_args(Method):
+        raise ConfigurationError(f"method {method!r} is not one of {', '.join(get_args(Method))}")
+    if method == "kmeans" and (clusters is None or threshold is not None):
+        raise ConfigurationError("kmeans needs to know how many clusters to make, such as 20, and takes no threshold")
+    if method == "density" and (threshold is None or clusters is not None):
+        raise ConfigurationError("density needs a threshold, such as 0.7, and finds the number of clusters itself")
+    if method == "agglomerative" and (clusters is None) == (threshold is None):
+        raise ConfigurationError(
+            "agglomerative needs either the number of clusters or a threshold, such as 0.7, and not both"
+        )
+    if threshold is not None and not -1 <= threshold < 1:
+        raise ConfigurationError(f"threshold must be a cosine from -1 to below 1, got {threshold}")
+
+
+def check_cosine(threshold: float | None) -> None:
+    """Refuse a threshold that is no cosine.
+
+    Raises:
+        ConfigurationError: it lies outside -1 to 1.
+    """
+    if threshold is not None and not -1 <= threshold <= 1:
+        raise ConfigurationError(f"threshold must be a cosine from -1 to 1, got {threshold}")
 
 
 def _upper_tiles(vectors_ND: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
@@ -195,17 +225,9 @@ def _normalized(vectors_ND: FloatArray) -> FloatArray:
     return unit_ND
 
 
-def _check_settings(method: Method, clusters: int | None, threshold: float | None, count: int) -> None:
-    if method == "kmeans" and (clusters is None or threshold is not None):
-        raise ConfigurationError("kmeans takes the number of clusters, and no threshold")
-    if method == "density" and (threshold is None or clusters is not None):
-        raise ConfigurationError("density takes a threshold, and no number of clusters")
-    if method == "agglomerative" and (clusters is None) == (threshold is None):
-        raise ConfigurationError("agglomerative takes either the number of clusters or a threshold")
+def _check_count(clusters: int | None, count: int) -> None:
     if clusters is not None and not 1 <= clusters <= max(count, 1):
         raise ConfigurationError(f"clusters must lie between 1 and the {count} vectors, got {clusters}")
-    if threshold is not None and not -1 <= threshold < 1:
-        raise ConfigurationError(f"threshold must be a cosine from -1 to below 1, got {threshold}")
 
 
 def _by_size(labels: Indices) -> Indices:

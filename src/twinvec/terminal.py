@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 _WIDTH_OF_FILES = 160  # columns, where the output is no terminal
+_WIDEST = 10_000
 _LONGEST_LINE = 400  # characters looked at
 
 
@@ -57,15 +58,34 @@ def properties(values: Mapping[str, str]) -> Table:
     return made
 
 
+def fits(part: RenderableType) -> bool:
+    """Whether the output is wide enough for a table: any width is, where it is no terminal."""
+    console = _console()
+    return not sys.stdout.isatty() or _needed(console, part) <= console.width
+
+
 def show(*parts: RenderableType) -> None:
-    """Print to standard output."""
+    """Print to standard output; where that is no terminal, nothing is cut or wrapped."""
+    for part in parts:
+        console = _console()
+        if not sys.stdout.isatty():
+            console.width = max(console.width, _needed(console, part))
+        console.print(part, soft_wrap=isinstance(part, str))
+
+
+def _console() -> Console:
     from rich.console import Console
 
-    console = Console(
-        width=None if sys.stdout.isatty() else _WIDTH_OF_FILES, markup=False, highlight=False, emoji=False
-    )
-    for part in parts:
-        console.print(part)
+    width = None if sys.stdout.isatty() else _WIDTH_OF_FILES
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def _needed(console: Console, part: RenderableType) -> int:
+    """Columns that a part takes; of one that fills whatever there is, the least."""
+    from rich.measure import Measurement
+
+    wanted = Measurement.get(console, console.options.update(max_width=_WIDEST), part)
+    return wanted.minimum if getattr(part, "expand", False) else wanted.maximum
 
 
 def show_json(value: Any) -> None:

@@ -86,6 +86,12 @@ def test_copies_come_once_each_and_never_with_themselves(small_blocks):
     assert most_similar_pairs(table, 3)[1].tolist() == [[0, 1], [0, 2], [0, 3]]
 
 
+@pytest.mark.parametrize("threshold", [1.5, -2, float("nan")])
+def test_a_threshold_is_a_cosine(threshold):
+    with pytest.raises(ConfigurationError, match="threshold must be a cosine from -1 to 1"):
+        most_similar_pairs(vectors(4), threshold=threshold)
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_fewer_than_two_vectors_have_no_pairs(count):
     scores, pairs = most_similar_pairs(vectors(count), 5)
@@ -137,10 +143,10 @@ def test_too_few_vectors_to_cluster(count):
     ("method", "options", "said"),
     [
         ("spectral", {}, "'spectral' is not one of kmeans, agglomerative, density"),
-        ("kmeans", {}, "kmeans takes the number of clusters"),
-        ("kmeans", {"clusters": 2, "threshold": 0.5}, "kmeans takes the number of clusters, and no threshold"),
-        ("density", {}, "density takes a threshold"),
-        ("density", {"clusters": 3, "threshold": 0.5}, "density takes a threshold, and no number"),
+        ("kmeans", {}, "kmeans needs to know how many clusters to make"),
+        ("kmeans", {"clusters": 2, "threshold": 0.5}, "how many clusters to make, such as 20, and takes no threshold"),
+        ("density", {}, "density needs a threshold"),
+        ("density", {"clusters": 3, "threshold": 0.5}, "finds the number of clusters itself"),
         ("agglomerative", {}, "either the number of clusters or a threshold"),
         ("agglomerative", {"clusters": 2, "threshold": 0.5}, "either the number of clusters or a threshold"),
         ("kmeans", {"clusters": 6}, "between 1 and the 5 vectors, got 6"),

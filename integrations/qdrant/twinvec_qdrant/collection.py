@@ -219,6 +219,8 @@ class Collection:
         mode: Mode = "hybrid",
         filter: Filter | None = None,
         group: bool = True,
+        *,
+        weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[Hit]:
         """At most ``limit`` hits, best first.
 
@@ -235,7 +237,7 @@ class Collection:
             ConfigurationError: an unknown mode, or a limit below 1.
         """
         check_text(query, "query")
-        return self.search_many([query], limit, mode, filter, group)[0]
+        return self.search_many([query], limit, mode, filter, group, weights=weights)[0]
 
     def search_many(
         self,
@@ -244,10 +246,12 @@ class Collection:
         mode: Mode = "hybrid",
         filter: Filter | None = None,
         group: bool = True,
+        *,
+        weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[list[Hit]]:
         """``search`` for many queries at once; errors name a query by its index."""
         encoder = self.encoder if mode != "sparse" else None
-        return self._searcher.search_texts(encoder, queries, limit, mode, filter, group)
+        return self._searcher.search_texts(encoder, queries, limit, mode, filter, group, weights)
 
     def search_vector(
         self,

@@ -52,6 +52,7 @@ class _Asked:
 
     dense: FloatArray | None
     sparse: SparseVector | None
+    weights: tuple[float, float] = (1.0, 1.0)
 
     @property
     def terms(self) -> int:
@@ -84,6 +85,7 @@ class Searcher:
         mode: Mode,
         filter: Filter | None,
         group: bool,
+        weights: tuple[float, float],
     ) -> list[list[Hit]]:
         """Hits for each text; ``encoder`` is not needed for sparse search."""
         queries = check_texts(queries)
@@ -95,7 +97,7 @@ class Searcher:
         found: dict[str, list[Hit]] = {}
         for start in range(0, len(texts), _BLOCK):
             block = texts[start : start + _BLOCK]
-            asked = self._asked(encoder if mode != "sparse" else None, block, words=mode != "dense")
+            asked = self._asked(encoder if mode != "sparse" else None, block, weights, words=mode != "dense")
             candidates = self._search(asked, limit, conditions, group)
             found.update(zip(block, self._hits(candidates, group), strict=True))
         return [list(found.get(query, ())) for query in queries]
@@ -127,7 +129,9 @@ class Searcher:
         chosen = _marginal(np.array([each.score for each in found]), vectors_ND, limit, diversity)
         return self._hits([[found[index] for index in chosen]], group=False)[0]
 
-    def _asked(self, encoder: SpaceEncoder | None, texts: Sequence[str], *, words: bool) -> list[_Asked]:
+    def _asked(
+        self, encoder: SpaceEncoder | None, texts: Sequence[str], weights: tuple[float, float], *, words: bool
+    ) -> list[_Asked]:
         dense: Sequence[FloatArray | None] = [None] * len(texts)
         if encoder is not None:
             vectors_QD = np.asarray(encoder.encode_query(list(texts)), dtype=np.float32)
@@ -139,7 +143,7 @@ class Searcher:
                 )
             dense = list(vectors_QD)
         sparse: Sequence[SparseVector | None] = self._lexicon.queries(texts) if words else [None] * len(texts)
-        return [_Asked(*each) for each in zip(dense, sparse, strict=True)]
+        return [_Asked(*each, weights) for each in zip(dense, sparse, strict=True)]
 
     def _search(
         self,
@@ -157,7 +161,7 @@ class Searcher:
         while waiting:
             block = [asked[index] for index in waiting]
             stages = self._stages(block, depth, conditions, exact)
-            ordered = [_ordered(stage, each.terms) for stage, each in zip(stages, block, strict=True)]
+            ordered = [_ordered(stage, each) for stage, each in zip(stages, block, strict=True)]
             records = self._records(ordered, limit, group)
             for index, candidates in zip(waiting, ordered, strict=True):
                 results[index] = self._valid(candidates, records, limit, group)
@@ -245,7 +249,7 @@ def _others(stages: Mapping[str, Mapping[str, Scored]], stage: str) -> list[str]
     return [key for other, found in stages.items() if other != stage for key in found if key not in stages[stage]]
 
 
-def _ordered(stages: Mapping[str, Mapping[str, Scored]], terms: int) -> list[Candidate]:
+def _ordered(stages: Mapping[str, Mapping[str, Scored]], asked: _Asked) -> list[Candidate]:
     """The candidates of all stages for a query of so many terms, best first; equal ones by source and position."""
     union: dict[str, Scored] = {key: each for found in stages.values() for key, each in found.items()}
     if not union:
@@ -255,7 +259,7 @@ def _ordered(stages: Mapping[str, Mapping[str, Scored]], terms: int) -> list[Can
         for stage, found in stages.items()
     }
     if len(scores) == 2:
-        scores["fused"] = fuse(scores["dense"], scores["sparse"], terms=terms)
+        scores["fused"] = fuse(scores["dense"], scores["sparse"], weights=asked.weights, terms=asked.terms)
     candidates = [
         Candidate(
             each.id,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from twinvec.encoder import Encoder
 from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
 from twinvec.evaluation.models import TextModel
+from twinvec.files import read_lines
 from twinvec.models import find_model
 from twinvec.spec import read_spec
 from twinvec.text import check_texts
@@ -76,7 +78,7 @@ def average_of_words(path: str | Path) -> Baseline:
     try:
         words = _modules().WordEmbeddings.from_text_file(str(path))
     except ValueError as error:
-        raise InputError(f"{path}: no word vectors: {error}") from error
+        raise InputError(f"{_first_without_numbers(path)}: no word vectors: {error}") from error
     # the file is read as float64
     return Baseline(f"glove:{path.name}", _assembled(words.float(), words.get_embedding_dimension(), "mean"))
 
@@ -106,11 +108,7 @@ def _assembled(first: Any, dim: int, pooling: str) -> Any:
 
 def _check_word_vectors(path: Path) -> None:
     """Look at the first lines: the reader passes over what it does not understand, and fetches what is missing."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            head = [line.split() for line, _ in zip(file, range(2), strict=False)]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+    head = [line.split() for line in islice(read_lines(path), 2)]
     if not head:
         raise InputError(f"{path}: the file is empty; expected a word and its numbers on each line")
     try:
@@ -119,6 +117,16 @@ def _check_word_vectors(path: Path) -> None:
         numbers = []
     if not numbers:
         raise InputError(f"{path}:{len(head)}: expected a word and its numbers, parted by blanks")
+
+
+def _first_without_numbers(path: Path) -> str:
+    """The place of the line that the reader stumbled over."""
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            [float(each) for each in line.split()[1:]]
+        except ValueError:
+            return f"{path}:{number}"
+    return str(path)
 
 
 def _modules() -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from twinvec.documents import Document, as_document
 from twinvec.errors import InputError
-from twinvec.evaluation.tables import read_table
+from twinvec.evaluation.tables import read_table, whole_number
 from twinvec.files import read_jsonl, text_field
 
 Qrels = Mapping[str, Mapping[str, int]]
@@ -73,10 +73,7 @@ def _read_qrels(path: Path, queries: Mapping[str, str], documents: Mapping[str, 
             raise InputError(f"{place}: the query {query!r} is not in queries.jsonl")
         if document not in documents:
             raise InputError(f"{place}: the document {document!r} is not in corpus.jsonl")
-        try:
-            relevance = int(score)
-        except ValueError:
-            raise InputError(f"{place}: score {score!r} is not a whole number") from None
+        relevance = whole_number(score, place)
         if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
             raise InputError(f"{place}: query {query!r} and document {document!r} are judged twice, differently")
     return qrels

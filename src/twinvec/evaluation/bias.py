@@ -22,6 +22,7 @@ from twinvec.evaluation.models import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval, share_interval
 from twinvec.evaluation.sts import pair_similarities, pearson
 from twinvec.evaluation.tables import number, read_table
+from twinvec.files import read_lines
 
 _GENDERS = ("male", "female", "neutral")
 _NEUTRAL = {"he": "they", "him": "them", "his": "their", "himself": "themselves"}
@@ -189,12 +190,7 @@ def _read_sentences(path: Path) -> list[tuple[str, dict[str, str]]]:
 def _read_winobias(folder: Path, kind: str, split: str) -> list[_Pair | None]:
     """Line by line; None where the two sentences differ in more than the pronouns."""
     paths = [folder / f"{side}_stereotyped_{kind}.txt.{split}" for side in ("pro", "anti")]
-    sides = []
-    for path in paths:
-        try:
-            sides.append([line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()])
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: cannot be read: {error}") from error
+    sides = [[line.strip() for line in read_lines(path) if line.strip()] for path in paths]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
         raise InputError(f"{paths[0]}: {len(sides[0])} lines, {paths[1].name} has {len(sides[1])}; they go in pairs")
     for path, lines in zip(paths, sides, strict=True):

@@ -12,36 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from twinvec.evaluation import similarity_commands
-from twinvec.terminal import show, show_json, table
+from twinvec.evaluation.options import SYSTEM_HELP, AsJson, Place, Split, TaskOptions, Url, takes_tasks
+from twinvec.terminal import fits, show, show_json, table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from twinvec.evaluation.ir import IrResult
+    from twinvec.evaluation.layout import FigureTable
     from twinvec.evaluation.suite import Tasks
+    from twinvec.evaluation.tuning import Tuning
     from twinvec.retrieval import Mode
 
-_Files = list[Path]
-_SYSTEM = "default, a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25."
-Sts = Annotated[
-    _Files | None, typer.Option(help="Scored pairs: score, sentence1, sentence2; a folder counts as one set.")
-]
-Ir = Annotated[_Files | None, typer.Option(help="A retrieval set in the BEIR layout.")]
-Split = Annotated[str, typer.Option(help="Which judgements of the retrieval sets: qrels/SPLIT.tsv.")]
-Questions = Annotated[_Files | None, typer.Option(help="Questions and answers: anchor, positive (.jsonl or .tsv).")]
-Nli = Annotated[_Files | None, typer.Option(help="Inference: label, premise, hypothesis.")]
-NliTrain = Annotated[
-    Path | None,
-    typer.Option(help="Where the head for inference is fitted; else the model's own head, or 5-fold on each file."),
-]
-Pairs = Annotated[_Files | None, typer.Option(help="Labelled pairs: label (0 or 1), sentence1, sentence2.")]
-Triplets = Annotated[_Files | None, typer.Option(help="Triplets: anchor, positive, negative (.jsonl or .tsv).")]
-Winogender = Annotated[Path | None, typer.Option(help="Gender bias: the folder of Winogender.")]
-Winobias = Annotated[Path | None, typer.Option(help="Gender bias: the folder of WinoBias.")]
-Measures = Annotated[
-    str, typer.Option(help="Ranking measures, parted by commas: ndcg@k, mrr@k, map@k, recall@k, precision@k.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 _SETTINGS_SHOWN = 10
-_MEASURES = "ndcg@10,mrr@10,map@100,recall@10,recall@100,precision@10"
 
 
 def register(app: typer.Typer) -> None:
@@ -52,19 +35,10 @@ def register(app: typer.Typer) -> None:
     similarity_commands.register(app)
 
 
+@takes_tasks
 def evaluate_command(
-    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help=_SYSTEM)] = None,
-    sts: Sts = None,
-    ir: Ir = None,
-    split: Split = "test",
-    questions: Questions = None,
-    nli: Nli = None,
-    nli_train: NliTrain = None,
-    pairs: Pairs = None,
-    triplets: Triplets = None,
-    winogender: Winogender = None,
-    winobias: Winobias = None,
-    measures: Measures = _MEASURES,
+    tasks: TaskOptions,
+    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help=SYSTEM_HELP)] = None,
     runs: Annotated[Path | None, typer.Option(help="Write the hits of each retrieval set here, as TREC runs.")] = None,
     forms: Annotated[
         Path | None,
@@ -73,8 +47,8 @@ def evaluate_command(
     collection: Annotated[
         str | None, typer.Option(metavar="NAME", help="Ask this collection, which holds the documents of each --ir.")
     ] = None,
-    path: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the collection's store.")] = None,
-    url: Annotated[str | None, typer.Option(help="Server of the collection, in place of a folder.")] = None,
+    path: Place = None,
+    url: Url = None,
     mode: Annotated[
         Literal["hybrid", "dense", "sparse"], typer.Option(help="How to search the collection.")
     ] = "hybrid",
@@ -89,16 +63,18 @@ def evaluate_command(
     from twinvec.evaluation.measures import write_run
     from twinvec.evaluation.suite import evaluate
 
-    tasks = _tasks(sts, ir, split, questions, nli, nli_train, pairs, triplets, winogender, winobias, measures)
+    if model is None and collection is None:
+        raise typer.BadParameter("give a MODEL, or a --collection")
+    if forms is not None and not tasks.ir:
+        raise typer.BadParameter("--forms measures retrieval: give --ir")
+    data = tasks.load()
     if collection is not None:
-        figures, found = _evaluate_collection(collection, path, url, model, mode, tasks)
-    elif model is not None:
-        result = evaluate(model, tasks, progress=True)
+        figures, found = _evaluate_collection(collection, path, url, model, mode, data)
+    else:
+        result = evaluate(str(model), data, progress=True)
         figures, found = result.as_json(), {**result.ir, **result.questions}
         if forms is not None:
-            figures["forms"] = _evaluate_forms(model, tasks, forms)
-    else:
-        raise typer.BadParameter("give a MODEL, or a --collection")
+            figures["forms"] = _evaluate_forms(str(model), data, forms)
     if runs is not None:
         for name, each in found.items():
             write_run(each.run, runs / f"{name.replace('/', '-')}.trec")
@@ -108,20 +84,11 @@ def evaluate_command(
         _show(figures)
 
 
+@takes_tasks
 def compare_command(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Two or more, as for evaluate.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for report.md, report.html and the plots.")],
-    sts: Sts = None,
-    ir: Ir = None,
-    split: Split = "test",
-    questions: Questions = None,
-    nli: Nli = None,
-    nli_train: NliTrain = None,
-    pairs: Pairs = None,
-    triplets: Triplets = None,
-    winogender: Winogender = None,
-    winobias: Winobias = None,
-    measures: Measures = _MEASURES,
+    tasks: TaskOptions,
     as_json: AsJson = False,
 ) -> None:
     """Compare models on the same data: tables, paired tests, plots, and where they differ most.
@@ -131,8 +98,7 @@ def compare_command(
     """
     from twinvec.evaluation.report import compare, write_report
 
-    tasks = _tasks(sts, ir, split, questions, nli, nli_train, pairs, triplets, winogender, winobias, measures)
-    comparison = compare(models, tasks, progress=True)
+    comparison = compare(models, tasks.load(), progress=True)
     written = write_report(comparison, output)
     if as_json:
         show_json({**comparison.as_json(), "files": [str(path) for path in written]})
@@ -142,8 +108,8 @@ def compare_command(
 
 def tune_command(
     collection: Annotated[str, typer.Option(metavar="NAME", help="The collection.")],
-    path: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of its store.")] = None,
-    url: Annotated[str | None, typer.Option(help="Its server, in place of a folder.")] = None,
+    path: Place = None,
+    url: Url = None,
     ir: Annotated[
         Path | None, typer.Option(help="Judged queries in the BEIR layout; passages of the documents unless given.")
     ] = None,
@@ -153,66 +119,55 @@ def tune_command(
 ) -> None:
     """Choose how a collection is searched, and keep the choice with it.
 
-    Modes and MaxSim reranking are compared on judged queries, or on passages taken out of the collection's documents.
-    What the choice is worth is told by cross-validation.
+    Compares searching by vectors, by words, and by both with several weights, each alone and with MaxSim behind it, on
+    queries whose answers are known: judged ones (--ir), or else passages cut out of the collection's own documents.
+    What the choice gains is told by cross-validation: on queries that had no say in it.
 
     \b
     twinvec tune --collection articles --ir articles-judged/
     """
     from twinvec.encoder import Encoder
     from twinvec.evaluation.beir import load_beir
-    from twinvec.evaluation.tuning import save, tune, tune_by_documents
+    from twinvec.evaluation.tuned_search import save
+    from twinvec.evaluation.tuning import tune, tune_by_documents
     from twinvec.stored import open_collection
 
     data = load_beir(ir, split) if ir is not None else None
     with open_collection(collection, path, url=url) as opened:
         if data is None:
-            found = tune_by_documents(opened, measure=measure)
+            found = tune_by_documents(opened, measure=measure, progress=True)
         else:
             encoder = opened.encoder if isinstance(opened.encoder, Encoder) else None
-            found = tune(opened, data, encoder=encoder, measure=measure)
-        save(opened, found)
+            found = tune(opened, data, encoder=encoder, measure=measure, progress=True)
+        save(opened, found.setting, measure)
     if as_json:
         show_json({"collection": collection, **found.as_json()})
-        return
-    lines = table(f"{collection}, {found.queries:,} queries", "setting", measure, numbers=(measure,))
-    for setting, figure in sorted(found.figures.items(), key=lambda each: -each[1])[:_SETTINGS_SHOWN]:
-        lines.add_row(str(setting), f"{figure:.2f}")
+    else:
+        _show_tuning(collection, found)
+
+
+def _show_tuning(collection: str, found: Tuning) -> None:
+    title = f"{collection}: the best of {len(found.figures)} ways to search it"
+    lines = table(title, "way", found.measure, numbers=(found.measure,))
+    ranked = sorted(found.figures, key=lambda each: -found.figures[each])
+    plain = [each for each in ranked if not each.mix and each.words == 1]
+    for setting in dict.fromkeys([*ranked[:_SETTINGS_SHOWN], found.setting, *plain]):
+        name = f"{setting} (chosen)" if setting == found.setting else str(setting)
+        lines.add_row(name, f"{found.figures[setting]:.2f}")
+    queries = f"{found.queries:,} judged queries"
+    if found.pseudo:
+        queries = (
+            f"{found.queries:,} passages, each cut out of a document of the collection, whose rest had to be found; "
+            "people ask otherwise, so give judged queries (--ir) where there are some"
+        )
     gain = found.gain
     show(
         lines,
-        f"chosen: {found.setting}; expected {found.expected:.2f}, {gain.difference:+.2f} over {found.single} "
-        f"({gain.interval.low:+.2f} to {gain.interval.high:+.2f}, p {gain.p_value:.2f})",
-    )
-
-
-def _tasks(
-    sts: _Files | None,
-    ir: _Files | None,
-    split: str,
-    questions: _Files | None,
-    nli: _Files | None,
-    nli_train: Path | None,
-    pairs: _Files | None,
-    triplets: _Files | None,
-    winogender: Path | None,
-    winobias: Path | None,
-    measures: str,
-) -> Tasks:
-    from twinvec.evaluation.suite import load_tasks
-
-    return load_tasks(
-        sts=sts or (),
-        ir=ir or (),
-        split=split,
-        questions=questions or (),
-        nli=nli or (),
-        nli_train=nli_train,
-        pairs=pairs or (),
-        triplets=triplets or (),
-        winogender=winogender,
-        winobias=winobias,
-        measures=[name.strip().lower() for name in measures.split(",") if name.strip()],
+        f"measured on {queries}",
+        f"chosen: {found.setting}",
+        f"gain over {found.single}, the best single stage: {gain.difference:+.2f} ({gain.interval.low:+.2f} to "
+        f"{gain.interval.high:+.2f}, p {gain.p_value:.2f}), on queries that had no say in the choice",
+        f"kept with the collection: twinvec search --collection {collection} goes by it",
     )
 
 
@@ -221,19 +176,24 @@ def _evaluate_collection(
 ) -> tuple[dict[str, Any], dict[str, IrResult]]:
     """Figures as JSON has them, and the results of each set."""
     from twinvec.encoder import Encoder
-    from twinvec.evaluation.serving import evaluate_collection
-    from twinvec.evaluation.suite import with_interval
+    from twinvec.evaluation.serving import evaluate_collection, evaluate_reranked
+    from twinvec.evaluation.suite import find_reranker
     from twinvec.stored import open_collection
 
     if not tasks.ir or tasks.needs_vectors or tasks.questions:
         raise typer.BadParameter("a collection is measured on retrieval sets, and on nothing else: give --ir")
     with open_collection(name, path, url=url, encoder=None if model is None else Encoder(model)) as opened:
-        found = {
-            each: evaluate_collection(opened, data, mode=mode, measures=tasks.measures, progress=True)
-            for each, data in tasks.ir.items()
-        }
-        served = {"model": opened.info()["model"], "collection": name, "mode": mode}
-    return {**served, "ir": {each: with_interval(result) for each, result in found.items()}}, found
+        figures: dict[str, Any] = {"model": opened.info()["model"], "collection": name, "mode": mode}
+        options: dict[str, Any] = {"mode": mode, "measures": tasks.measures, "progress": True}
+        found = {each: evaluate_collection(opened, data, **options) for each, data in tasks.ir.items()}
+        figures["ir"] = {each: result.as_json() for each, result in found.items()}
+        if tasks.rerank is not None:
+            reranker = find_reranker(tasks.rerank, opened.encoder)
+            figures["reranked"] = {
+                each: evaluate_reranked(opened, reranker, before, candidates=tasks.candidates, mode=mode).as_json()
+                for each, before in found.items()
+            }
+    return figures, found
 
 
 def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
@@ -241,8 +201,6 @@ def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
     from twinvec.evaluation.plots import costs
     from twinvec.evaluation.serving import evaluate_forms
 
-    if not tasks.ir:
-        raise typer.BadParameter("--forms measures retrieval: give --ir")
     loaded = load_model(model)
     found = {
         name: evaluate_forms(loaded, data, measures=tasks.measures, progress=True) for name, data in tasks.ir.items()
@@ -254,11 +212,16 @@ def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
 def _show(figures: Mapping[str, Any]) -> None:
     from twinvec.evaluation.layout import figure_tables, form_tables
 
+    system = figures.get("collection", figures["model"])
     for each in (*figure_tables([figures]), *form_tables(figures)):
-        columns = [column.replace(" ", "\n") for column in each.columns]  # many figures, few columns of a terminal
-        title = f"{each.title}: {figures.get('collection', figures['model'])}"
-        lines = table(title, *columns, numbers=tuple(columns[1:]))
-        lines.columns[0].no_wrap = True
-        for row in each.rows:
-            lines.add_row(*row)
-        show(lines)
+        lying = _laid_out(each, system)
+        show(lying if fits(lying) else _laid_out(each.turned(), system))
+
+
+def _laid_out(figures: FigureTable, system: str) -> Table:
+    columns = [column.replace(" ", "\n") for column in figures.columns]  # many figures, few columns of a terminal
+    lines = table(f"{figures.title}: {system}", *columns, numbers=tuple(columns[1:]))
+    lines.columns[0].no_wrap = True
+    for row in figures.rows:
+        lines.add_row(*row)
+    return lines

@@ -38,17 +38,44 @@ class IrResult:
     interval: Interval | None
     figures: dict[str, float] = field(default_factory=dict)
 
+    def as_json(self) -> dict[str, Any]:
+        """The figures, and the interval of the first."""
+        bounds = {f"{next(iter(self.figures))}_interval": self.interval.bounds} if self.interval else {}
+        return {**self.figures, **bounds}
+
+
+@dataclass(frozen=True)
+class Reranked:
+    """A result after reranking.
+
+    Attributes:
+        result: The measures of the new order.
+        gain: Of the first measure, over the order before.
+    """
+
+    result: IrResult
+    gain: PairedTest
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures, and the gain with its interval."""
+        gain = {"gain": self.gain.difference, "gain_interval": self.gain.interval.bounds, "p_value": self.gain.p_value}
+        return {**self.result.as_json(), **gain}
+
 
 def evaluate_ir(
     model: TextModel,
     data: BeirSet,
     *,
     measures: Sequence[str] = MEASURES,
+    depth: int = 0,
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> IrResult:
-    """Search exactly, by cosine, with the model's vectors of queries and documents."""
-    depth = max(map(cutoff, measures))
+    """Search exactly, by cosine, with the model's vectors of queries and documents.
+
+    The run holds as many hits as the measures look at, or ``depth`` where that is more.
+    """
+    depth = max(depth, *map(cutoff, measures))
     documents = [document.full_text for document in data.documents]
     corpus = model.encode_document(documents, progress=progress)
     queries = model.encode_query(list(data.queries.values()))
@@ -57,7 +84,7 @@ def evaluate_ir(
         query: {data.documents[row].id: float(score) for score, row in zip(scores[index], rows[index], strict=True)}
         for index, query in enumerate(data.queries)
     }
-    return measure_ir(run, data, measures=measures, resamples=resamples)
+    return measure_ir(run, data, measures=measures, depth=depth, resamples=resamples)
 
 
 def evaluate_retriever(
@@ -65,12 +92,13 @@ def evaluate_retriever(
     data: BeirSet,
     *,
     measures: Sequence[str] = MEASURES,
+    depth: int = 0,
     resamples: int = RESAMPLES,
     **options: Any,
 ) -> IrResult:
     """Ask a retriever that holds the set's documents under their ids; ``options`` go to its search."""
-    hits = search_all(retriever, data, max(map(cutoff, measures)) + 1, **options)
-    return measure_ir(as_run(hits), data, measures=measures, resamples=resamples)
+    hits = search_all(retriever, data, max(depth, *map(cutoff, measures)) + 1, **options)
+    return measure_ir(as_run(hits), data, measures=measures, depth=depth, resamples=resamples)
 
 
 def evaluate_stages(
@@ -85,11 +113,26 @@ def evaluate_stages(
 ) -> dict[str, IrResult]:
     """What reranking gains: the measures after each stage, over the same candidates."""
     found = search_all(retriever, data, candidates + 1, **options)
-    reranked = {query: reranker.rerank(data.queries[query], hits) for query, hits in found.items()}
+    reranked = rerank_all(reranker, data, found)
     return {
         "retrieved": measure_ir(as_run(found), data, measures=measures, resamples=resamples),
         "reranked": measure_ir(as_run(reranked), data, measures=measures, resamples=resamples),
     }
+
+
+def rerank_result(
+    result: IrResult, reranker: Reranker, *, candidates: int = 100, resamples: int = RESAMPLES
+) -> Reranked:
+    """Rerank the best ``candidates`` hits of a result, whole documents."""
+    texts = {document.id: document.full_text for document in result.data.documents}
+    found = {
+        query: [Hit(name, texts[name], score) for name, score in list(hits.items())[:candidates]]
+        for query, hits in result.run.items()
+    }
+    run = as_run(rerank_all(reranker, result.data, found))
+    measures = list(result.measured.per_query)
+    reranked = measure_ir(run, result.data, measures=measures, resamples=resamples)
+    return Reranked(reranked, compare_ir(result, reranked, measures[0], resamples=resamples))
 
 
 def bm25_index(documents: Sequence[Document]) -> MemoryIndex:
@@ -102,10 +145,14 @@ def measure_ir(
     data: BeirSet,
     *,
     measures: Sequence[str] = MEASURES,
+    depth: int = 0,
     resamples: int = RESAMPLES,
 ) -> IrResult:
-    """Measure a run, for instance one read from a file, against the judgements of ``data``."""
-    cut = without_own(run, data, max(map(cutoff, measures)))
+    """Measure a run, for instance one read from a file, against the judgements of ``data``.
+
+    Of the run are kept as many hits as the measures look at, or ``depth`` where that is more.
+    """
+    cut = without_own(run, data, max(depth, *map(cutoff, measures)))
     measured = measure_run(cut, data.qrels, measures)
     first = measured.per_query[measures[0]]
     bounds = interval(first, resamples=resamples) if len(first) > 1 else None
@@ -123,6 +170,14 @@ def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) 
     many = getattr(retriever, "search_many", None)
     found = many(texts, limit, **options) if many else [retriever.search(text, limit, **options) for text in texts]
     return dict(zip(data.queries, found, strict=True))
+
+
+def rerank_all(reranker: Reranker, data: BeirSet, found: Mapping[str, Sequence[Hit]]) -> dict[str, list[Hit]]:
+    """Query id -> hits reranked, through ``rerank_many`` where the reranker has it."""
+    texts, hits = [data.queries[query] for query in found], list(found.values())
+    many = getattr(reranker, "rerank_many", None)
+    reranked = many(texts, hits) if many else [reranker.rerank(*each) for each in zip(texts, hits, strict=True)]
+    return dict(zip(found, reranked, strict=True))
 
 
 def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:

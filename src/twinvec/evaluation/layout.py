@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_TITLES = {"sts": "STS", "ir": "Retrieval", "nli": "NLI"}
-_SECTIONS = ("sts", "ir", "questions", "nli", "pairs", "triplets", "bias")
+_TITLES = {"sts": "STS", "ir": "Retrieval", "reranked": "Retrieval, reranked", "nli": "NLI"}
+_SECTIONS = ("sts", "ir", "reranked", "questions", "nli", "pairs", "triplets", "bias")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,11 @@ class FigureTable:
     title: str
     columns: list[str]
     rows: list[list[str]]
+
+    def turned(self) -> FigureTable:
+        """Rows and columns changed places, for a screen that is not wide enough."""
+        names, *figures = zip(self.columns, *self.rows, strict=True)
+        return FigureTable(self.title, list(names), [list(each) for each in figures])
 
 
 def figure_tables(systems: Sequence[Mapping[str, Any]]) -> Iterator[FigureTable]:

@@ -27,6 +27,7 @@ from twinvec.errors import ConfigurationError, InputError, MissingExtraError
 from twinvec.evaluation.beir import Qrels
 from twinvec.evaluation.statistics import Values
 from twinvec.evaluation.tables import number
+from twinvec.files import read_lines
 
 Run = Mapping[str, Mapping[str, float]]
 """Query id -> document id -> score; larger is better."""
@@ -128,11 +129,7 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
             comes twice for a query; the message names file and line.
     """
     run: dict[str, dict[str, float]] = {}
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    for line_number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(read_lines(Path(path)), 1):
         if not line.strip():
             continue
         place = f"{path}:{line_number}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,13 +18,13 @@ import numpy as np
 from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.ir import IrResult, as_run, measure_ir
+from twinvec.evaluation.ir import IrResult, Reranked, as_run, compare_ir, measure_ir
 from twinvec.evaluation.measures import MEASURES, cutoff
 from twinvec.evaluation.models import TextModel
 from twinvec.evaluation.statistics import RESAMPLES
 from twinvec.filters import Filter
 from twinvec.progress import progress_bar
-from twinvec.retrieval import Hit, Mode, Retriever
+from twinvec.retrieval import Hit, Mode, Reranker, Retriever, RetrieveRerank
 from twinvec.similarity import semantic_search
 
 NEIGHBOURS = 10
@@ -95,6 +95,26 @@ def evaluate_collection(
     )
     figures = {**result.figures, f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
     return IrResult(data, result.run, result.measured, result.interval, figures)
+
+
+def evaluate_reranked(
+    collection: ServedCollection,
+    reranker: Reranker,
+    before: IrResult,
+    *,
+    candidates: int = 100,
+    resamples: int = RESAMPLES,
+    progress: bool = False,
+    **options: Any,
+) -> Reranked:
+    """Ask a collection with a reranker behind it: the measures, the milliseconds, and the gain over ``before``."""
+    measures = list(before.measured.per_query)
+    stages = RetrieveRerank(collection, reranker, candidates)
+    result, times = evaluate_served(
+        stages, before.data, measures=measures, resamples=resamples, progress=progress, **options
+    )
+    gain = compare_ir(before, result, measures[0], resamples=resamples)
+    return Reranked(replace(result, figures={**result.figures, **latencies(times)}), gain)
 
 
 def evaluate_served(

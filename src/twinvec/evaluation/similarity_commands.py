@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from twinvec.evaluation.options import MODEL_HELP, AsJson
 from twinvec.terminal import show, show_json, table
 
 Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Texts: one a line (.txt), or 'text' in .jsonl.")]
-Model = Annotated[str, typer.Option(help="default, a folder, or org/name[@commit] on the hub.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Model = Annotated[str, typer.Option(help=MODEL_HELP)]
 _THRESHOLD = 0.7
 _PER_LINE = 70  # characters of a text in a table
 
@@ -38,8 +38,9 @@ def pairs_command(
     \b
     twinvec pairs questions.txt --limit 50
     """
-    from twinvec.similarity import most_similar_pairs
+    from twinvec.similarity import check_cosine, most_similar_pairs
 
+    check_cosine(threshold)  # before the texts are encoded
     texts, vectors = _encoded(source, model)
     scores, rows = most_similar_pairs(vectors, limit, threshold=threshold)
     found = [(float(score), texts[a], texts[b]) for score, (a, b) in zip(scores, rows.tolist(), strict=True)]
@@ -70,10 +71,13 @@ def cluster_command(
     \b
     twinvec cluster questions.txt --threshold 0.7 --map questions.png
     """
-    from twinvec.similarity import cluster, medoids
+    from twinvec.similarity import check_clustering, cluster, medoids
 
-    if threshold is None and clusters is None and method != "kmeans":
+    if method == "kmeans" and clusters is None:
+        raise typer.BadParameter("kmeans needs to know how many clusters to make: --clusters 20")
+    if threshold is None and clusters is None:
         threshold = _THRESHOLD
+    check_clustering(method, clusters, threshold)  # before the texts are encoded
     texts, vectors = _encoded(source, model)
     labels = cluster(vectors, method, clusters=clusters, threshold=threshold, min_size=min_size)
     typical = {label: texts[row] for label, row in medoids(vectors, labels).items()}

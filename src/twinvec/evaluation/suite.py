@@ -22,8 +22,8 @@ from twinvec.evaluation.bias import (
     evaluate_winobias,
     evaluate_winogender,
 )
-from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_retriever
-from twinvec.evaluation.measures import MEASURES
+from twinvec.evaluation.ir import IrResult, Reranked, bm25_index, evaluate_ir, evaluate_retriever, rerank_result
+from twinvec.evaluation.measures import MEASURES, cutoff
 from twinvec.evaluation.models import TextModel
 from twinvec.evaluation.nli import NliResult, NliSet, PairLabeller, evaluate_nli, load_nli
 from twinvec.evaluation.pairs import (
@@ -37,7 +37,9 @@ from twinvec.evaluation.pairs import (
 )
 from twinvec.evaluation.statistics import RESAMPLES, Interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
+from twinvec.frameworks import open_reranker
 from twinvec.models import find_model
+from twinvec.retrieval import Reranker
 
 BM25 = "bm25"
 QUESTION_MEASURES = ("precision@1", "mrr@10", "ndcg@10", "recall@10")
@@ -53,7 +55,13 @@ Data = TypeVar("Data", bound=_Named)
 
 @dataclass(frozen=True)
 class Tasks:
-    """What to measure on, read and checked; every set under a name of its own."""
+    """What to measure on, read and checked; every set under a name of its own.
+
+    Attributes:
+        measures: Of the retrieval sets.
+        rerank: Reranker behind the retrieval sets, by name; see ``twinvec.frameworks.open_reranker``.
+        candidates: How many hits it looks at.
+    """
 
     sts: dict[str, StsSet] = field(default_factory=dict)
     ir: dict[str, BeirSet] = field(default_factory=dict)
@@ -65,6 +73,13 @@ class Tasks:
     winogender: Path | None = None
     winobias: Path | None = None
     measures: tuple[str, ...] = MEASURES
+    rerank: str | None = None
+    candidates: int = 100
+
+    @property
+    def depth(self) -> int:
+        """How many hits the reranker needs; 0 without one."""
+        return self.candidates if self.rerank else 0
 
     @property
     def empty(self) -> bool:
@@ -90,12 +105,19 @@ def load_tasks(
     winogender: Path | None = None,
     winobias: Path | None = None,
     measures: Sequence[str] = MEASURES,
+    rerank: str | None = None,
+    candidates: int = 100,
 ) -> Tasks:
     """Read all files before anything is encoded.
 
     Raises:
         InputError: a file is at fault; the message names file and line.
+        ConfigurationError: no measure, or an unknown one.
     """
+    if not measures:
+        raise ConfigurationError(f"no measure is named; the usual ones: {', '.join(MEASURES)}")
+    for measure in measures:
+        cutoff(measure)
     return Tasks(
         sts=_named(sts, load_sts),
         ir=_named(ir, lambda path: load_beir(path, split)),
@@ -106,7 +128,9 @@ def load_tasks(
         triplets=_named(triplets, load_triplets),
         winogender=winogender,
         winobias=winobias,
-        measures=tuple(measures),
+        measures=tuple(dict.fromkeys(measures)),
+        rerank=rerank,
+        candidates=candidates,
     )
 
 
@@ -117,6 +141,7 @@ class Evaluation:
     system: str
     sts: dict[str, StsResult] = field(default_factory=dict)
     ir: dict[str, IrResult] = field(default_factory=dict)
+    reranked: dict[str, Reranked] = field(default_factory=dict)
     questions: dict[str, IrResult] = field(default_factory=dict)
     nli: dict[str, NliResult] = field(default_factory=dict)
     pairs: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -128,8 +153,9 @@ class Evaluation:
         """The figures: section -> data -> measure, and under ``mean`` the means of sections with several sets."""
         sections: dict[str, dict[str, dict[str, Any]]] = {
             "sts": {name: _with_interval(r.figures, "spearman", r.interval) for name, r in self.sts.items()},
-            "ir": {name: with_interval(result) for name, result in self.ir.items()},
-            "questions": {name: with_interval(result) for name, result in self.questions.items()},
+            "ir": {name: result.as_json() for name, result in self.ir.items()},
+            "reranked": {name: result.as_json() for name, result in self.reranked.items()},
+            "questions": {name: result.as_json() for name, result in self.questions.items()},
             "nli": {name: _with_interval(r.figures, "accuracy", r.interval) for name, r in self.nli.items()},
             "pairs": dict(self.pairs),
             "triplets": dict(self.triplets),
@@ -142,7 +168,7 @@ class Evaluation:
             section: {
                 measure: float(np.mean([figures[measure] for figures in results.values()]))
                 for measure, value in next(iter(results.values())).items()
-                if isinstance(value, float)
+                if isinstance(value, float) and measure != "p_value"
             }
             for section, results in sections.items()
             if len(results) > 1 and section != "bias"
@@ -164,10 +190,15 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
         return _evaluate_words(tasks, resamples)
     model = load_model(system)
     options: dict[str, Any] = {"resamples": resamples, "progress": progress}
+    ir = {
+        name: evaluate_ir(model, data, measures=tasks.measures, depth=tasks.depth, **options)
+        for name, data in tasks.ir.items()
+    }
     return Evaluation(
         system,
         sts={name: evaluate_sts(model, data, **options) for name, data in tasks.sts.items()},
-        ir={name: evaluate_ir(model, data, measures=tasks.measures, **options) for name, data in tasks.ir.items()},
+        ir=ir,
+        reranked=_reranked(ir, tasks, model, resamples),
         questions={
             name: evaluate_ir(model, data, measures=QUESTION_MEASURES, **options)
             for name, data in tasks.questions.items()
@@ -177,6 +208,30 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
         triplets={name: evaluate_triplets(model, data, progress=progress) for name, data in tasks.triplets.items()},
         **_measure_bias(model, tasks, resamples),
     )
+
+
+def find_reranker(name: str, encoder: Any) -> Reranker:
+    """The reranker of this name behind searches with ``encoder``.
+
+    Raises:
+        ConfigurationError: "maxsim" with something else than an ``Encoder``.
+        ModelError: the cross-encoder is not found, damaged or not supported.
+    """
+    if name != "maxsim":
+        return open_reranker(name)
+    if not isinstance(encoder, Encoder):
+        raise ConfigurationError(f"maxsim compares token states, and {getattr(encoder, 'name', encoder)} has none")
+    return open_reranker(name, encoder=encoder)
+
+
+def _reranked(ir: dict[str, IrResult], tasks: Tasks, model: Any, resamples: int) -> dict[str, Reranked]:
+    if tasks.rerank is None or not ir:
+        return {}
+    reranker = find_reranker(tasks.rerank, model)
+    return {
+        name: rerank_result(result, reranker, candidates=tasks.candidates, resamples=resamples)
+        for name, result in ir.items()
+    }
 
 
 def _evaluate_nli(model: TextModel, tasks: Tasks, options: dict[str, Any]) -> dict[str, NliResult]:
@@ -204,11 +259,13 @@ def _evaluate_words(tasks: Tasks, resamples: int) -> Evaluation:
 
     def searched(data: BeirSet, measures: tuple[str, ...]) -> IrResult:
         index = bm25_index(data.documents)
-        return evaluate_retriever(index, data, measures=measures, resamples=resamples, mode="sparse")
+        return evaluate_retriever(index, data, measures=measures, depth=tasks.depth, resamples=resamples, mode="sparse")
 
+    ir = {name: searched(data, tasks.measures) for name, data in tasks.ir.items()}
     return Evaluation(
         BM25,
-        ir={name: searched(data, tasks.measures) for name, data in tasks.ir.items()},
+        ir=ir,
+        reranked=_reranked(ir, tasks, BM25, resamples),
         questions={name: searched(data, QUESTION_MEASURES) for name, data in tasks.questions.items()},
     )
 
@@ -230,11 +287,6 @@ def _named(paths: Iterable[Path], load: Callable[[Path], Data]) -> dict[str, Dat
         name = data.name if data.name not in found else str(path)
         found[name] = replace(data, name=name)  # type: ignore[type-var]
     return found
-
-
-def with_interval(result: IrResult) -> dict[str, Any]:
-    """The figures, and the interval of the first."""
-    return _with_interval(result.figures, next(iter(result.figures)), result.interval)
 
 
 def _with_interval(figures: dict[str, float], measure: str, interval: Interval | None) -> dict[str, Any]:

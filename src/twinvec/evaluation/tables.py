@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -77,9 +78,20 @@ def number(text: str, place: str, name: str = "score") -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not math.isfinite(value) or "_" in text:  # Python reads 1_000
         raise InputError(f"{place}: {name} {text!r} is not a number")
     return value
+
+
+def whole_number(text: str, place: str, name: str = "score") -> int:
+    """A whole number written as ``text``.
+
+    Raises:
+        InputError: it is none.
+    """
+    if re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) is None:
+        raise InputError(f"{place}: {name} {text!r} is not a whole number")
+    return int(text)
 
 
 def data_name(path: Path) -> str:

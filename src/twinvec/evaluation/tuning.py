@@ -1,8 +1,8 @@
 """Tuning: how a collection is searched best, chosen on queries whose answers are known.
 
-A setting is a mode, and MaxSim behind it over so many candidates with so much weight, or nothing. The queries are
-judged ones, or, where there are none, pseudo-queries: a passage taken out of a document, which has to be found by what
-is left of it (the inverse cloze task: Lee, Chang and Toutanova 2019), in an index of its own.
+A setting is a mode, the weight of words beside vectors in hybrid search, and MaxSim behind it over so many candidates
+with so much weight, or nothing. The queries are judged ones, or, where there are none, pseudo-queries: a passage taken
+out of a document, which has to be found by what is left of it, in an index of its own.
 
 What the choice is worth is told by cross-validation, on queries that had no say in it; where it is not worth more than
 the better of searching by vectors alone and by words alone, that one is chosen. So a choice made from few queries, or
@@ -11,58 +11,35 @@ from queries that tell nothing, does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from twinvec.documents import Document
 from twinvec.encoder import Encoder
-from twinvec.errors import ConfigurationError, InputError, MissingExtraError
+from twinvec.engines.base import FloatArray
+from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.ir import as_run, search_all, without_own
+from twinvec.evaluation.ir import as_run, rerank_all, search_all, without_own
 from twinvec.evaluation.measures import cutoff, measure_run
+from twinvec.evaluation.pseudo_queries import pseudo_queries
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
-from twinvec.filters import Filter
+from twinvec.evaluation.tuned_search import Setting
+from twinvec.progress import Advance, progress_bar
 from twinvec.reranker import MaxSimReranker, mixed_scores
-from twinvec.retrieval import Hit, MemoryIndex, Mode, Retriever, RetrieveRerank
+from twinvec.retrieval import Hit, MemoryIndex, Retriever
 
 FOLDS = 5
+WORDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 CANDIDATES = (20, 50, 100)
 MIXES = (0.25, 0.5, 0.75)
 PSEUDO_DOCUMENTS = 2000
-PSEUDO_QUERIES = 200
-NOTES = "twinvec.search"
-"""Namespace of the collection's notes in which the choice is kept."""
 
-_KEY = "setting"
-_PASSAGE = (60, 240)  # characters of a pseudo-query
-_REST = 100  # characters that have to be left of its document
 _SEED = 20190827
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How to search.
-
-    Attributes:
-        mode: The first stage.
-        mix: Weight of MaxSim behind it; 0 for none.
-        candidates: How many hits MaxSim looks at.
-    """
-
-    mode: Mode
-    mix: float = 0.0
-    candidates: int = 0
-
-    @property
-    def single(self) -> bool:
-        """Whether it is one stage alone."""
-        return self.mode != "hybrid" and not self.mix
-
-    def __str__(self) -> str:
-        return f"{self.mode}, maxsim {self.mix:g} over {self.candidates}" if self.mix else self.mode
+_TEXTS_A_STEP = 64  # of the progress bar
 
 
 @dataclass(frozen=True)
@@ -102,6 +79,7 @@ def tune(
     measure: str = "ndcg@10",
     resamples: int = RESAMPLES,
     pseudo: bool = False,
+    progress: bool = False,
 ) -> Tuning:
     """Choose a setting for a retriever with modes that holds the set's documents under their ids.
 
@@ -112,13 +90,16 @@ def tune(
         measure: As in ``twinvec.evaluation.measures``.
         resamples: For the interval of the gain.
         pseudo: Noted in the result.
+        progress: Show progress bars on a terminal.
 
     Raises:
-        InputError: fewer than ten queries.
+        InputError: fewer than ten queries, or the retriever finds none of the set's documents.
+        ConfigurationError: an unknown measure.
     """
+    cutoff(measure)
     if len(data.qrels) < 2 * FOLDS:
         raise InputError(f"{data.name}: {len(data.qrels)} judged queries; choosing needs at least {2 * FOLDS}")
-    values = _measured(retriever, data, encoder, measure)
+    values = measure_settings(retriever, data, encoder, measure, progress=progress)
     single = _best({setting: each for setting, each in values.items() if setting.single})
     expected, setting = _cross_validated(values), _best(values)
     if expected.mean() <= values[single].mean():
@@ -135,126 +116,111 @@ def tune(
     )
 
 
-def tune_by_documents(collection: Any, *, measure: str = "ndcg@10", resamples: int = RESAMPLES) -> Tuning:
+def tune_by_documents(
+    collection: Any, *, measure: str = "ndcg@10", resamples: int = RESAMPLES, progress: bool = False
+) -> Tuning:
     """``tune`` without judgements: on passages taken out of a sample of the collection's documents.
 
     Args:
         collection: With ``encoder``, ``find`` and ``get``, such as ``twinvec_qdrant.Collection``.
         measure: As for ``tune``.
         resamples: As for ``tune``.
+        progress: As for ``tune``.
 
     Raises:
         InputError: too few documents are long enough to spare a passage.
+        ConfigurationError: an unknown measure.
     """
+    cutoff(measure)
     ids = sorted(collection.find())
     chosen = np.random.default_rng(_SEED).permutation(len(ids))[:PSEUDO_DOCUMENTS]
-    data = pseudo_queries(collection.get([ids[row] for row in chosen]))
+    data = pseudo_queries(collection.get([ids[row] for row in chosen]), least=2 * FOLDS)
     encoder = collection.encoder
-    index = MemoryIndex(encoder, data.documents)
+    index = MemoryIndex(encoder)
+    with _quiet():
+        index.add(data.documents, progress=progress)
     tokens = encoder if isinstance(encoder, Encoder) else None
-    return tune(index, data, encoder=tokens, measure=measure, resamples=resamples, pseudo=True)
+    return tune(index, data, encoder=tokens, measure=measure, resamples=resamples, pseudo=True, progress=progress)
 
 
-def pseudo_queries(documents: Sequence[Document], count: int = PSEUDO_QUERIES) -> BeirSet:
-    """Take one passage each out of up to ``count`` documents; the rest of them stays to be found.
-
-    Raises:
-        MissingExtraError: the text splitter is missing.
-    """
-    try:
-        from semantic_text_splitter import TextSplitter
-    except ImportError as error:
-        raise MissingExtraError("semantic-text-splitter", "eval", "taking passages out of documents") from error
-    random = np.random.default_rng(_SEED)
-    splitter = TextSplitter(_PASSAGE)
-    queries: dict[str, str] = {}
-    kept = []
-    for document in documents:
-        rest = document
-        if len(queries) < count and len(document.text) >= _PASSAGE[1] + _REST:
-            passages = [(at, text) for at, text in splitter.chunk_indices(document.text) if len(text) >= _PASSAGE[0]]
-            if passages:
-                at, text = passages[random.integers(len(passages))]
-                left = f"{document.text[:at]} {document.text[at + len(text) :]}".strip()
-                queries[document.id] = text
-                rest = replace(document, text=left)
-        kept.append(rest)
-    numbered = {f"passage of {name}": text for name, text in queries.items()}
-    return BeirSet("pseudo-queries", kept, numbered, {f"passage of {name}": {name: 1} for name in queries})
-
-
-def save(collection: Any, tuning: Tuning) -> None:
-    """Keep the choice with the collection, in its notes."""
-    collection.notes(NOTES).put({_KEY: {**asdict(tuning.setting), "measure": tuning.measure}})
-
-
-def saved(collection: Any) -> Setting | None:
-    """The choice that was kept with the collection."""
-    for key, fields in collection.notes(NOTES).find():
-        if key == _KEY:
-            return Setting(fields["mode"], float(fields["mix"]), int(fields["candidates"]))
-    return None
-
-
-class TunedSearch:
-    """A retriever that searches a collection by the choice kept with it; hybrid, where there is none.
-
-    Args:
-        collection: As for ``tune_by_documents``.
-
-    Attributes:
-        setting: The choice.
-        reranker: What comes behind the first stage, or None.
+def measure_settings(
+    retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str, *, progress: bool = False
+) -> dict[Setting, Values]:
+    """Setting -> the measure for each query. Each first stage is searched once, MaxSim computed once for all of them.
 
     Raises:
-        ConfigurationError: the choice asks for MaxSim, which the collection's encoder does not offer.
+        InputError: the retriever finds none of the set's documents.
     """
-
-    def __init__(self, collection: Any) -> None:
-        self.setting = saved(collection) or Setting("hybrid")
-        self.reranker: MaxSimReranker | None = None
-        self._retriever: Any = collection
-        if self.setting.mix:
-            if not isinstance(collection.encoder, Encoder):
-                raise ConfigurationError(f"{collection.encoder!r} has no token states, which maxsim compares")
-            self.reranker = MaxSimReranker(collection.encoder, mix=self.setting.mix)
-            self._retriever = RetrieveRerank(collection, self.reranker, self.setting.candidates)
-
-    def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
-        """As the collection's ``search``."""
-        hits: list[Hit] = self._retriever.search(query, limit, filter=filter, mode=self.setting.mode)
-        return hits
-
-    def search_many(self, queries: Sequence[str], limit: int = 10, filter: Filter | None = None) -> list[list[Hit]]:
-        """``search`` for many queries at once."""
-        found: list[list[Hit]] = self._retriever.search_many(queries, limit, filter=filter, mode=self.setting.mode)
-        return found
-
-
-def _measured(retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str) -> dict[Setting, Values]:
-    """Setting -> the measure for each query. Each mode is searched once, and MaxSim computed once for its hits."""
-    values: dict[Setting, Values] = {}
-    modes: tuple[Mode, ...] = ("dense", "sparse", "hybrid")
-    for mode in modes:
-        found = search_all(retriever, data, max(CANDIDATES) + 1, mode=mode)
-        values[Setting(mode)] = _values(found, data, measure)
-        if encoder is None:
-            continue
-        reranked = MaxSimReranker(encoder, mix=1.0).rerank_many(list(data.queries.values()), list(found.values()))
-        maxsim = {
-            query: {hit.id: hit.scores[MaxSimReranker.stage] for hit in hits}
-            for query, hits in zip(found, reranked, strict=True)
-        }
+    stages = [Setting("dense"), Setting("sparse"), *(Setting("hybrid", words) for words in WORDS)]
+    stages.sort(key=lambda stage: stage.words != 1)  # among equals the plainest is chosen
+    found: dict[Setting, dict[str, list[Hit]]] = {}
+    with progress_bar("Searching", len(stages), "ways", shown=progress) as advance:
+        for stage in stages:
+            found[stage] = search_all(retriever, data, max(CANDIDATES) + 1, **stage.first_stage)
+            advance(1)
+    known = {document.id for document in data.documents}
+    if not any(hit.id in known for each in found.values() for hits in each.values() for hit in hits):
+        raise InputError(f"{data.name}: none of its documents is found; the collection has to hold them by their ids")
+    values = {stage: _values(hits, data, measure) for stage, hits in found.items()}
+    if encoder is None:
+        return values
+    maxsim = _maxsim(encoder, data, list(found.values()), progress)
+    for stage in stages:
         for candidates in CANDIDATES:
             for mix in MIXES:
-                mixed = {query: _mixed(hits[:candidates], maxsim[query], mix) for query, hits in found.items()}
-                values[Setting(mode, mix, candidates)] = _values(mixed, data, measure)
+                mixed = {query: _mixed(hits[:candidates], maxsim[query], mix) for query, hits in found[stage].items()}
+                values[replace(stage, mix=mix, candidates=candidates)] = _values(mixed, data, measure)
     return values
+
+
+class _Watched:
+    """An encoder whose token states are counted while they are computed."""
+
+    def __init__(self, encoder: Encoder, advance: Advance) -> None:
+        self._encoder = encoder
+        self._advance = advance
+
+    def encode_tokens(self, texts: Sequence[str], **options: Any) -> list[FloatArray]:
+        states: list[FloatArray] = []
+        for start in range(0, len(texts), _TEXTS_A_STEP):
+            part = texts[start : start + _TEXTS_A_STEP]
+            states += self._encoder.encode_tokens(part, **options)
+            self._advance(len(part))
+        return states
+
+
+def _maxsim(
+    encoder: Encoder, data: BeirSet, stages: Sequence[Mapping[str, Sequence[Hit]]], progress: bool
+) -> dict[str, dict[str, float]]:
+    """Query id -> text -> its MaxSim, for the hits of all stages."""
+    union = {
+        query: list({hit.text: hit for found in stages for hit in found[query]}.values()) for query in data.queries
+    }
+    texts = {hit.text for hits in union.values() for hit in hits}
+    with _quiet(), progress_bar("Comparing tokens", len(texts) + len(union), "texts", shown=progress) as advance:
+        watched = cast(Encoder, _Watched(encoder, advance))
+        reranked = rerank_all(MaxSimReranker(watched, mix=1.0), data, union)
+    return {query: {hit.text: hit.scores[MaxSimReranker.stage] for hit in hits} for query, hits in reranked.items()}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing is said of texts that are cut: whole documents are compared here by their beginnings, as in a search."""
+
+    def passes(record: logging.LogRecord) -> bool:
+        return record.levelno > logging.WARNING
+
+    logger = logging.getLogger("twinvec.encoder")
+    logger.addFilter(passes)
+    try:
+        yield
+    finally:
+        logger.removeFilter(passes)
 
 
 def _mixed(hits: Sequence[Hit], maxsim: Mapping[str, float], mix: float) -> list[Hit]:
     before = np.array([hit.score for hit in hits])
-    scores = mixed_scores(before, np.array([maxsim[hit.id] for hit in hits]), mix)
+    scores = mixed_scores(before, np.array([maxsim[hit.text] for hit in hits]), mix)
     return [replace(hits[row], score=float(scores[row])) for row in np.argsort(-scores, kind="stable")]
 
 

@@ -27,7 +27,7 @@ def test_glove_is_the_mean_of_known_words(write):
         ("", "the file is empty"),
         ("only\nwords\n", ":2: expected a word and its numbers"),
         ("cats 1.0 x\n", ":1: expected a word and its numbers"),
-        ("cats 1.0 0.5\ndogs 1.0 0.0\nsleep 1.0 much\n", "no word vectors"),
+        ("cats 1.0 0.5\ndogs 1.0 0.0\nsleep 1.0 much\n", ":3: no word vectors"),
     ],
 )
 def test_a_file_of_something_else_is_refused(write, content, said):

@@ -12,7 +12,10 @@ from twinvec import Encoder, MaxSimReranker, MemoryIndex
 from twinvec.documents import Document
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet, load_beir
-from twinvec.evaluation.tuning import NOTES, Setting, TunedSearch, pseudo_queries, save, saved, tune, tune_by_documents
+from twinvec.evaluation.ir import evaluate_retriever
+from twinvec.evaluation.pseudo_queries import pseudo_queries
+from twinvec.evaluation.tuned_search import NOTES, Setting, TunedSearch, save, saved
+from twinvec.evaluation.tuning import CANDIDATES, MIXES, WORDS, tune, tune_by_documents
 from twinvec.retrieval import Hit
 from twinvec_qdrant import Collection
 
@@ -24,12 +27,17 @@ DATA = BeirSet(
 
 
 class Ranks:
-    """A retriever that finds the answer at the rank that is written down for each mode and query."""
+    """A retriever that finds the answer at the rank that is written down for each mode and query.
+
+    The ranks of hybrid search are of equal weights; with others it finds nothing.
+    """
 
     def __init__(self, **ranks):
         self._ranks = ranks
 
-    def search(self, query, limit=10, *, mode="hybrid", filter=None):
+    def search(self, query, limit=10, *, mode="hybrid", filter=None, weights=(1.0, 1.0)):
+        if weights != (1.0, 1.0):
+            return []
         number = int(query.split()[1])
         rank = self._ranks[mode][number]
         names = [f"other{place}" for place in range(limit)]
@@ -63,6 +71,23 @@ def test_what_wins_by_chance_only_is_not_chosen():
     assert found.setting == Setting("dense")
 
 
+@pytest.fixture
+def words_matter(table_model):
+    """The word of a query stands in its answer and in one other document; its vector is nearest to a third."""
+    random = np.random.default_rng(3)
+    documents, queries, qrels, vectors = [], {}, {}, {}
+    for row in range(20):
+        answer, near, wrong = f"answer {row} w{row}", f"near {row}", f"also {row} w{row}"
+        direction = random.normal(size=16)
+        vectors |= {answer: direction + 0.9 * random.normal(size=16), near: direction, wrong: random.normal(size=16)}
+        vectors[f"w{row}"] = direction
+        documents += [Document(text.split()[0] + str(row), text) for text in (answer, near, wrong)]
+        queries[f"q{row}"] = f"w{row}"
+        qrels[f"q{row}"] = {f"answer{row}": 1}
+    data = BeirSet("words", documents, queries, qrels)
+    return MemoryIndex(table_model(vectors), documents), data
+
+
 def test_maxsim_is_mixed_as_the_reranker_does(encoder, beir):
     data = load_beir(beir)
     queries = {f"q{row}": text for row, text in enumerate(list(data.queries.values()) * 4)}
@@ -70,8 +95,8 @@ def test_maxsim_is_mixed_as_the_reranker_does(encoder, beir):
     data = BeirSet("repeated", data.documents, queries, qrels)
     index = MemoryIndex(encoder, data.documents)
     found = tune(index, data, encoder=encoder, measure="mrr@5", **FAST)
-    assert len(found.figures) == 3 * (1 + 9)
-    setting = Setting("dense", 0.75, 20)
+    assert len(found.figures) == (2 + len(WORDS)) * (1 + len(MIXES) * len(CANDIDATES))
+    setting = Setting("dense", mix=0.75, candidates=20)
     from twinvec.evaluation.ir import as_run, measure_ir, search_all
 
     hits = search_all(index, data, 20, mode="dense")
@@ -80,6 +105,25 @@ def test_maxsim_is_mixed_as_the_reranker_does(encoder, beir):
     assert found.figures[setting] == pytest.approx(
         measure_ir(as_run(reranked), data, measures=["mrr@5"]).figures["mrr@5"]
     )
+
+
+def test_the_weight_of_words_is_chosen(words_matter):
+    index, data = words_matter
+    found = tune(index, data, **FAST)
+    assert found.setting.mode == "hybrid"
+    assert found.setting.words > 1
+    for words in WORDS:
+        direct = evaluate_retriever(index, data, measures=["ndcg@10"], mode="hybrid", weights=(1.0, words))
+        assert found.figures[Setting("hybrid", words)] == pytest.approx(direct.figures["ndcg@10"])
+
+
+def test_a_retriever_of_other_documents_is_refused():
+    class Elsewhere:
+        def search(self, query, limit=10, **options):
+            return [Hit("x", "text", 1.0)]
+
+    with pytest.raises(InputError, match="made: none of its documents is found"):
+        tune(Elsewhere(), DATA, **FAST)
 
 
 def test_too_few_queries_are_refused(beir):
@@ -119,7 +163,7 @@ def test_the_choice_is_kept_with_the_collection(tiny_model, tmp_path):
         tuning = tune_by_documents(collection, **FAST)
         assert tuning.pseudo
         assert tuning.queries == 15
-        save(collection, tuning)
+        save(collection, tuning.setting, tuning.measure)
     with Collection.open("c", tmp_path, encoder=encoder) as collection:
         assert saved(collection) == tuning.setting
         assert [key for key, _ in collection.notes(NOTES).find()] == ["setting"]
@@ -135,7 +179,7 @@ def test_a_search_goes_by_the_choice(tiny_model, tmp_path):
     with Collection.open("c", tmp_path, encoder=encoder) as collection:
         collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
         assert TunedSearch(collection).setting == Setting("hybrid")
-        for setting in (Setting("sparse"), Setting("dense", 0.5, 20)):
+        for setting in (Setting("sparse"), Setting("dense", mix=0.5, candidates=20)):
             collection.notes(NOTES).put({"setting": asdict(setting)})
             (hit, *_) = TunedSearch(collection).search("topic 14", 3)
             assert list(hit.scores) == [setting.mode, *(["maxsim"] if setting.mix else [])]
@@ -150,19 +194,22 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
     assert figures["gain"]["interval"]["low"] <= figures["gain"]["difference"] <= figures["gain"]["interval"]["high"]
     with Collection.open("c", tmp_path) as collection:
         assert saved(collection) == Setting(**figures["setting"])
-    for setting in (Setting("sparse"), Setting("dense", 0.5, 20)):
+    for setting in (Setting("sparse"), Setting("dense", mix=0.5, candidates=20)):
         with Collection.open("c", tmp_path) as collection:
             collection.notes(NOTES).put({"setting": asdict(setting)})
         hit = json.loads(twinvec("search", "topic 14", *place, "--json").out)["hits"][0]
         assert list(hit["scores"]) == [setting.mode, *(["maxsim"] if setting.mix else [])]
         hit = json.loads(twinvec("search", "topic 14", *place, "--mode", "dense", "--json").out)["hits"][0]
         assert list(hit["scores"]) == ["dense"]  # what is asked for comes first
-    assert "chosen: " in twinvec("tune", *place).out
+    shown = twinvec("tune", *place)
+    assert shown.err == ""
+    for said in ("chosen: ", "15 passages, each cut out of a document of the collection", "gain over "):
+        assert said in shown.out
     assert twinvec("tune", "--collection", "none", "--path", tmp_path).code == 1
 
 
 def test_short_documents_give_no_queries(tiny_model, tmp_path):
     with Collection.open("c", tmp_path, encoder=Encoder(tiny_model("bert"))) as collection:
         collection.ingest([("a", "short"), ("b", "also short")])
-        with pytest.raises(InputError, match="pseudo-queries: 0 judged queries"):
+        with pytest.raises(InputError, match=r"only 0 of 2 documents are long enough \(340 characters\)"):
             tune_by_documents(collection)
