@@ -96,7 +96,8 @@ def _from_mapping(value: Mapping[str, Any], position: int) -> Document:
     rest = dict(value)
     text = rest.pop("text", None)
     if text is None:
-        raise DocumentError(f"document {position}: no 'text' among {sorted(map(str, value))}")
+        wrong = "'text' is null" if "text" in value else f"no 'text' among {sorted(map(str, value))}"
+        raise DocumentError(f"document {position}: {wrong}; expected a string")
     key = "id" if "id" in rest else "_id"
     if key not in rest:
         raise DocumentError(f"document {position}: no 'id' among {sorted(map(str, value))}")

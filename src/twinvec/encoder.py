@@ -57,6 +57,7 @@ class Encoder:
 
     Attributes:
         name: The name that finds the same model again; hub models carry their commit.
+        overrides: The arguments given in place of the model's own settings: with ``name``, the same encoder again.
         dim: Size of the vectors.
         max_tokens: Longest input in tokens, special tokens included.
         space: Hex digest of all that decides the vectors; see ``twinvec.space``.
@@ -89,6 +90,8 @@ class Encoder:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
         found = find_model(model, cache_folder)
         self.name = found.name
+        settings = {"dim": dim, "max_tokens": max_tokens, "prompts": prompts, "default_prompt": default_prompt}
+        self.overrides: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
         self._spec = read_spec(found.path).override(dim, max_tokens, prompts, default_prompt)
         self.dim = self._spec.dim
         self.max_tokens = self._spec.max_tokens

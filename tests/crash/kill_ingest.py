@@ -11,23 +11,21 @@ was filled undisturbed.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from killing import killed
+from killing import command_line, killed
 
 from twinvec.errors import CollectionNotFoundError
-from twinvec_qdrant import Collection, ingest
-from twinvec_qdrant.backends.base import field_is
+from twinvec_qdrant import Collection
+from twinvec_qdrant import work as batches
+from twinvec_qdrant.backends.conditions import field_is
 from words import WordEncoder
 
 DOCUMENTS = 40
@@ -80,7 +78,7 @@ def open_collection(folder: Path, *, create: bool = True) -> Collection:
 
 def work(folder: Path, seed: int, version: int) -> None:
     """What the process to be killed does."""
-    ingest._BATCH_CHUNKS = BATCH_CHUNKS
+    batches.BATCH_CHUNKS = BATCH_CHUNKS
     with open_collection(folder) as collection:
         collection.ingest(corpus(seed, version).items(), prune=True)
 
@@ -96,7 +94,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     version = 0
     while outcome.kills < kills:
         version += 1
-        done = not _killed(store, seed, version, rng.uniform(0, duration))
+        done = not killed(__file__, store, seed, version, rng.uniform(0, duration))
         duration *= 0.8 if done else 1.05  # so that most moments fall within
         outcome.finished += done
         outcome.kills += not done
@@ -139,10 +137,6 @@ def contents(store: Path) -> dict[str, tuple[str, str, int]]:
         }
 
 
-def _killed(store: Path, seed: int, version: int, delay: float) -> bool:
-    return killed([__file__, "--work", str(store), "--seed", str(seed), "--version", str(version)], delay)
-
-
 def _now_possible(possible: dict[str, set[str | None]], documents: Corpus, *, done: bool) -> None:
     for number in range(DOCUMENTS):
         name = f"n{number:03}"
@@ -161,21 +155,5 @@ def _position(hit: object) -> int:
     return hit.payload["position"]  # type: ignore[attr-defined, no-any-return]
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--version", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.work is not None:
-        print("started", flush=True)
-        work(options.work, options.seed, options.version)
-        return
-    with TemporaryDirectory() as folder:
-        print(json.dumps(asdict(run(Path(folder), options.kills, options.seed))))
-
-
 if __name__ == "__main__":
-    main()
+    command_line(__doc__, run, work, kills=200)

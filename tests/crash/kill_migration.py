@@ -9,18 +9,15 @@ of the new one, and answer as that model alone would, with every document.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from killing import killed
+from killing import command_line, killed
 
 from twinvec_qdrant import Collection, migration
 from words import WordEncoder
@@ -52,8 +49,9 @@ def model(number: int) -> WordEncoder:
     return WordEncoder(seed=number, dim=32 + 16 * (number % 3))
 
 
-def work(folder: Path, number: int) -> None:
+def work(folder: Path, seed: int, number: int) -> None:
     """What the process to be killed does: bring the collection to a model."""
+    del seed  # only the moments depend on it
     migration._PAGE = PAGE
     with Collection.open("notes", folder, encoder=model(number - 1), wait_seconds=60) as collection:
         collection.migrate(model(number))
@@ -67,7 +65,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
         collection.ingest(DOCUMENTS.items())
     number, longest = 1, 1.0
     while outcome.kills < kills:
-        dead = _killed(folder, number, rng.uniform(0, longest))
+        dead = killed(__file__, folder, seed, number, rng.uniform(0, longest))
         longest *= 1.05 if dead else 0.8  # so that most moments fall within
         outcome.kills += dead
         arrived = _in_force(folder) == model(number).name
@@ -97,25 +95,5 @@ def _in_force(folder: Path) -> str:
         return str(collection.info()["model"])
 
 
-def _killed(folder: Path, number: int, delay: float) -> bool:
-    return killed([__file__, "--work", str(folder), "--model", str(number)], delay)
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--model", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.work is not None:
-        print("started", flush=True)
-        work(options.work, options.model)
-        return
-    with TemporaryDirectory() as folder:
-        print(json.dumps(asdict(run(Path(folder), options.kills, options.seed))))
-
-
 if __name__ == "__main__":
-    main()
+    command_line(__doc__, run, work, kills=50)

@@ -6,5 +6,17 @@ from twinvec_qdrant.chunking import Chunk, Chunker, ChunkSettings
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.reading import Failure, read_source
 from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.stores import CollectionEntry, drop_collection, list_collections
 
-__all__ = ["Chunk", "ChunkSettings", "Chunker", "Collection", "Failure", "IngestReport", "read_source"]
+__all__ = [
+    "Chunk",
+    "ChunkSettings",
+    "Chunker",
+    "Collection",
+    "CollectionEntry",
+    "Failure",
+    "IngestReport",
+    "drop_collection",
+    "list_collections",
+    "read_source",
+]

@@ -26,7 +26,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from twinvec_qdrant.backends.base import Backend, Point, field_is
+from twinvec_qdrant.backends.base import Backend, Point
+from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.schema import Record, intent_id, record_id
 
 ABANDONED_SECONDS = 3600.0

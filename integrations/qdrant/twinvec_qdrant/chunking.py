@@ -8,7 +8,6 @@ cannot hold stays in the body.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from twinvec.documents import Document
 from twinvec.errors import ConfigurationError
 from twinvec.tokenizer import TextTokenizer
+from twinvec_qdrant.front_matter import split_front_matter
 
 if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
@@ -29,7 +29,6 @@ _FILL = 0.92  # of the capacity, aimed at when cutting by characters: few pieces
 _WINDOW = 32_768  # characters a splitter is given at once: its time grows faster than the text
 _CHARACTERS_A_TOKEN = 16  # at most: a word of 10,000 letters may be one token, and is cut by characters
 _MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
-_FRONT_MATTER = re.compile(r"---[ \t]*\n.*?^---[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,12 @@ class ChunkSettings:
             raise ConfigurationError(f"max_tokens must be at least 1, got {self.max_tokens}")
         if self.overlap < 0:
             raise ConfigurationError(f"overlap must not be negative, got {self.overlap}")
+
+    def __str__(self) -> str:
+        if not self.enabled:
+            return "whole documents"
+        size = "as long as the model reads" if self.max_tokens is None else f"of at most {self.max_tokens} tokens"
+        return f"chunks {size}" + (f" that overlap by {self.overlap}" if self.overlap else "")
 
     def as_dict(self) -> dict[str, Any]:
         """The settings as JSON has them."""
@@ -227,15 +232,14 @@ def _markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str
     from markdown_it import MarkdownIt
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # the parser's lines
+    _, text = split_front_matter(text)
     lines = text.split("\n")
-    front = _FRONT_MATTER.match(text)
-    front_lines = front.group().count("\n") + 1 if front else 0
     tokens = MarkdownIt("commonmark").disable("inline").parse(text)
     sections: list[tuple[list[str], str]] = []
     path: list[tuple[int, str]] = []
     started = 0
     for opening, content in pairwise(tokens):
-        if opening.type != "heading_open" or opening.level or not opening.map or opening.map[0] < front_lines:
+        if opening.type != "heading_open" or opening.level or not opening.map:
             continue
         sections.append((title + [name for _, name in path], "\n".join(lines[started : opening.map[0]])))
         started = opening.map[1]

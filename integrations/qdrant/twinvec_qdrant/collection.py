@@ -1,8 +1,8 @@
 """A collection: documents of one model's space in a Qdrant store, filled and searched.
 
-This file joins the parts: where the points live (``backends``), what the collection says of itself and whether the
-encoder belongs to it (``description``), how documents come in (``ingest``, ``catalog``) and how they are found
-(``search``).
+This file joins the parts: where the points live (``backends``), whether the encoder belongs there (``opening``,
+``description``), how documents come in (``ingest``, ``catalog``), how they are found (``search``) and read back
+(``stored_documents``).
 """
 
 from __future__ import annotations
@@ -17,28 +17,23 @@ import numpy as np
 
 from twinvec.documents import Document
 from twinvec.engines.base import FloatArray
-from twinvec.errors import BadVectorError, CollectionNotFoundError, ConfigurationError, ModelError, StoreError
+from twinvec.errors import BadVectorError, ConfigurationError, StoreError
 from twinvec.filters import Filter
 from twinvec.retrieval import Hit, Mode
 from twinvec.text import check_text
-from twinvec_qdrant.backends.base import Backend, NewCollection, Store, field_is
+from twinvec_qdrant.backends.base import Backend
+from twinvec_qdrant.backends.conditions import LacksVector, field_is
 from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.chunking import Chunker, ChunkSettings
-from twinvec_qdrant.description import (
-    Description,
-    SpaceEncoder,
-    check_probes,
-    check_space,
-    describe,
-    read_description,
-)
+from twinvec_qdrant.description import Description, SpaceEncoder, read_description
 from twinvec_qdrant.ingest import Ingestion
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.migration import Migration, drop_others
 from twinvec_qdrant.notes import Notes
+from twinvec_qdrant.opening import load_recorded, open_in
 from twinvec_qdrant.report import IngestReport, MigrationReport, VerifyReport
-from twinvec_qdrant.schema import filter_conditions, user_payload
 from twinvec_qdrant.search import Searcher
+from twinvec_qdrant.stored_documents import StoredDocuments
 from twinvec_qdrant.stores import find_store
 from twinvec_qdrant.verification import verify
 
@@ -61,6 +56,7 @@ class Collection:
         self._loading = threading.Lock()
         self._settings = ChunkSettings.from_dict(description.chunking)
         self._catalog = Catalog(backend)
+        self._documents = StoredDocuments(backend, self._catalog)
         self._lexicon = Lexicon(backend, description)
         self._searcher = Searcher(backend, self._lexicon, description.vector, whole=not self._settings.enabled)
         self._closed = False
@@ -108,28 +104,7 @@ class Collection:
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
         store = find_store(name, path, url, client, api_key, wait_seconds)
-        opened: Store | Backend = store
-        try:
-            metadata = store.peek()
-            if metadata is None:
-                if not create:
-                    raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-                encoder = encoder or _load("default")
-                settings = chunking or ChunkSettings()
-                Chunker(encoder, settings)  # both refuse what cannot work before anything is made
-                Lexicon.check_language(language)
-                description = describe(encoder, settings.as_dict(), language)
-                opened = backend = store.create(NewCollection(encoder.dim, description.model_dump()))
-            else:
-                _checked_description(metadata, encoder, chunking, store.location)
-                opened = backend = store.open()
-            description = _checked_description(backend.read_metadata(), encoder, chunking, backend.location)
-            if encoder is not None:
-                check_probes(description, encoder, backend.location)
-            return cls(name, backend, description, encoder)
-        except BaseException:
-            opened.close()
-            raise
+        return cls(name, *open_in(store, name, encoder, chunking, create=create, language=language))
 
     def __repr__(self) -> str:
         return f"Collection({self.name!r}, at {self._location!r}, model={self._description.model!r})"
@@ -147,7 +122,7 @@ class Collection:
         if not self._closed:
             self._closed = True
             backend = self._backend
-            self._backend = self._catalog = self._searcher = cast(Any, _Closed(self._location))
+            self._backend = self._catalog = self._documents = self._searcher = cast(Any, _Closed(self._location))
             backend.close()
 
     @property
@@ -160,10 +135,7 @@ class Collection:
         """
         with self._loading:
             if self._encoder is None:
-                encoder = _load(self._description.model)
-                check_space(self._description, encoder, self._backend.location)
-                check_probes(self._description, encoder, self._backend.location)
-                self._encoder = encoder
+                self._encoder = load_recorded(self._description, self._backend.location)
             return self._encoder
 
     def ingest(
@@ -172,6 +144,7 @@ class Collection:
         *,
         vectors: Mapping[str, Sequence[float]] | None = None,
         prune: bool = False,
+        allow_empty: bool = False,
         dry_run: bool = False,
         progress: bool = False,
     ) -> IngestReport:
@@ -187,11 +160,12 @@ class Collection:
                 chunking is off.
             prune: Remove the sources that are not among the documents. Nothing is removed when a failure may hide
                 documents.
+            allow_empty: Let ``prune`` remove everything where no documents come at all; an error unless given.
             dry_run: Encode and write nothing; the report says what would be done.
             progress: Show a progress bar on a terminal.
 
         Raises:
-            DocumentError: ``documents`` is no iterable.
+            DocumentError: ``documents`` is no iterable, or is empty and would prune everything.
             SpaceMismatchError: the collection has been migrated to another model since it was opened.
             BadVectorError: one of ``vectors`` is not finite, is zero, or of another size; nothing was written.
             StoreError: the store failed; what was committed stays.
@@ -201,16 +175,8 @@ class Collection:
         if vectors and self._settings.enabled:
             raise ConfigurationError("vectors of whole documents, but the collection cuts documents into chunks")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
-        ingestion = Ingestion(
-            self._backend,
-            self.encoder,
-            chunker,
-            self._settings.as_dict(),
-            self._lexicon,
-            self._description.vector,
-            given,
-        )
-        return ingestion.run(documents, prune=prune, dry_run=dry_run, progress=progress)
+        ingestion = Ingestion(self._backend, self.encoder, chunker, self._lexicon, self._description.vector, given)
+        return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
 
     def search(
         self,
@@ -230,11 +196,12 @@ class Collection:
             mode: By vectors ("dense"), by words ("sparse", BM25), or both fused ("hybrid").
             filter: On the documents' payloads; see ``twinvec.filters``.
             group: The best chunk of each source, with the source's id; without it, chunks, with ids like "source#3".
+            weights: Of vectors and of words, where they are fused.
 
         Raises:
             TextError: the query is refused by the input gate.
             FilterError: the filter has no meaning.
-            ConfigurationError: an unknown mode, or a limit below 1.
+            ConfigurationError: an unknown mode, a limit below 1, or weights that are no two numbers from 0.
         """
         check_text(query, "query")
         return self.search_many([query], limit, mode, filter, group, weights=weights)[0]
@@ -306,14 +273,7 @@ class Collection:
 
         The text is what was embedded: the chunks of a document that was cut, joined by blank lines.
         """
-        records = self._catalog.records(ids)
-        points = self._backend.retrieve([chunk for record in records.values() for chunk in record.chunks])
-        documents = []
-        for record in (records[source] for source in dict.fromkeys(ids) if source in records):
-            chunks = [points[chunk].payload for chunk in record.chunks if chunk in points]
-            payload = user_payload(chunks[0]) if chunks else record.payload
-            documents.append(Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload))
-        return documents
+        return self._documents.get(ids)
 
     def find(self, filter: Filter | None = None) -> list[str]:
         """The ids of all documents that satisfy the filter, in no meaningful order.
@@ -321,20 +281,7 @@ class Collection:
         Raises:
             FilterError: the filter has no meaning.
         """
-        records = [field_is("kind", "record")]
-        if filter is None:
-            return [point.payload["source"] for point in self._backend.scroll(records, ["source"])]
-        conditions = filter_conditions(filter)
-        found = [  # the payload lies with the chunks, and with the record where there are none
-            *self._backend.scroll([field_is("kind", "chunk"), *conditions], ["source"]),
-            *self._backend.scroll([*records, *conditions], ["source"]),
-        ]
-        sources = dict.fromkeys(point.payload["source"] for point in found)
-        committed = self._catalog.records(sources)
-        there = {point.id for point in found}
-        return [
-            source for source, record in committed.items() if not record.chunks or not there.isdisjoint(record.chunks)
-        ]
+        return self._documents.find(filter)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove the documents with these ids; how many there were."""
@@ -415,6 +362,7 @@ class Collection:
     def info(self) -> dict[str, Any]:
         """What the collection holds and what it was made with; loads no model."""
         now = read_description(self._backend.read_metadata(), self._backend.location)
+        chunk = field_is("kind", "chunk")
         return {
             "name": self.name,
             "location": self._backend.location,
@@ -428,6 +376,7 @@ class Collection:
             "language": now.language,
             "average_length": now.average_length,
             "migrating_to": now.next.model if now.next else None,
+            "chunks_to_migrate": self._backend.count([chunk, LacksVector(now.next.vector)]) if now.next else None,
             "migrated_from": now.previous.model if now.previous else None,
         }
 
@@ -450,28 +399,3 @@ class _Closed:
 
     def __getattr__(self, name: str) -> Any:
         raise StoreError(f"{self.location}: the collection has been closed; open it again")
-
-
-def _load(model: str) -> SpaceEncoder:
-    from twinvec import Encoder
-
-    try:
-        return Encoder(model)
-    except ModelError as error:
-        error.add_note("to open the collection with an encoder of your own, give it as encoder=")
-        raise
-
-
-def _checked_description(
-    metadata: Mapping[str, Any], encoder: SpaceEncoder | None, chunking: ChunkSettings | None, location: str
-) -> Description:
-    """The description of a collection that goes with the encoder and the chunking asked for."""
-    description = read_description(metadata, location)
-    if chunking is not None and chunking != ChunkSettings.from_dict(description.chunking):
-        raise ConfigurationError(
-            f"{location}: documents are cut by {description.chunking}, not by {chunking.as_dict()}; open it without "
-            "chunking, or ingest into a new collection"
-        )
-    if encoder is not None:
-        check_space(description, encoder, location)
-    return description

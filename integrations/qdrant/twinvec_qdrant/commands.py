@@ -47,13 +47,15 @@ _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``twinvec``."""
-    from twinvec_qdrant.upkeep import migrate_command, verify_command
+    from twinvec_qdrant.upkeep import collections_command, drop_command, migrate_command, verify_command
 
     app.command("ingest")(ingest_command)
     app.command("search")(search_command)
     app.command("info")(info_command)
     app.command("verify")(verify_command)
     app.command("migrate")(migrate_command)
+    app.command("collections")(collections_command)
+    app.command("drop")(drop_command)
 
 
 def ingest_command(
@@ -63,6 +65,9 @@ def ingest_command(
     url: Url = None,
     model: Model = None,
     prune: Annotated[bool, typer.Option("--prune", help="Remove documents that are no longer in SOURCE.")] = False,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Let --prune remove everything where SOURCE holds no documents.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     whole: Annotated[bool, typer.Option("--no-chunking", help="Keep documents whole (new collections).")] = False,
     chunk_tokens: Annotated[
@@ -90,7 +95,7 @@ def ingest_command(
         collection, path, url, model, chunking=chunking, create=not dry_run, language=language
     ) as opened:
         start = time.perf_counter()
-        report = opened.ingest(documents, prune=prune, dry_run=dry_run, progress=not as_json)
+        report = opened.ingest(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=not as_json)
         seconds = time.perf_counter() - start
         if as_json:
             show_json(asdict(report))
@@ -121,7 +126,7 @@ def search_command(
         typer.Option(
             "--filter",
             metavar="KEY=VALUE",
-            help="On your payload, or on id; also >=, <=, >, <. All must hold. 5 and true are no texts, '\"5\"' is.",
+            help="On what hits show, or on id; also >=, <=, >, <. All must hold. 5 and true are no texts, '\"5\"' is.",
         ),
     ] = None,
     chunks: Annotated[bool, typer.Option("--chunks", help="Show every chunk, not the best of each document.")] = False,
@@ -135,24 +140,24 @@ def search_command(
     twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
     twinvec search "late fees" "refunds" --collection docs --filter lang=en --filter "year>=2020"
     """
-    from twinvec.evaluation.tuned_search import Setting, TunedSearch
+    from twinvec.evaluation.tuning import TunedSearch
 
     conditions = _filter(where or [])
     with open_collection(collection, path, url, model, create=False) as opened:
         reranker: Reranker | None
         if mode is None and rerank is None:
             tuned = TunedSearch(opened)
-            setting, reranker = tuned.setting, tuned.reranker
-            candidates = setting.candidates or candidates
+            mode, reranker = tuned.setting.mode, tuned.reranker
+            candidates = tuned.setting.candidates or candidates
         else:
-            setting, reranker = Setting(mode or "hybrid"), _reranker(rerank or "none", opened)
-        if setting.mode != "sparse":
+            mode, reranker = mode or "hybrid", _reranker(rerank or "none", opened)
+        if mode != "sparse":
             opened.encoder.encode_query(["ready"])  # what is loaded at first use is no part of a query's time
         results = []
         for query in queries:
             start = time.perf_counter()
             depth = limit if reranker is None else max(limit, candidates)
-            hits = opened.search(query, depth, filter=conditions, group=not chunks, **setting.first_stage)
+            hits = opened.search(query, depth, mode, conditions, group=not chunks)
             retrieved = time.perf_counter()
             if reranker is not None:
                 hits = reranker.rerank(query, hits, limit)
@@ -193,10 +198,15 @@ def open_collection(
     from twinvec.encoder import Encoder
     from twinvec_qdrant.collection import Collection
 
-    if path is not None and url is not None:
-        raise typer.BadParameter("give --path or --url, not both")
+    check_place(path, url)
     encoder = None if model is None else Encoder(model)
     return Collection.open(name, path, url=url, encoder=encoder, chunking=chunking, create=create, language=language)
+
+
+def check_place(path: Path | None, url: str | None) -> None:
+    """Refuse options that name two places."""
+    if path is not None and url is not None:
+        raise typer.BadParameter("give --path or --url, not both")
 
 
 def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> ChunkSettings | Literal[False] | None:

@@ -62,6 +62,21 @@ class Probe(BaseModel):
     vector: list[float]
 
 
+class EncoderOptions(BaseModel):
+    """What an ``Encoder`` was given in place of its model's own settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dim: int | None = None
+    max_tokens: int | None = None
+    prompts: dict[str, str] | None = None
+    default_prompt: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        """As arguments of ``Encoder``."""
+        return self.model_dump(exclude_none=True)
+
+
 class Generation(BaseModel):
     """A model, and the name of the dense vectors that it made."""
 
@@ -69,6 +84,8 @@ class Generation(BaseModel):
 
     model: str
     """Name of the model."""
+    options: EncoderOptions = EncoderOptions()
+    """What makes it the same encoder again, beside the name."""
     space: str
     dim: int
     vector: str = DENSE
@@ -137,7 +154,12 @@ def generation(encoder: SpaceEncoder, vector: str) -> Generation:
     """
     vectors_PD = _probe_vectors(encoder, PROBES)
     probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(PROBES, vectors_PD, strict=True)]
-    return Generation(model=encoder.name, space=encoder.space, dim=encoder.dim, vector=vector, probes=probes)
+    from twinvec.encoder import Encoder
+
+    options = EncoderOptions(**encoder.overrides) if isinstance(encoder, Encoder) else EncoderOptions()
+    return Generation(
+        model=encoder.name, options=options, space=encoder.space, dim=encoder.dim, vector=vector, probes=probes
+    )
 
 
 def read_description(metadata: Mapping[str, Any], location: str) -> Description:
@@ -147,13 +169,22 @@ def read_description(metadata: Mapping[str, Any], location: str) -> Description:
         ConfigurationError: the collection was not made by twinvec.
         StoreCorruptError: it was, and its description is damaged or of a later version.
     """
-    if "twinvec" not in metadata:
-        raise ConfigurationError(f"{location}: not a collection of twinvec's; choose another name")
+    check_ours(metadata, location)
     try:
         return Description.model_validate(metadata)
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise StoreCorruptError(f"{location}: the collection's description is not valid: {wrong}") from error
+
+
+def check_ours(metadata: Mapping[str, Any], location: str) -> None:
+    """Leave collections alone that twinvec did not make.
+
+    Raises:
+        ConfigurationError: it did not make this one.
+    """
+    if "twinvec" not in metadata:
+        raise ConfigurationError(f"{location}: not a collection of twinvec's; choose another name")
 
 
 def check_space(description: Description, encoder: SpaceEncoder, location: str) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 from twinvec.lexical import Analyzer, SparseVector, document_vector, query_vector
-from twinvec_qdrant.backends.base import Backend, Point, field_is
+from twinvec_qdrant.backends.base import Backend, Point
+from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.description import Description, read_description
 from twinvec_qdrant.schema import Record
 

@@ -23,7 +23,8 @@ from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreError
 from twinvec.progress import Advance, progress_bar
 from twinvec.tokenizer import TextTokenizer
-from twinvec_qdrant.backends.base import Backend, LacksVector, Point, Query, field_is
+from twinvec_qdrant.backends.base import Backend, Point, Query
+from twinvec_qdrant.backends.conditions import LacksVector, field_is
 from twinvec_qdrant.description import (
     SAME_VECTOR,
     Description,

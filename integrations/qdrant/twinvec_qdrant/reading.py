@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 from twinvec.documents import Document, as_document
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec.text import MAX_TEXT_BYTES
+from twinvec_qdrant.front_matter import split_front_matter
 
 _CONVERTED = {".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"}
 _MARKDOWN = {".md", ".markdown", ".mdx"}
@@ -53,8 +54,8 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
     ``.jsonl``, and "-", standard input, hold an object a line: ``id``, ``text``, perhaps ``title``; what else it has is
     payload. Any other single file is a document with its name as id.
 
-    Documents of files have the payload ``{"path": ..., "format": "markdown" | "text"}``. An empty file is a document
-    without text.
+    Documents of files have the payload ``{"path": ..., "format": "markdown" | "text"}``, and what a Markdown file says
+    in its front matter, of which a ``title`` is the document's. An empty file is a document without text.
 
     Raises:
         DocumentError: there is no such file or folder.
@@ -118,8 +119,10 @@ def _read_file(path: Path, identity: str) -> Document | Failure:
             text = _convert(_read_bytes(path, _MAX_CONVERTED_BYTES), suffix)
         else:
             text = _decode(_read_bytes(path, MAX_TEXT_BYTES))
-        form = "markdown" if suffix in _CONVERTED | _MARKDOWN else "text"
-        return as_document(Document(identity, text, payload={"path": identity, "format": form}), 0)
+        payload, body = split_front_matter(text) if suffix in _MARKDOWN else ({}, text)
+        payload |= {"path": identity, "format": "markdown" if suffix in _CONVERTED | _MARKDOWN else "text"}
+        title = payload.pop("title") if isinstance(payload.get("title"), str) else ""
+        return as_document(Document(identity, body, title, payload), 0)
     except OSError as error:
         return Failure(_printable(identity), f"cannot be read: {error.strerror or error}")
     except TwinvecError as error:
@@ -192,8 +195,8 @@ def _read_lines(file: BinaryIO, name: str) -> Iterator[Document | Failure]:
                 yield as_document(_object(text), number - 1)
         except UnicodeDecodeError as error:
             yield Failure(where, f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}", hides=True)
-        except TwinvecError as error:
-            yield Failure(where, str(error), hides=True)
+        except TwinvecError as error:  # which line it is says more than which document
+            yield Failure(where, str(error).removeprefix(f"document {number - 1}: "), hides=True)
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

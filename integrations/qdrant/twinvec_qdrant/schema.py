@@ -1,7 +1,7 @@
 """What a collection keeps: four kinds of points, their ids, and their payloads.
 
-    chunk      dense and sparse vector; source, position, heading, text, content, the revision of the commit that wrote
-               it, the user's payload below "metadata"
+    chunk      dense and sparse vector; source, position, heading, perhaps title, text, content, the revision of the
+               commit that wrote it, the user's payload below "metadata"
     record     one a source, without vectors: version, revision and the ids of its chunks. Writing it is the commit
     intent     the sources that a writer is busy with, and the revisions that it may leave unfinished, without vectors;
                removed when it is done
@@ -27,7 +27,7 @@ from twinvec.documents import Document
 from twinvec.errors import DocumentError, FilterError
 from twinvec.filters import Filter, parse_filter
 from twinvec.text import check_text
-from twinvec_qdrant.backends.base import Condition, FieldIs
+from twinvec_qdrant.backends.conditions import Condition, FieldIs
 
 NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
 """Of all point ids."""
@@ -37,6 +37,9 @@ MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 
 LLAMA_INDEX_KEYS = frozenset({"_node_content", "_node_type", "doc_id", "document_id", "ref_doc_id"})
 """Keys of a payload that LlamaIndex's Qdrant store reads at the top level of a point."""
+
+SHOWN_FIELDS = ("source", "position", "heading", "title")
+"""Our own fields that a hit shows beside the user's payload; a key of theirs with such a name takes its place."""
 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -155,13 +158,15 @@ def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filter_conditions(filter: Filter | None) -> tuple[Condition, ...]:
-    """The user's filter over payloads as conditions on points.
+    """The user's filter over payloads as conditions on points: over all that a hit's payload shows.
 
     Raises:
         FilterError: the filter has no meaning, or a key that Qdrant cannot address.
     """
     return tuple(
-        FieldIs(("source",) if each.key == "id" else _paths(each.key), each.any_of, each.bounds)
+        FieldIs(("source",), each.any_of, each.bounds)
+        if each.key == "id"
+        else FieldIs(_paths(each.key), each.any_of, each.bounds, each.key if each.key in SHOWN_FIELDS else "")
         for each in parse_filter(filter)
     )
 

@@ -20,11 +20,12 @@ from twinvec.fusion import CANDIDATES, fuse
 from twinvec.lexical import SparseVector
 from twinvec.retrieval import Hit, Mode, check_limit
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.backends.base import Backend, Condition, IdIs, Query, Scored
+from twinvec_qdrant.backends.base import Backend, Query, Scored
+from twinvec_qdrant.backends.conditions import Condition, IdIs
 from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.description import SpaceEncoder
 from twinvec_qdrant.lexicon import Lexicon
-from twinvec_qdrant.schema import Record, filter_conditions, user_payload
+from twinvec_qdrant.schema import SHOWN_FIELDS, Record, filter_conditions, user_payload
 
 _FIELDS = ("source", "position")
 _BLOCK = 32  # queries a request
@@ -48,7 +49,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The vectors of one query; None for a stage left out."""
+    """The vectors of one query, None for a stage left out, and how much each weighs when they are fused."""
 
     dense: FloatArray | None
     sparse: SparseVector | None
@@ -250,7 +251,7 @@ def _others(stages: Mapping[str, Mapping[str, Scored]], stage: str) -> list[str]
 
 
 def _ordered(stages: Mapping[str, Mapping[str, Scored]], asked: _Asked) -> list[Candidate]:
-    """The candidates of all stages for a query of so many terms, best first; equal ones by source and position."""
+    """The candidates of all stages for a query, best first; equal ones by source and position."""
     union: dict[str, Scored] = {key: each for found in stages.values() for key, each in found.items()}
     if not union:
         return []
@@ -294,5 +295,5 @@ def _hit(candidate: Candidate, payload: Mapping[str, Any], named_by_source: bool
         payload["text"],
         candidate.score,
         dict(candidate.scores),
-        {"source": source, "position": position, "heading": payload["heading"], **user_payload(payload)},
+        {**{name: payload[name] for name in SHOWN_FIELDS if name in payload}, **user_payload(payload)},
     )

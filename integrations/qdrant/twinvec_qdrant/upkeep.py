@@ -1,4 +1,4 @@
-"""The commands ``verify`` and ``migrate``: a collection's soundness, and its way to another model."""
+"""The commands of upkeep: what there is, whether it is sound, the way to another model, and the end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from twinvec.terminal import properties, show, show_json
-from twinvec_qdrant.commands import AsJson, Name, Place, Url, open_collection
+from twinvec.terminal import properties, show, show_json, table
+from twinvec_qdrant.commands import AsJson, Name, Place, Url, check_place, open_collection
 
 
 def verify_command(
@@ -76,3 +76,50 @@ def migrate_command(
     else:
         figures = {"chunks encoded": f"{report.encoded:,}", "longer than the model reads": f"{report.truncated:,}"}
         show(f"{collection}: now of {report.model}", properties(figures))
+
+
+def collections_command(path: Place = None, url: Url = None, as_json: AsJson = False) -> None:
+    """List the collections of a store.
+
+    \b
+    twinvec collections
+    twinvec collections --url http://localhost:6333
+    """
+    from twinvec_qdrant.stores import list_collections
+
+    check_place(path, url)
+    found = list_collections(path, url=url)
+    if as_json:
+        show_json({"collections": [asdict(each) for each in found]})
+        return
+    if not found:
+        typer.echo("no collections")
+        return
+    lines = table("Collections", "name", "model", "dimensions", numbers=("dimensions",))
+    for each in found:
+        lines.add_row(each.name, each.model or "not twinvec's, or damaged", str(each.dim or ""))
+    show(lines)
+
+
+def drop_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The collection.")],
+    path: Place = None,
+    url: Url = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a collection with all it holds, for good.
+
+    \b
+    twinvec drop docs --yes
+    """
+    from twinvec_qdrant.stores import drop_collection
+
+    check_place(path, url)
+    if not yes:
+        typer.confirm(f"remove the collection {name!r} with all it holds?", abort=True)
+    drop_collection(name, path, url=url)
+    if as_json:
+        show_json({"dropped": name})
+    else:
+        typer.echo(f"dropped {name}")

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from twinvec_qdrant.backends.base import Backend, LacksVector, field_is
+from twinvec_qdrant.backends.base import Backend
+from twinvec_qdrant.backends.conditions import LacksVector, field_is
 from twinvec_qdrant.catalog import Catalog, Change
 from twinvec_qdrant.report import VerifyReport
 from twinvec_qdrant.schema import Record

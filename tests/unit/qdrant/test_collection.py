@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient, models
 
+from holders import HOLDER, with_helpers
+from twinvec import Encoder
 from twinvec.errors import (
     CollectionNotFoundError,
     ConfigurationError,
@@ -25,16 +27,6 @@ from twinvec.errors import (
 )
 from twinvec_qdrant import ChunkSettings, Collection
 from words import WordEncoder
-
-HOLDER = """
-    import sys
-    from words import WordEncoder
-    from twinvec_qdrant import Collection
-    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
-        collection.ingest([("tea", "green tea")])
-        print("open", flush=True)
-        sys.stdin.read()
-"""
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -92,6 +84,18 @@ def test_without_an_encoder_the_recorded_model_is_loaded_when_needed(tmp_path, e
         assert collection.encoder.space == encoder.space
 
 
+def test_a_model_with_settings_of_its_own_is_loaded_with_them(tmp_path, encoder):
+    short = Encoder("default", dim=128, max_tokens=64, prompts={"document": "note: "})
+    with Collection.open("notes", tmp_path, encoder=short) as collection:
+        collection.ingest([("tea", "green tea")])
+    with Collection.open("notes", tmp_path) as collection:
+        assert collection.search("a hot drink", mode="dense")[0].id == "tea"
+        assert collection.encoder.space == short.space != encoder.space
+        collection.migrate(Encoder("default", dim=64))
+    with Collection.open("notes", tmp_path) as collection:
+        assert collection.encoder.dim == 64
+
+
 def test_a_recorded_model_that_cannot_be_found_is_named(tmp_path, words):
     Collection.open("notes", tmp_path, encoder=words, chunking=False).close()
     with Collection.open("notes", tmp_path) as collection, pytest.raises(ModelNotFoundError) as caught:
@@ -101,7 +105,7 @@ def test_a_recorded_model_that_cannot_be_found_is_named(tmp_path, words):
 
 def test_other_chunking_is_refused(place, words):
     Collection.open("notes", encoder=words, chunking=False, **place).close()
-    with pytest.raises(ConfigurationError, match="cut by"):
+    with pytest.raises(ConfigurationError, match="holds whole documents, not chunks of at most 50 tokens"):
         Collection.open("notes", encoder=words, chunking=ChunkSettings(max_tokens=50), **place)
 
 
@@ -183,7 +187,7 @@ def test_a_closed_collection_says_so(place, words):
 def test_a_second_process_waits_and_is_then_told_who_has_it(tmp_path, words):
     command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_with_helpers()
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_helpers()
     ) as holder:
         assert holder.stdout.readline() == "open\n"
         with pytest.raises(StoreBusyError, match=rf"(?s){tmp_path}.*process {holder.pid}"):
@@ -263,9 +267,3 @@ def test_a_collection_of_someone_else_is_left_alone(words):
     with pytest.raises(ConfigurationError, match="not a collection of twinvec"):
         Collection.open("theirs", client=client, encoder=words, chunking=False)
     assert client.count("theirs").count == 0
-
-
-def _with_helpers() -> dict[str, str]:
-    import os
-
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -55,6 +55,18 @@ def test_a_folder_again_and_again(twinvec, folder, place):
     assert (info["points"], info["sources"], info["model"]) == (2, 2, "default")
 
 
+def test_an_empty_source_prunes_only_where_that_is_said(twinvec, folder, place, tmp_path):
+    twinvec("ingest", folder, *place)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty.jsonl").touch()
+    for source in ("empty", "empty.jsonl"):
+        done = twinvec("ingest", tmp_path / source, *place, "--prune")
+        assert done.code == 1
+        assert "--allow-empty" in done.err
+    assert figures(twinvec("info", *place, "--json"))["sources"] == 3
+    assert figures(twinvec("ingest", tmp_path / "empty", *place, "--prune", "--allow-empty", "--json"))["deleted"] == 3
+
+
 def test_search_for_people_and_programs(twinvec, folder, place):
     twinvec("ingest", folder, *place)
     one = figures(twinvec("search", "hot drinks", *place, "--limit", 2, "--json"))

@@ -11,7 +11,7 @@ import pytest
 
 from deaths import Died, die_at
 from twinvec_qdrant import Collection
-from twinvec_qdrant.backends.base import field_is
+from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.lexicon import DRIFT
 from words import WordEncoder
 

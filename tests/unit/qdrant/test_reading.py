@@ -119,6 +119,32 @@ def test_json_lines_are_documents_and_broken_lines_are_named(tmp_path):
     assert all(each.hides for each in failures)
 
 
+def test_what_is_wrong_with_a_line_is_said_of_the_line(tmp_path):
+    path = tmp_path / "notes.jsonl"
+    path.write_text('{"id": "a", "text": null}\n{"id": "b"}\n')
+    assert read(path) == {
+        "notes.jsonl:1": "'text' is null; expected a string",
+        "notes.jsonl:2": "no 'text' among ['id']; expected a string",
+    }
+
+
+def test_front_matter_is_payload_and_not_text(folder):
+    (folder / "a.md").write_text("---\ntitle: Tea\ntags: [hot, green]\ndate: 2024-03-01\n---\n\n# Brewing\n\nHot.\n")
+    (folder / "b.md").write_text("---\nnot: [closed\n---\ntext")
+    (folder / "c.md").write_text("---\n\na line\n\n---\n\ntext")
+    (folder / "d.md").write_text("---\na: &a [1]\nb: *a\n---\ntext")
+    (folder / "e.txt").write_text("---\na: 1\n---\ntext")
+    (folder / "f.md").write_text("---\n---\ntext")
+    found = {each.id: each for each in read_source(folder)}
+    tea = found["a.md"]
+    assert (tea.title, tea.text) == ("Tea", "# Brewing\n\nHot.\n")
+    assert tea.payload == {"tags": ["hot", "green"], "date": "2024-03-01", "path": "a.md", "format": "markdown"}
+    for name in ("b.md", "c.md", "d.md", "e.txt"):
+        assert found[name].text == (folder / name).read_text(), name
+        assert set(found[name].payload) == {"path", "format"}, name
+    assert found["f.md"].text == "text"
+
+
 def test_standard_input_is_json_lines(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps({"id": "a", "text": "b"}).encode())))
     assert read("-") == {"a": "b"}

@@ -8,6 +8,7 @@ import pytest
 from twinvec import Document, RetrieveRerank
 from twinvec.errors import BadVectorError, ConfigurationError, FilterError, TextError
 from twinvec_qdrant import Collection
+from words import WordEncoder
 
 RECIPES = [
     {"id": "soup", "text": "soup of red lentils and cumin", "year": 2020, "tags": ["vegan", "hot"], "rated": True},
@@ -82,6 +83,31 @@ def test_filters(recipes, filter, found):
         return
     for mode in ("dense", "hybrid"):
         assert {hit.id for hit in recipes.search("lentils", mode=mode, filter=filter)} == found
+
+
+def test_what_hits_show_can_be_filtered_and_the_users_keys_win(place):
+    documents = [
+        Document("guide", "# Water\n\nAs hot as it gets.\n\n# Tea\n\nGreen.", "How to", {"format": "markdown"}),
+        Document("mine", "water and tea", "", {"source": "a book", "heading": "Water", "title": "mine", "position": 9}),
+    ]
+    with Collection.open("notes", encoder=WordEncoder(max_tokens=16), **place) as collection:
+        collection.ingest(documents)
+
+        def found(**wanted):
+            return sorted(hit.id for hit in collection.search("water tea", filter=wanted, group=False))
+
+        assert found(source="guide") == ["guide#0", "guide#1"]
+        assert found(source="a book") == ["mine#0"]
+        assert found(source="mine") == [], "that hit shows another source"
+        assert found(position=1) == ["guide#1"]
+        assert found(position={"gte": 1}) == ["guide#1", "mine#0"]
+        assert found(heading="How to > Water") == ["guide#0"]
+        assert found(heading=["Water", "How to > Tea"]) == ["guide#1", "mine#0"]
+        assert found(title=["How to", "mine"]) == ["guide#0", "guide#1", "mine#0"]
+        assert collection.find({"title": "How to"}) == ["guide"]
+        for hit in collection.search("water tea", group=False):
+            for key in ("source", "position", "heading", "title"):
+                assert hit.id in found(**{key: hit.payload[key]})
 
 
 def test_keys_that_are_no_plain_names_can_be_filtered(collection):

@@ -1,4 +1,4 @@
-"""The commands verify and migrate, and the dry run of ingest."""
+"""The commands of upkeep, and the dry run of ingest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from twinvec_qdrant import Collection
-from twinvec_qdrant.backends.base import field_is
+from twinvec_qdrant.backends.conditions import field_is
 
 
 @pytest.fixture
@@ -53,3 +53,20 @@ def test_migrate_there_and_back(twinvec, notes, place, tiny_model):
     assert json.loads(twinvec("migrate", *place, "--drop-others", "--json").out) == {"dropped": [str(other)]}
     assert twinvec("migrate", *place, "--to", "default").code == 1
     assert twinvec("migrate", *place).code == 2
+
+
+def test_collections_are_listed_and_dropped(twinvec, notes, place, tmp_path):
+    store = ("--path", tmp_path / "store")
+    twinvec("ingest", notes, "--collection", "more notes", *store)
+    listed = json.loads(twinvec("collections", *store, "--json").out)["collections"]
+    assert listed == [{"name": name, "model": "default", "dim": 384} for name in ("more notes", "notes")]
+    assert "more notes" in twinvec("collections", *store).out
+    with Collection.open("notes", tmp_path / "store"):
+        done = twinvec("drop", "notes", *store, "--yes")
+        assert done.code == 1
+        assert "open" in done.err
+    assert twinvec("drop", "nots", *store, "--yes").code == 1
+    assert json.loads(twinvec("drop", "notes", *store, "--yes", "--json").out) == {"dropped": "notes"}
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["more%20notes"]
+    assert twinvec("info", *place).code == 1
+    assert twinvec("ingest", notes, *place).code == 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from twinvec_qdrant import Collection
-from twinvec_qdrant.backends.base import Point, field_is
+from twinvec_qdrant.backends.base import Point
+from twinvec_qdrant.backends.conditions import field_is
 from words import WordEncoder
 
 GUIDES = {

@@ -9,7 +9,8 @@ Both backends promise the same, and ``tests/congruence/test_backends.py`` holds 
   frequencies.
 - Every exception of the store comes out as a ``StoreError``.
 
-Conditions on payloads are described here in a neutral form; each backend translates them to its own classes.
+What a backend hands to its store and gets back is translated in a file of its own (``edge_values``, ``client_values``),
+conditions on payloads from their neutral form in ``conditions``.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from twinvec.engines.base import FloatArray
-from twinvec.filters import Scalar
 from twinvec.lexical import SparseVector
+from twinvec_qdrant.backends.conditions import Condition, Conditions
 
 DENSE = "dense"
 SPARSE = "sparse"
@@ -51,43 +54,6 @@ class Point:
     dense: FloatArray | None = None
     sparse: SparseVector | None = None
     vector: str = DENSE
-
-
-@dataclass(frozen=True, slots=True)
-class FieldIs:
-    """The payload field at any of ``paths`` has any of ``values``, or lies within all of ``bounds``.
-
-    Several paths stand for the ways in which one key can lie in nested lists. Numbers compare by value, so that
-    1 finds 1.0.
-    """
-
-    paths: tuple[str, ...]
-    values: tuple[Scalar, ...] = ()
-    bounds: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class IdIs:
-    """The point's id is any of ``ids``."""
-
-    ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LacksVector:
-    """The point has no vector of this name."""
-
-    name: str
-
-
-Condition = FieldIs | IdIs | LacksVector
-Conditions = Sequence[Condition]
-"""All of them must hold."""
-
-
-def field_is(name: str, *values: Scalar) -> FieldIs:
-    """The condition on one of our own fields, at the top level."""
-    return FieldIs((name,), values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +113,17 @@ def _weight(value: Any) -> int:
     return 8
 
 
+def stored_point(identity: object, payload: Mapping[str, Any] | None, vectors: object, vector: str | None) -> Point:
+    """A point as either store gives it back, with the dense vector named ``vector``, if it has one."""
+    dense = vectors.get(vector) if vector and isinstance(vectors, dict) else None
+    return Point(
+        str(identity),
+        payload or {},
+        None if dense is None else np.asarray(dense, dtype=np.float32),
+        vector=vector or DENSE,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class NewCollection:
     """What a collection is made of when there is none yet."""
@@ -169,8 +146,16 @@ class Store(Protocol):
         """Where the collection would be and what else is there, for the message that there is no such collection."""
         ...
 
+    def descriptions(self) -> dict[str, dict[str, Any]]:
+        """The description of every collection in the same place, by name; empty where there is none to be read."""
+        ...
+
     def open(self) -> Backend:
         """The collection that is there."""
+        ...
+
+    def drop(self) -> None:
+        """Remove the collection with all it holds; nothing happens where there is none."""
         ...
 
     def create(self, new: NewCollection) -> Backend:

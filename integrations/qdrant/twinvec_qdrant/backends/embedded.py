@@ -13,25 +13,19 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import qdrant_edge as edge
 
 from twinvec.engines.base import FloatArray
-from twinvec.errors import StoreCorruptError, StoreError, StoreUnavailableError
+from twinvec.errors import StoreBusyError, StoreCorruptError, StoreError, StoreUnavailableError
 from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends.base import (
     DENSE,
     INDEXED_FIELDS,
     SPARSE,
-    Condition,
-    Conditions,
-    FieldIs,
-    IdIs,
-    LacksVector,
     NewCollection,
     Point,
     Query,
@@ -39,17 +33,13 @@ from twinvec_qdrant.backends.base import (
     in_batches,
     size_of,
 )
+from twinvec_qdrant.backends.conditions import Conditions
+from twinvec_qdrant.backends.edge_values import edge_filter, edge_point, edge_request, edge_sparse, point_of
 from twinvec_qdrant.backends.folder import CollectionFolder, collection_names
 
 _PAGE = 1000
 _ROOM = 32 * 2**20  # bytes that a page of vectors may take in the engine's log and files, and then some
 _ROOM_TO_DELETE = 4 * 2**20
-_EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
-
-# without a corpus named, the engine counts terms of deleted points too, until it is optimised
-_LIVE_FREQUENCIES = edge.SearchParams(
-    idf=edge.IdfParams(edge.Filter(must=[edge.FieldCondition("kind", match=edge.MatchValue("chunk"))]))
-)
 
 _open: dict[Path, EmbeddedBackend] = {}
 _opening = threading.Lock()
@@ -83,7 +73,7 @@ class EmbeddedBackend:
         """Write points; the same id again replaces."""
         for batch in in_batches(points):
             room = 2 * _ROOM_TO_DELETE + 4 * sum(map(size_of, batch))
-            self._update(edge.UpdateOperation.upsert_points([_edge_point(point) for point in batch]), room)
+            self._update(edge.UpdateOperation.upsert_points([edge_point(point) for point in batch]), room)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         """Write the records: nobody else can have written since they were read."""
@@ -92,7 +82,7 @@ class EmbeddedBackend:
 
     def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
         """Replace the sparse vectors of stored points, by id."""
-        changes = [edge.PointVectors(key, {SPARSE: _sparse(vector)}) for key, vector in vectors.items()]
+        changes = [edge.PointVectors(key, {SPARSE: edge_sparse(vector)}) for key, vector in vectors.items()]
         for start in range(0, len(changes), _PAGE):
             self._update(edge.UpdateOperation.update_vectors(changes[start : start + _PAGE]))
 
@@ -131,28 +121,28 @@ class EmbeddedBackend:
         with_vector = [vector] if vector else False
         with self._translated("read"):
             records = self._shard.retrieve(list(ids), with_payload, with_vector)
-        return {point.id: point for point in (_point(record, vector) for record in records)}
+        return {point.id: point for point in (point_of(record, vector) for record in records)}
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
         """All points that satisfy the conditions, without vectors, in the order of their ids."""
         with_payload = True if fields is None else list(fields)
         offset = None
         while True:
-            request = edge.ScrollRequest(offset, _PAGE, _filter(conditions), with_payload, False)
+            request = edge.ScrollRequest(offset, _PAGE, edge_filter(conditions), with_payload, False)
             with self._translated("read"):
                 records, offset = self._shard.scroll(request)
-            yield from map(_point, records)
+            yield from map(point_of, records)
             if offset is None:
                 return
 
     def count(self, conditions: Conditions) -> int:
         """How many points satisfy the conditions, exactly."""
         with self._translated("count"):
-            return self._shard.count(edge.CountRequest(exact=True, filter=_filter(conditions)))
+            return self._shard.count(edge.CountRequest(exact=True, filter=edge_filter(conditions)))
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
         """For each query the best points, best first."""
-        requests = [_request(query) for query in queries]
+        requests = [edge_request(query) for query in queries]
         with self._translated("search"):
             found = self._shard.query_batch(edge.QueryBatchRequest(requests))
         return [[Scored(str(each.id), each.score, each.payload or {}) for each in points] for points in found]
@@ -202,6 +192,33 @@ class EmbeddedStore:
     def neighbours(self) -> str:
         """Where the collection would be and what else is there, for the message that there is no such collection."""
         return f"in {self._path}; there are: {', '.join(collection_names(self._path)) or 'none'}"
+
+    def descriptions(self) -> dict[str, dict[str, Any]]:
+        """The description of every collection below the same path, by name; empty where it cannot be read."""
+        found: dict[str, dict[str, Any]] = {name: {} for name in collection_names(self._path)}
+        for name in found:
+            with suppress(StoreCorruptError):
+                found[name] = CollectionFolder(self._path, name).read_description()
+        return found
+
+    def drop(self) -> None:
+        """Remove the collection with its folder; nothing happens where there is none.
+
+        Raises:
+            StoreBusyError: it is open, in this process or for longer than ``wait_seconds`` in another.
+            StoreUnavailableError: the folder cannot be removed.
+        """
+        folder = self._folder
+        if not folder.path.is_dir():
+            return
+        with _opening:
+            if folder.path in _open:
+                raise StoreBusyError(f"{folder.path}: open in this process; close it before it is dropped")
+            folder.acquire(self._wait_seconds)
+            try:
+                folder.remove()
+            finally:
+                folder.release()
 
     def open(self) -> EmbeddedBackend:
         """The collection that is there.
@@ -286,72 +303,3 @@ def _translated(location: str, action: str, otherwise: type[StoreError] = StoreE
     except BaseException as error:  # a panic of the engine is no Exception
         kind = StoreUnavailableError if "No space left" in str(error) else otherwise
         raise kind(f"{location}: the engine could not {action}: {error}") from error
-
-
-def _edge_point(point: Point) -> edge.Point:
-    vectors: dict[str, Any] = {}
-    if point.dense is not None:
-        vectors[point.vector] = point.dense.tolist()
-    if point.sparse is not None:
-        vectors[SPARSE] = _sparse(point.sparse)
-    return edge.Point(point.id, vectors, dict(point.payload))
-
-
-def _sparse(vector: SparseVector) -> edge.SparseVector:
-    return edge.SparseVector(vector[0].tolist(), vector[1].tolist())
-
-
-def _point(record: edge.Record, vector: str | None = None) -> Point:
-    dense = record.vector.get(vector) if vector and isinstance(record.vector, dict) else None
-    return Point(
-        str(record.id),
-        record.payload or {},
-        None if dense is None else np.asarray(dense, dtype=np.float32),
-        vector=vector or DENSE,
-    )
-
-
-def _request(query: Query) -> edge.QueryRequest:
-    if isinstance(query.vector, tuple):
-        nearest = edge.Query.Nearest(_sparse(query.vector), using=SPARSE)
-        params = _LIVE_FREQUENCIES
-    else:
-        nearest = edge.Query.Nearest(query.vector.tolist(), using=query.name)
-        params = edge.SearchParams(exact=query.exact)
-    return edge.QueryRequest(
-        limit=query.limit,
-        query=nearest,
-        filter=_filter(query.conditions),
-        with_payload=list(query.fields),
-        with_vector=False,
-        params=params,
-    )
-
-
-def _filter(conditions: Conditions) -> edge.Filter | None:
-    if not conditions:
-        return None
-    return edge.Filter(must=[_condition(each) for each in conditions])
-
-
-def _condition(condition: Condition) -> Any:
-    if isinstance(condition, IdIs):
-        return edge.HasIdCondition(set(condition.ids))
-    if isinstance(condition, LacksVector):
-        return edge.Filter(must_not=[edge.HasVectorCondition(condition.name)])
-    return edge.Filter(should=[each for path in condition.paths for each in _alternatives(path, condition)])
-
-
-def _alternatives(path: str, condition: FieldIs) -> list[edge.FieldCondition]:
-    if condition.bounds:
-        return [edge.FieldCondition(path, range=edge.RangeFloat(**dict(condition.bounds)))]
-    strings = [value for value in condition.values if isinstance(value, str)]
-    found = [edge.FieldCondition(path, match=edge.MatchAny(strings))] if strings else []
-    for value in condition.values:
-        if isinstance(value, bool):  # the engine takes Python's own for the integers 0 and 1
-            found.append(edge.FieldCondition(path, match=edge.MatchValue(cast(bool, np.bool_(value)))))
-        elif isinstance(value, int) and abs(value) > _EXACT_INTEGER:
-            found.append(edge.FieldCondition(path, match=edge.MatchValue(value)))
-        elif not isinstance(value, str):
-            found.append(edge.FieldCondition(path, range=edge.RangeFloat(gte=value, lte=value)))
-    return found

@@ -90,6 +90,19 @@ class CollectionFolder:
                 "are needed to write"
             )
 
+    def remove(self) -> None:
+        """Remove everything; killed half-way, there is no collection any more.
+
+        Raises:
+            StoreUnavailableError: it cannot be removed.
+        """
+        try:
+            if self.exists():
+                self.shard.rename(self.path / "shard.dropped")
+            shutil.rmtree(self.path)
+        except OSError as error:
+            raise StoreUnavailableError(f"{self.path}: cannot be removed: {error}") from error
+
     def acquire(self, wait_seconds: float) -> None:
         """Take the lock; the folder is made where it is missing.
 

@@ -16,8 +16,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import httpx
-import numpy as np
 import tenacity
 from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
@@ -27,21 +25,17 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec.lexical import SparseVector
-from twinvec_qdrant.backends.base import (
-    DENSE,
-    INDEXED_FIELDS,
-    SPARSE,
-    Condition,
-    Conditions,
-    FieldIs,
-    IdIs,
-    LacksVector,
-    NewCollection,
-    Point,
-    Query,
-    Scored,
-    in_batches,
+from twinvec_qdrant.backends.base import DENSE, INDEXED_FIELDS, SPARSE, NewCollection, Point, Query, Scored, in_batches
+from twinvec_qdrant.backends.client_values import (
+    client_filter,
+    client_request,
+    client_sparse,
+    point_of,
+    replacement,
+    struct,
 )
+from twinvec_qdrant.backends.conditions import Conditions, FieldIs, IdIs
+from twinvec_qdrant.backends.retrying import BUSY, reason, retrying
 
 T = TypeVar("T")
 
@@ -49,9 +43,6 @@ logger = logging.getLogger(__name__)
 
 _PAGE = 1000
 _VECTORS = 256  # dense ones a request
-_EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
-_BUSY = frozenset({429, 500, 502, 503, 504})
-_GROWING = tenacity.wait_random_exponential(multiplier=0.2, max=10.0)
 
 _LOCAL_MODE = threading.RLock()
 """One thread at a time: the client's local mode searches arrays while another thread makes them longer."""
@@ -72,13 +63,7 @@ class ServerBackend:
         self._name = name
         self._owned = owned
         self._turn = _LOCAL_MODE if isinstance(getattr(client, "_client", None), QdrantLocal) else nullcontext()
-        self._retry = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_may_pass),
-            wait=_pause,
-            stop=tenacity.stop_before_delay(wait_seconds),
-            before_sleep=self._announce,
-            reraise=True,
-        )
+        self._retry = retrying(wait_seconds, self._announce)
 
     def exists(self) -> bool:
         """Whether the server has the collection."""
@@ -87,6 +72,14 @@ class ServerBackend:
     def siblings(self) -> list[str]:
         """The names of the server's collections."""
         return sorted(each.name for each in self._call(self._client.get_collections).collections)
+
+    def descriptions(self) -> dict[str, dict[str, Any]]:
+        """The description of each of the server's collections, by name."""
+        return {name: self._metadata(name) for name in self.siblings()}
+
+    def drop(self) -> None:
+        """Remove the collection."""
+        self._call(self._client.delete_collection, self._name)
 
     def create(self, new: NewCollection) -> None:
         """Make the collection, unless another process makes it at the same moment."""
@@ -107,7 +100,7 @@ class ServerBackend:
 
     def read_metadata(self) -> dict[str, Any]:
         """The collection's own description; empty where twinvec did not make it."""
-        return dict(self._call(self._client.get_collection, self._name).config.metadata or {})
+        return self._metadata(self._name)
 
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Replace it, key by key."""
@@ -116,22 +109,24 @@ class ServerBackend:
     def upsert(self, points: Sequence[Point]) -> None:
         """Write points; the same id again replaces."""
         for batch in in_batches(points):
-            self._call(self._client.upsert, self._name, [_struct(point) for point in batch], wait=True)
+            self._call(self._client.upsert, self._name, [struct(point) for point in batch], wait=True)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         """Write each record only where the stored one has the revision expected (None: where there is none)."""
         old = {record.id: revision for record, revision in zip(records, expected, strict=True)}
         for batch in in_batches([record for record in records if old[record.id] is None]):
-            structs = [_struct(record) for record in batch]
+            structs = [struct(record) for record in batch]
             insert = models.UpdateMode.INSERT_ONLY
             self._call(self._client.upsert, self._name, structs, wait=True, update_mode=insert)
         for batch in in_batches([record for record in records if old[record.id] is not None]):
-            operations = [_replace(record, str(old[record.id])) for record in batch]
+            operations = [replacement(record, str(old[record.id])) for record in batch]
             self._call(self._client.batch_update_points, self._name, operations, wait=True)
 
     def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
         """Replace the sparse vectors of stored points, by id."""
-        changes = [models.PointVectors(id=key, vector={SPARSE: _sparse(vector)}) for key, vector in vectors.items()]
+        changes = [
+            models.PointVectors(id=key, vector={SPARSE: client_sparse(vector)}) for key, vector in vectors.items()
+        ]
         for start in range(0, len(changes), _PAGE):
             self._call(self._client.update_vectors, self._name, changes[start : start + _PAGE], wait=True)
 
@@ -157,7 +152,7 @@ class ServerBackend:
             selector: models.PointsSelector = models.PointIdsList(points=list(page))
             if revisions is not None:
                 unchanged = (IdIs(tuple(page)), FieldIs(("revision",), tuple(revisions)))
-                selector = models.FilterSelector(filter=models.Filter(must=[_condition(each) for each in unchanged]))
+                selector = models.FilterSelector(filter=client_filter(unchanged) or models.Filter())
             self._call(self._client.delete, self._name, selector, wait=True)
 
     def flush(self) -> None:
@@ -176,7 +171,7 @@ class ServerBackend:
                 with_payload=True if fields is None else list(fields),
                 with_vectors=[vector] if vector else False,
             )
-            found.update((str(record.id), _point(record, vector)) for record in records)
+            found.update((str(record.id), point_of(record, vector)) for record in records)
         return found
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
@@ -186,23 +181,23 @@ class ServerBackend:
             records, offset = self._call(
                 self._client.scroll,
                 self._name,
-                scroll_filter=_filter(conditions),
+                scroll_filter=client_filter(conditions),
                 limit=_PAGE,
                 offset=offset,
                 with_payload=True if fields is None else list(fields),
                 with_vectors=False,
             )
-            yield from map(_point, records)
+            yield from map(point_of, records)
             if offset is None:
                 return
 
     def count(self, conditions: Conditions) -> int:
         """How many points satisfy the conditions, exactly."""
-        return self._call(self._client.count, self._name, count_filter=_filter(conditions), exact=True).count
+        return self._call(self._client.count, self._name, count_filter=client_filter(conditions), exact=True).count
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
         """For each query the best points, best first."""
-        requests = [_request(query) for query in queries]
+        requests = [client_request(query) for query in queries]
         answers = self._call(self._client.query_batch_points, self._name, requests)
         return [[Scored(str(each.id), each.score, each.payload or {}) for each in answer.points] for answer in answers]
 
@@ -211,9 +206,12 @@ class ServerBackend:
         if self._owned:
             self._client.close()
 
+    def _metadata(self, name: str) -> dict[str, Any]:
+        return dict(self._call(self._client.get_collection, name).config.metadata or {})
+
     def _announce(self, state: tenacity.RetryCallState) -> None:
         if state.attempt_number == 1 and state.outcome is not None:
-            logger.warning("%s: %s; trying again", self.location, _reason(state.outcome.exception()))
+            logger.warning("%s: %s; trying again", self.location, reason(state.outcome.exception()))
 
     def _index_fields(self) -> None:
         for field in INDEXED_FIELDS:
@@ -224,9 +222,9 @@ class ServerBackend:
             with self._turn:
                 return self._retry.copy()(method, *args, **options)
         except (ResponseHandlingException, ResourceExhaustedResponse) as error:
-            raise StoreUnavailableError(f"{self.location}: no answer: {_reason(error)}") from error
+            raise StoreUnavailableError(f"{self.location}: no answer: {reason(error)}") from error
         except UnexpectedResponse as error:
-            kind = StoreUnavailableError if error.status_code in _BUSY else StoreError
+            kind = StoreUnavailableError if error.status_code in BUSY else StoreError
             raise kind(f"{self.location}: refused: {error}") from error
         except Exception as error:  # the client's local mode raises what it likes
             raise StoreError(f"{self.location}: {method.__name__} failed: {error}") from error
@@ -251,6 +249,14 @@ class ServerStore:
     def neighbours(self) -> str:
         """Where the collection would be and what else is there, for the message that there is no such collection."""
         return f"at {self._address}; there are: {', '.join(self._backend.siblings()) or 'none'}"
+
+    def descriptions(self) -> dict[str, dict[str, Any]]:
+        """The description of every collection of the server, by name; empty where twinvec did not make it."""
+        return self._backend.descriptions()
+
+    def drop(self) -> None:
+        """Remove the collection with all it holds; nothing happens where there is none."""
+        self._backend.drop()
 
     def open(self) -> ServerBackend:
         """The collection that is there."""
@@ -293,99 +299,3 @@ def _is_local(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Whether the same request may succeed later."""
-    if isinstance(error, ResponseHandlingException):
-        return isinstance(error.source, httpx.TransportError)
-    return isinstance(error, ResourceExhaustedResponse) or (
-        isinstance(error, UnexpectedResponse) and error.status_code in _BUSY
-    )
-
-
-def _pause(state: tenacity.RetryCallState) -> float:
-    """Seconds until the next attempt: as many as the server names, or growing ones with jitter."""
-    error = state.outcome.exception() if state.outcome is not None else None
-    if isinstance(error, ResourceExhaustedResponse):
-        return float(error.retry_after_s)
-    return _GROWING(state)
-
-
-def _reason(error: BaseException | None) -> str:
-    source = getattr(error, "source", error)
-    return f"{type(source).__name__}: {source}"
-
-
-def _replace(record: Point, revision: str) -> models.UpsertOperation:
-    stored = models.Filter(
-        must=[models.FieldCondition(key="revision", match=models.MatchValue(value=revision))],
-    )
-    return models.UpsertOperation(
-        upsert=models.PointsList(
-            points=[_struct(record)], update_filter=stored, update_mode=models.UpdateMode.UPDATE_ONLY
-        )
-    )
-
-
-def _struct(point: Point) -> models.PointStruct:
-    vectors: dict[str, Any] = {}
-    if point.dense is not None:
-        vectors[point.vector] = point.dense.tolist()
-    if point.sparse is not None:
-        vectors[SPARSE] = _sparse(point.sparse)
-    return models.PointStruct(id=point.id, vector=vectors, payload=dict(point.payload))
-
-
-def _sparse(vector: SparseVector) -> models.SparseVector:
-    return models.SparseVector(indices=vector[0].tolist(), values=vector[1].tolist())
-
-
-def _point(record: models.Record, vector: str | None = None) -> Point:
-    dense = record.vector.get(vector) if vector and isinstance(record.vector, dict) else None
-    return Point(
-        str(record.id),
-        record.payload or {},
-        None if dense is None else np.asarray(dense, dtype=np.float32),
-        vector=vector or DENSE,
-    )
-
-
-def _request(query: Query) -> models.QueryRequest:
-    sparse = isinstance(query.vector, tuple)
-    return models.QueryRequest(
-        query=_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist(),
-        using=SPARSE if sparse else query.name,
-        filter=_filter(query.conditions),
-        limit=query.limit,
-        params=models.SearchParams(exact=True) if query.exact else None,
-        with_payload=list(query.fields),
-        with_vector=False,
-    )
-
-
-def _filter(conditions: Conditions) -> models.Filter | None:
-    if not conditions:
-        return None
-    return models.Filter(must=[_condition(each) for each in conditions])
-
-
-def _condition(condition: Condition) -> models.Condition:
-    if isinstance(condition, IdIs):
-        return models.HasIdCondition(has_id=list(condition.ids))
-    if isinstance(condition, LacksVector):
-        return models.Filter(must_not=[models.HasVectorCondition(has_vector=condition.name)])
-    return models.Filter(should=[each for path in condition.paths for each in _alternatives(path, condition)])
-
-
-def _alternatives(path: str, condition: FieldIs) -> list[models.FieldCondition]:
-    if condition.bounds:
-        return [models.FieldCondition(key=path, range=models.Range(**dict(condition.bounds)))]
-    strings = [value for value in condition.values if isinstance(value, str)]
-    found = [models.FieldCondition(key=path, match=models.MatchAny(any=strings))] if strings else []
-    for value in condition.values:
-        if isinstance(value, bool) or (isinstance(value, int) and abs(value) > _EXACT_INTEGER):
-            found.append(models.FieldCondition(key=path, match=models.MatchValue(value=value)))
-        elif not isinstance(value, str):
-            found.append(models.FieldCondition(key=path, range=models.Range(gte=value, lte=value)))
-    return found

@@ -1,0 +1,92 @@
+"""Points, searches and conditions as a Qdrant server's client has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qdrant_client import models
+
+from twinvec.lexical import SparseVector
+from twinvec_qdrant.backends.base import SPARSE, Point, Query, stored_point
+from twinvec_qdrant.backends.conditions import (
+    AnyText,
+    Condition,
+    Conditions,
+    Exactly,
+    IdIs,
+    LacksVector,
+    Test,
+    alternatives,
+)
+
+
+def struct(point: Point) -> models.PointStruct:
+    """A point to be written."""
+    vectors: dict[str, Any] = {}
+    if point.dense is not None:
+        vectors[point.vector] = point.dense.tolist()
+    if point.sparse is not None:
+        vectors[SPARSE] = client_sparse(point.sparse)
+    return models.PointStruct(id=point.id, vector=vectors, payload=dict(point.payload))
+
+
+def replacement(record: Point, revision: str) -> models.UpsertOperation:
+    """A point that replaces the one with this revision, and no other."""
+    stored = models.Filter(
+        must=[models.FieldCondition(key="revision", match=models.MatchValue(value=revision))],
+    )
+    return models.UpsertOperation(
+        upsert=models.PointsList(
+            points=[struct(record)], update_filter=stored, update_mode=models.UpdateMode.UPDATE_ONLY
+        )
+    )
+
+
+def client_sparse(vector: SparseVector) -> models.SparseVector:
+    """A sparse vector."""
+    return models.SparseVector(indices=vector[0].tolist(), values=vector[1].tolist())
+
+
+def point_of(record: models.Record, vector: str | None = None) -> Point:
+    """A stored point, with the dense vector of this name."""
+    return stored_point(record.id, record.payload, record.vector, vector)
+
+
+def client_request(query: Query) -> models.QueryRequest:
+    """A search."""
+    words = isinstance(query.vector, tuple)
+    return models.QueryRequest(
+        query=client_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist(),
+        using=SPARSE if words else query.name,
+        filter=client_filter(query.conditions),
+        limit=query.limit,
+        params=models.SearchParams(exact=True) if query.exact else None,
+        with_payload=list(query.fields),
+        with_vector=False,
+    )
+
+
+def client_filter(conditions: Conditions) -> models.Filter | None:
+    """All of the conditions."""
+    return models.Filter(must=[_condition(each) for each in conditions]) if conditions else None
+
+
+def _condition(condition: Condition) -> models.Condition:
+    if isinstance(condition, IdIs):
+        return models.HasIdCondition(has_id=list(condition.ids))
+    if isinstance(condition, LacksVector):
+        return models.Filter(must_not=[models.HasVectorCondition(has_vector=condition.name)])
+    found: list[models.Condition] = [_test(each) for each in alternatives(condition)]
+    if condition.instead:
+        instead = models.Filter(should=[_test(each) for each in alternatives(condition, condition.instead)])
+        missing = models.IsEmptyCondition(is_empty=models.PayloadField(key=condition.paths[0]))
+        found.append(models.Filter(must=[missing, instead]))
+    return models.Filter(should=found)
+
+
+def _test(test: Test) -> models.FieldCondition:
+    if isinstance(test, AnyText):
+        return models.FieldCondition(key=test.path, match=models.MatchAny(any=list(test.texts)))
+    if isinstance(test, Exactly):
+        return models.FieldCondition(key=test.path, match=models.MatchValue(value=test.value))
+    return models.FieldCondition(key=test.path, range=models.Range(**dict(test.bounds)))

@@ -1,0 +1,23 @@
+"""A process that holds an embedded collection open, for tests of what others may do meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+HOLDER = """
+    import sys
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest([("tea", "green tea")])
+        print("open", flush=True)
+        sys.stdin.read()
+"""
+"""To be run with a folder as argument; holds the collection from "open" on its output to the end of its input."""
+
+
+def with_helpers() -> dict[str, str]:
+    """An environment in which a process finds the helpers of the tests."""
+    folders = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}

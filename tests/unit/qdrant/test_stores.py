@@ -1,0 +1,68 @@
+"""Stores as a whole: what they hold, and the end of a collection."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from qdrant_client import QdrantClient, models
+
+from holders import HOLDER, with_helpers
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError
+from twinvec_qdrant import Collection, CollectionEntry, drop_collection, list_collections
+
+
+def test_an_empty_place_has_no_collections(tmp_path):
+    assert list_collections(tmp_path / "nowhere") == []
+    assert list_collections(client=QdrantClient(":memory:")) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_collections_are_listed_by_name_and_dropped(place, words):
+    for name in ("tea", "rye bread"):
+        with Collection.open(name, encoder=words, chunking=False, **place) as collection:
+            collection.ingest([("a", "text")])
+    assert list_collections(**place) == [CollectionEntry(name, "words-0", 64) for name in ("rye bread", "tea")]
+    drop_collection("rye bread", **place)
+    assert [each.name for each in list_collections(**place)] == ["tea"]
+    with pytest.raises(CollectionNotFoundError, match="tea"):
+        drop_collection("rye bread", **place)
+    with Collection.open("rye bread", encoder=words, chunking=False, **place) as collection:
+        assert collection.count() == 0
+
+
+def test_a_damaged_collection_is_listed_and_can_be_dropped(tmp_path, words):
+    Collection.open("notes", tmp_path, encoder=words, chunking=False).close()
+    (tmp_path / "notes" / "collection.json").write_text("{")
+    assert list_collections(tmp_path) == [CollectionEntry("notes", None, None)]
+    drop_collection("notes", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_collection_of_someone_else_is_listed_and_not_dropped():
+    client = QdrantClient(":memory:")
+    client.create_collection("theirs", models.VectorParams(size=3, distance=models.Distance.DOT))
+    assert list_collections(client=client) == [CollectionEntry("theirs", None, None)]
+    with pytest.raises(ConfigurationError, match="not a collection of twinvec"):
+        drop_collection("theirs", client=client)
+    assert client.collection_exists("theirs")
+
+
+def test_a_collection_that_is_open_is_not_dropped(tmp_path, words):
+    with (
+        Collection.open("notes", tmp_path, encoder=words, chunking=False) as collection,
+        pytest.raises(StoreBusyError, match="open in this process"),
+    ):
+        drop_collection("notes", tmp_path)
+    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_helpers()
+    ) as holder:
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(StoreBusyError, match=f"process {holder.pid}"):
+            drop_collection("notes", tmp_path, wait_seconds=0.1)
+        holder.stdin.close()
+    with Collection.open("notes", tmp_path, encoder=words) as collection:
+        assert collection.find() == ["tea"]
