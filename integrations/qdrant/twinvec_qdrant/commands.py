@@ -140,24 +140,24 @@ def search_command(
     twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
     twinvec search "late fees" "refunds" --collection docs --filter lang=en --filter "year>=2020"
     """
-    from twinvec.evaluation.tuning import TunedSearch
+    from twinvec.evaluation.tuned_search import Setting, TunedSearch
 
     conditions = _filter(where or [])
     with open_collection(collection, path, url, model, create=False) as opened:
         reranker: Reranker | None
         if mode is None and rerank is None:
             tuned = TunedSearch(opened)
-            mode, reranker = tuned.setting.mode, tuned.reranker
-            candidates = tuned.setting.candidates or candidates
+            setting, reranker = tuned.setting, tuned.reranker
+            candidates = setting.candidates or candidates
         else:
-            mode, reranker = mode or "hybrid", _reranker(rerank or "none", opened)
-        if mode != "sparse":
+            setting, reranker = Setting(mode or "hybrid"), _reranker(rerank or "none", opened)
+        if setting.mode != "sparse":
             opened.encoder.encode_query(["ready"])  # what is loaded at first use is no part of a query's time
         results = []
         for query in queries:
             start = time.perf_counter()
             depth = limit if reranker is None else max(limit, candidates)
-            hits = opened.search(query, depth, mode, conditions, group=not chunks)
+            hits = opened.search(query, depth, filter=conditions, group=not chunks, **setting.first_stage)
             retrieved = time.perf_counter()
             if reranker is not None:
                 hits = reranker.rerank(query, hits, limit)
