@@ -1,0 +1,111 @@
+"""MTEB: an ``Encoder`` as the benchmark's tasks run any model (Muennighoff et al. 2023; the protocol of mteb 2).
+
+    import mteb
+    from twinvec.evaluation.mteb import MtebEncoder
+
+    mteb.evaluate(MtebEncoder(Encoder("default")), mteb.get_tasks(["STSBenchmark"]))
+
+Tasks, data and figures are mteb's; only text is encoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from twinvec.encoder import Encoder
+from twinvec.engines.base import FloatArray
+from twinvec.errors import InputError, MissingExtraError
+from twinvec.models import DEFAULT_REPOSITORY
+
+try:
+    from mteb.models import ModelMeta
+    from mteb.models.abs_encoder import get_prompt_name
+    from mteb.models.model_meta import ScoringFunction
+    from mteb.similarity_functions import cos_sim, pairwise_cos_sim
+except ImportError as error:
+    raise MissingExtraError("mteb", "mteb", "running the tasks of MTEB") from error
+
+
+class MtebEncoder:
+    """An encoder behind mteb's ``EncoderProtocol``. Similarity is the cosine.
+
+    Prompts of the model are chosen as mteb chooses those of sentence-transformers: by the task's name, its type, or the
+    side ("query", "document"), whichever of them the model has a prompt for.
+
+    Args:
+        encoder: The model.
+
+    Attributes:
+        mteb_model_meta: Name, dimension and limit of the model; its revision is ``Encoder.space``, so that results
+            kept by mteb are never those of other vectors.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {
+                "name": _name(encoder.name),
+                "revision": encoder.space,
+                "max_tokens": encoder.max_tokens,
+                "embed_dim": encoder.dim,
+                "similarity_fn_name": ScoringFunction.COSINE,
+                "framework": ["Sentence Transformers"],
+                "use_instructions": any(encoder.prompts.values()),
+            }
+        )
+
+    def encode(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        task_metadata: Any,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: Any = None,
+        show_progress_bar: bool = True,
+        **options: Any,
+    ) -> FloatArray:
+        """Vectors of the texts of all batches, shape (n, dim).
+
+        Args:
+            inputs: Batches, each with a list under "text".
+            task_metadata: Name and type of the task.
+            hf_split: Of no effect.
+            hf_subset: Of no effect.
+            prompt_type: Whether they are queries or documents.
+            show_progress_bar: On a terminal.
+            options: Of no effect; batches are made by the encoder.
+
+        Raises:
+            InputError: a batch has no texts: the task is of images, sound or video.
+        """
+        texts: list[str] = []
+        for batch in inputs:
+            if "text" not in batch:
+                raise InputError(f"{task_metadata.name}: batches of {', '.join(map(str, batch))}; only text is encoded")
+            texts += batch["text"]
+        prompt = get_prompt_name(self.encoder.prompts, task_metadata, prompt_type)
+        vectors: FloatArray = self.encoder.encode(texts, prompt=prompt, progress=show_progress_bar)
+        return vectors
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Cosines of all with all, shape (n, m)."""
+        return cos_sim(np.atleast_2d(embeddings1), np.atleast_2d(embeddings2))
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Cosines row by row, shape (n,)."""
+        return pairwise_cos_sim(np.atleast_2d(embeddings1), np.atleast_2d(embeddings2))
+
+
+def _name(name: str) -> str:
+    """``organization/model``, which mteb asks for."""
+    if name == "default":
+        return DEFAULT_REPOSITORY
+    if re.fullmatch(r"[\w.-]+/[\w.-]+(@\w+)?", name):
+        return name.partition("@")[0]
+    return f"local/{PurePath(name).name}"
