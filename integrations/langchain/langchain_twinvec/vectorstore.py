@@ -154,7 +154,7 @@ class TwinvecVectorStore(VectorStore):
         """Remove the documents under these ids, or all of them; ids that are not there are passed over."""
         _refuse(kwargs)
         if ids is None:
-            self.collection.ingest([], prune=True)
+            self.collection.ingest([], prune=True, allow_empty=True)
         else:
             self.collection.delete(ids)
         return True

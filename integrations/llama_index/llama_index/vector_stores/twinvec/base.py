@@ -176,7 +176,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
     def clear(self) -> None:
         """Remove all nodes."""
-        self._collection.ingest([], prune=True)
+        self._collection.ingest([], prune=True, allow_empty=True)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """The best nodes, best first.
