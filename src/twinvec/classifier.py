@@ -53,6 +53,7 @@ class ClassifierSpec:
 
     Attributes:
         folder: Where the model, its configuration and the tokenizer lie.
+        config: The backbone's ``config.json``.
         max_tokens: Longest pair in tokens, special tokens included.
         lower_case: Lower-case before the tokenizer's own normalisation.
         activate: From logits to scores.
@@ -60,6 +61,7 @@ class ClassifierSpec:
     """
 
     folder: Path
+    config: dict[str, Any]
     max_tokens: int
     lower_case: bool
     activate: Callable[[FloatArray], FloatArray]
@@ -111,6 +113,7 @@ def read_classifier(root: Path) -> ClassifierSpec:
     sentence_config = read_transformer_config(folder)
     return ClassifierSpec(
         folder=folder,
+        config=config,
         max_tokens=max_input_tokens(folder, config, sentence_config),
         lower_case=bool(sentence_config.get("do_lower_case", False)),
         activate=_activation(settings, config, path),

@@ -14,10 +14,11 @@ from typing import Annotated
 
 import typer
 
-from twinvec import __version__
-from twinvec.encoder import EngineName, Precision, Storage
+from twinvec import __version__, export_command
+from twinvec.engines.select import EngineName, Precision
 from twinvec.errors import TwinvecError
 from twinvec.evaluation import commands as evaluation_commands
+from twinvec.storage import Storage
 from twinvec.training import commands as training_commands
 
 _DEBUG = "--debug"
@@ -62,6 +63,7 @@ def build_app() -> typer.Typer:
     app.callback()(_root)
     app.command("encode")(encode_command)
     app.command("similarity")(similarity_command)
+    export_command.register(app)
     evaluation_commands.register(app)
     training_commands.register(app)
     for entry in sorted(entry_points(group="twinvec.commands"), key=lambda entry: entry.name):
@@ -97,7 +99,7 @@ def encode_command(
     model: Annotated[str, typer.Option(help="default, a folder, or org/name[@commit] on the hub.")] = "default",
     prompt: Annotated[str | None, typer.Option(help="Name of the model's prompt, such as query or document.")] = None,
     field: Annotated[str, typer.Option(help="Where the text stands in an object of a .jsonl file.")] = "text",
-    storage: Annotated[Storage | None, typer.Option(help="float16 or binary; float32 unless given.")] = None,
+    storage: Annotated[Storage | None, typer.Option(help="float16, int8 or binary; float32 unless given.")] = None,
     dim: Annotated[int | None, typer.Option(help="Keep so many leading dimensions.")] = None,
     engine: Annotated[EngineName, typer.Option(help="What computes the vectors.")] = "auto",
     precision: Annotated[Precision, typer.Option(help="In what precision.")] = "auto",

@@ -11,28 +11,25 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from twinvec.engines.base import Batch, Engine, FloatArray
-from twinvec.engines.select import load_engine
-from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
+from twinvec.errors import BadVectorError, ConfigurationError, InputError
+from twinvec.exported import find_ranges
 from twinvec.models import find_model
 from twinvec.pipeline import run_batches
 from twinvec.progress import progress_bar
 from twinvec.space import fingerprint, network_digest
 from twinvec.spec import read_spec
+from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
 from twinvec.tokenizer import TextTokenizer, TokenIds
 
 logger = logging.getLogger(__name__)
-
-EngineName = Literal["auto", "torch", "openvino"]
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
-Storage = Literal["float16", "binary"]
-Vectors = npt.NDArray[Any]
 
 _STREAM_TEXTS = 4096
 _STREAM_CHARACTERS = 16 * 1024 * 1024
@@ -45,7 +42,8 @@ class Encoder:
         model: ``"default"`` (all-MiniLM-L6-v2), a folder in the sentence-transformers format, or a hub name,
             ``"org/name"`` or ``"org/name@commit"``.
         engine: What computes: ``"auto"`` takes the fastest that is exact; see ``twinvec.engines.select``.
-        precision: Of the computation; ``"auto"`` is float32, bfloat16 and float16 never unless asked for.
+        precision: Of the computation; ``"auto"`` is float32, or int8 where the folder holds an int8 export that
+            passed its check (``twinvec export``); bfloat16 and float16 never unless asked for.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; a GPU is taken where there is one unless given.
         dim: Keep this many leading dimensions (Matryoshka models), normalised again where the model normalises.
         max_tokens: Cut longer texts here, in place of the model's own limit; at most as many as it has positions.
@@ -83,9 +81,7 @@ class Encoder:
         max_text_bytes: int = MAX_TEXT_BYTES,
         cache_folder: str | Path | None = None,
     ) -> None:
-        for value, known, what in ((engine, EngineName, "engine"), (precision, Precision, "precision")):
-            if value not in get_args(known):
-                raise ConfigurationError(f"{what} {value!r} is not one of {', '.join(get_args(known))}")
+        self._wanted = Wanted(engine, device, precision)
         if token_budget is not None and token_budget < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
         found = find_model(model, cache_folder)
@@ -98,7 +94,8 @@ class Encoder:
         self._tokenizer = TextTokenizer(self._spec.folder, self.max_tokens, lower_case=self._spec.lower_case)
         self._network = network_digest(self._spec)
         self.space = fingerprint(self._spec, self._tokenizer, self._network)
-        self._wanted: dict[str, Any] = {"engine": engine, "device": device, "precision": precision}
+        self._ranges = find_ranges(found.path, self._network, self.dim)
+        self._root = found.path
         self._engine: Engine | None = None
         self._loading = threading.Lock()
         self._token_budget = token_budget
@@ -141,12 +138,7 @@ class Encoder:
         """The engine, loaded when first used."""
         with self._loading:
             if self._engine is None:
-                self._engine = load_engine(
-                    spec=self._spec,
-                    tokenizer=self._tokenizer,
-                    network=self._network,
-                    **self._wanted,
-                )
+                self._engine = load_engine(self._wanted, self._root, self._spec, self._tokenizer, self._network)
             return self._engine
 
     def encode(
@@ -164,29 +156,41 @@ class Encoder:
             texts: One text or several; the empty text and blanks are encoded too. A text that comes several times
                 is computed once.
             prompt: The name of a prompt, or ``""`` for none; the model's default prompt unless given.
-            storage: How vectors are kept: ``None`` float32, ``"float16"``, or ``"binary"``, the signs packed into
-                bits, eight a byte, as ``numpy.packbits`` does.
+            storage: How vectors are kept: ``None`` float32, ``"float16"``, ``"int8"``, one of 256 steps between the
+                smallest and the largest value of each dimension, or ``"binary"``, the signs packed into bits, eight a
+                byte, as ``numpy.packbits`` does. Those values come from the model's folder, where ``twinvec export
+                --calibrate`` puts them, never from the texts of the call; ``restore`` turns codes back into numbers.
             progress: Show a progress bar on a terminal.
             on_batch: Called after every batch with the number of texts that it finished.
 
         Returns:
             Shape (dim,) for one text, (n, dim) for n, in their order; float32 and of length 1 where the model
-            normalises. ``"binary"`` has ceil(dim / 8) columns of uint8.
+            normalises. ``"int8"`` has columns of int8, ``"binary"`` ceil(dim / 8) columns of uint8.
 
         Raises:
             TextError: a text is refused by the input gate; named by its index.
-            ConfigurationError: an unknown prompt or storage.
+            ConfigurationError: an unknown prompt or storage, or ``"int8"`` of a model without calibrated ranges.
             BadVectorError: the engine gave something else than finite vectors.
         """
-        if storage not in (None, "float16", "binary"):
-            raise ConfigurationError(f"storage {storage!r} is not one of None, 'float16', 'binary'")
+        self._check_storage(storage)
         prefix = self._prompt_text(prompt)
         if isinstance(texts, str):
             check_text(texts, "text", self._max_text_bytes)
             vectors = self._encode([texts], prefix, progress, on_batch)[0]
         else:
             vectors = self._encode(check_texts(texts, self._max_text_bytes), prefix, progress, on_batch)
-        return _stored(vectors, storage)
+        return self._stored(vectors, storage)
+
+    def restore(self, codes: npt.NDArray[np.int8]) -> FloatArray:
+        """The numbers that codes of ``encode(storage="int8")`` stand for: float32 of the same shape (..., dim).
+
+        Raises:
+            ConfigurationError: the model has no calibrated ranges.
+            InputError: ``codes`` is no array of int8 with ``dim`` columns.
+        """
+        if codes.dtype != np.int8 or codes.shape[-1:] != (self.dim,):
+            raise InputError(f"expected int8 codes in {self.dim} columns, got {codes.dtype} of shape {codes.shape}")
+        return from_int8(codes, self._calibrated())
 
     def encode_query(self, texts: str | Sequence[str], **options: Any) -> Vectors:
         """``encode`` with the model's ``query`` prompt, where it has one."""
@@ -315,6 +319,29 @@ class Encoder:
         if not np.isfinite(values).all():
             raise BadVectorError(f"engine {self.engine.name}: a vector is not finite")
 
+    def _check_storage(self, storage: Storage | None) -> None:
+        if storage not in (None, *get_args(Storage)):
+            raise ConfigurationError(
+                f"storage {storage!r} is not one of None, {', '.join(map(repr, get_args(Storage)))}"
+            )
+        if storage == "int8":
+            self._calibrated()
+
+    def _calibrated(self) -> Ranges:
+        if self._ranges is None:
+            raise ConfigurationError(
+                f"{self.name}: no ranges of its {self.dim} dimensions are known, which int8 storage needs; make a "
+                "folder that has them: twinvec export MODEL -o FOLDER --calibrate TEXTS"
+            )
+        return self._ranges
+
+    def _stored(self, vectors: FloatArray, storage: Storage | None) -> Vectors:
+        if storage == "int8":
+            return to_int8(vectors, self._calibrated())
+        if storage == "binary":
+            return to_bits(vectors)
+        return vectors if storage is None else vectors.astype(np.float16)
+
     def _stream(self, texts: Iterator[str], window: int, options: dict[str, Any]) -> Iterator[Vectors]:
         position = 0
         while taken := _take(texts, window, position, self._max_text_bytes):
@@ -338,11 +365,3 @@ def _unique(texts: list[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
     first: dict[str, int] = {}
     inverse = np.fromiter((first.setdefault(text, len(first)) for text in texts), dtype=np.int64, count=len(texts))
     return list(first), inverse
-
-
-def _stored(vectors: FloatArray, storage: Storage | None) -> Vectors:
-    if storage == "float16":
-        return vectors.astype(np.float16)
-    if storage == "binary":
-        return np.packbits(vectors > 0, axis=-1)
-    return vectors

@@ -1,112 +1,254 @@
-"""A model folder -> one graph, from token ids and mask to the pooled, normalised vector.
+"""A model -> a folder that has all of the model and its graph beside it: ``twinvec export``.
 
-The graph is traced from the torch modules, with dynamic batch and length, and is then compared with them on texts of
-all kinds. Its outputs are the vectors, (B, D) before any truncation of dimensions, and the last layer's token states,
-(B, T, D), which an engine leaves out where nobody asks for them. Models that leave a prompt out of pooling have one
-input more, its number of tokens.
+The folder is a copy of the model with its tokenizer and settings, the graph below ``openvino/``, and ``twinvec.json``
+with the hashes of weights and graph, what the graph was made of, how near it comes to the original, and the ranges that
+int8 storage needs. ``Encoder(folder)`` computes with the graph and needs neither torch nor transformers.
+
+All is made in a folder beside its place. A new folder is then moved there in one step. In a folder that holds the model
+already the graph goes under a name of its own, and the new manifest, moved into place, is what makes it count; so
+whenever an export is killed, what was there before stays whole.
 """
 
 from __future__ import annotations
 
-import warnings
+import random
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, get_args
 
-import numpy as np
-import torch
-from torch import Tensor, nn
+from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
+from twinvec.exportable import Exportable, open_exportable
+from twinvec.exported import EXPORTS, RANGES, export_key, graph_files, read_exports
+from twinvec.graph_cache import EXACT
+from twinvec.models import MANIFEST, find_model, optional_json, sha256, write_manifest
+from twinvec.quantization import BOUNDS, quantize
+from twinvec.spec import read_modules
+from twinvec.text import check_text
 
-from twinvec.engines.base import Batch, FloatArray
-from twinvec.engines.torch import load_backbone, load_head
-from twinvec.errors import EngineError
-from twinvec.pooling import pool
-from twinvec.space import PROBES
-from twinvec.spec import ModelSpec
-from twinvec.tokenizer import TextTokenizer
+ExportPrecision = Literal["float32", "int8"]
 
-if TYPE_CHECKING:
-    import openvino
+LEAST_TEXTS = 32
+"""Fewest different texts to calibrate on and to measure with."""
 
-EAGER = {"modernbert"}
-"""Backbones whose fused attention gives NaN on padded rows once traced."""
-
-
-class Network(nn.Module):
-    """Backbone, pooling and head as one module: ids and mask in, vectors and states out."""
-
-    def __init__(self, spec: ModelSpec) -> None:
-        super().__init__()
-        self.backbone = load_backbone(spec.folder, "eager" if spec.config["model_type"] in EAGER else None)
-        self.head = load_head(spec)
-        self.pooling = spec.pooling
-        self.eval()
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, prompt_tokens: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        first = torch.ones_like(attention_mask[:, :1])  # attention over nothing is NaN: see engines/torch
-        attended_BT = torch.cat([first, attention_mask[:, 1:]], dim=1)
-        states_BTD = self.backbone(input_ids=input_ids, attention_mask=attended_BT).last_hidden_state
-        left_out = 0 if prompt_tokens is None else prompt_tokens
-        return self.head(pool(states_BTD, attention_mask, self.pooling, left_out)), states_BTD
+_CALIBRATION = 300
+_SAMPLE = 800
+_MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.md", "LICENSE*")
+_GRAPHS = "openvino"
 
 
-def convert_openvino(spec: ModelSpec) -> tuple[openvino.Model, Network]:
-    """Trace a model into an OpenVINO graph of float32; the module it was traced from comes with it.
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What an export made.
+
+    Attributes:
+        folder: The model's folder.
+        graph: The graph in it.
+        precision: "float32" or "int8".
+        passed: Whether ``precision="auto"`` uses it.
+        quality: For int8, measured on held-out texts: "cosine_mean", "cosine_worst" (cross-encoders: "correlation") and
+            "top10_overlap"; for float32 "difference", the largest on texts of all kinds.
+        calibrated_on: How many texts took part in the calibration.
+        measured_on: How many did not, and were measured on.
+    """
+
+    folder: Path
+    graph: Path
+    precision: str
+    passed: bool
+    quality: dict[str, float]
+    calibrated_on: int
+    measured_on: int
+
+
+def export_model(
+    model: str | Path,
+    output: str | Path,
+    *,
+    precision: ExportPrecision = "float32",
+    calibrate: Iterable[str] | None = None,
+) -> ExportReport:
+    """Export an encoder or a cross-encoder for the OpenVINO engine.
+
+    Args:
+        model: A folder or a hub name, as for ``Encoder``.
+        output: The new folder, or one that holds the same model, which then has this export too.
+        precision: Of the graph.
+        calibrate: Texts of the kind that will be encoded; int8 needs them. A sample of a few hundred is taken. For an
+            encoder the ranges of int8 storage come from them as well, in either precision.
 
     Raises:
-        ModelIntegrityError: weights that do not fit the configuration.
-        EngineError: the model cannot be traced.
+        ConfigurationError: int8 without texts, or an output that cannot be written or is something else.
+        InputError: fewer than ``LEAST_TEXTS`` different texts that are not blank.
+        TextError: a text is refused by the input gate.
+        MissingExtraError: OpenVINO or NNCF is not installed.
+        ModelError: the model is not found, damaged or not supported.
+        EngineError: the model cannot be converted or quantised, or its float32 graph is not exact.
     """
-    import openvino
-
-    network = Network(spec)
-    example = {"input_ids": torch.ones(2, 5, dtype=torch.int64), "attention_mask": torch.ones(2, 5, dtype=torch.int64)}
-    shapes: list[Any] = [(name, [-1, -1], openvino.Type.i64) for name in example]
-    if not spec.include_prompt:
-        example["prompt_tokens"] = torch.tensor(1)
-        shapes.append(("prompt_tokens", [], openvino.Type.i64))
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # the tracer's, of shapes that the inputs above fix
-        try:
-            graph = openvino.convert_model(network, example_input=example, input=shapes)
-        except Exception as error:  # OpenVINO and the tracer raise all kinds
-            raise EngineError(f"{spec.folder}: cannot be converted for OpenVINO: {error}") from error
-    for port in graph.inputs:  # the tracer adds names of its own
-        port.get_tensor().set_names(port.get_names() & set(example))
-    graph.outputs[0].get_tensor().set_names({"vectors"})
-    graph.outputs[1].get_tensor().set_names({"states"})
-    return graph, network
-
-
-def save_openvino(graph: openvino.Model, path: Path) -> None:
-    """Write ``path`` (.xml) and its weights beside it (.bin), in the precision that the graph has."""
-    import openvino
-
-    openvino.save_model(graph, path, compress_to_fp16=False)
+    if precision not in get_args(ExportPrecision):
+        raise ConfigurationError(f"precision {precision!r} is not one of {', '.join(get_args(ExportPrecision))}")
+    if precision == "int8" and calibrate is None:
+        raise ConfigurationError(
+            "an int8 export is calibrated on texts of the kind that will be encoded: give some (--calibrate TEXTS)"
+        )
+    sample = [] if calibrate is None else sample_texts(calibrate)
+    root = find_model(model).path
+    subject = open_exportable(root)
+    output = Path(output).expanduser().resolve()
+    with _held(output), _workshop(output) as workshop:
+        _refuse_other_models(output, subject)
+        made = workshop / "model"
+        _copy_model(output if output.is_dir() and any(output.iterdir()) else root, made)
+        entry = _add_graph(made, subject, precision, sample)
+        if calibrate is not None:
+            ranges = subject.ranges(sample)
+            _update_manifest(made, {RANGES: ranges} if ranges else {})
+        _put_in_place(made, output)
+    count = _calibration_size(sample) if precision == "int8" else 0
+    return ExportReport(
+        output, output / entry["graph"], precision, entry["passed"], entry["quality"], count, len(sample) - count
+    )
 
 
-def probe_batches(spec: ModelSpec, tokenizer: TextTokenizer) -> list[Batch]:
-    """Texts of all kinds and lengths to compare two engines with: each alone, and all in one padded batch."""
-    texts = [*PROBES, *(" ".join(PROBES[2:] * repeats) for repeats in (1, 3))]
-    tokens = tokenizer.encode(texts)
-    prompt_tokens = 0 if spec.include_prompt else 2
-    rows = [np.array([index]) for index in (0, 2, 8, len(texts) - 1)]
-    return [tokens.batch(chosen, tokenizer.pad_id, prompt_tokens) for chosen in [*rows, np.arange(len(texts))]]
+def sample_texts(texts: Iterable[str]) -> list[str]:
+    """Up to 800 different texts that are not blank, drawn evenly from all; the same ones every time.
+
+    Raises:
+        InputError: there are fewer than ``LEAST_TEXTS``.
+        TextError: a text is refused by the input gate.
+    """
+    rng = random.Random(0)
+    kept: dict[int, str] = {}
+    seen: set[int] = set()
+    for index, text in enumerate(texts):
+        check_text(text, f"text {index}")
+        key = hash(text)
+        if not text.strip() or key in seen:
+            continue
+        place = len(seen) if len(seen) < _SAMPLE else rng.randrange(len(seen) + 1)
+        seen.add(key)
+        if place < _SAMPLE:
+            kept[place] = text
+    if len(kept) < LEAST_TEXTS:
+        raise InputError(
+            f"{len(kept)} different texts that are not blank: at least {LEAST_TEXTS} are needed, half to measure on"
+        )
+    sample = [kept[place] for place in sorted(kept)]
+    rng.shuffle(sample)
+    return sample
 
 
-def reference_vectors(network: Network, batch: Batch) -> FloatArray:
-    """What the torch modules give for a batch."""
-    with torch.inference_mode():
-        prompt = torch.tensor(batch.prompt_tokens) if batch.prompt_tokens else None
-        vectors_BD, _ = network(torch.from_numpy(batch.ids_BT), torch.from_numpy(batch.mask_BT), prompt)
-    found: FloatArray = vectors_BD.float().numpy()
-    return found
+def _calibration_size(sample: list[str]) -> int:
+    return min(_CALIBRATION, len(sample) // 2)
 
 
-def worst_cosine(a_BD: FloatArray, b_BD: FloatArray) -> float:
-    """The smallest cosine of the rows of two arrays; rows of zeros in both agree. NaN counts as -1."""
-    norms = np.linalg.norm(a_BD, axis=1) * np.linalg.norm(b_BD, axis=1)
-    products = (a_BD.astype(np.float64) * b_BD).sum(axis=1)
-    same = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(a_BD == b_BD, axis=1))
-    return float(np.nan_to_num(same, nan=-1.0).min())
+def _add_graph(folder: Path, subject: Exportable, precision: ExportPrecision, sample: list[str]) -> dict[str, Any]:
+    """Put the graph into a model's folder; what the manifest says of it."""
+    exact = subject.graph()
+    if not exact.exact:
+        raise EngineError(f"{subject.folder}: its graph is not exact: {exact.difference:.2g}, expected at most {EXACT}")
+    size = _calibration_size(sample)
+    graph = folder / _GRAPHS / "made.xml"
+    graph.parent.mkdir(exist_ok=True)
+    if precision == "int8":
+        quantize(exact.path, subject.calibration(sample[:size]), graph)
+    else:
+        shutil.copyfile(exact.path, graph)
+        shutil.copyfile(exact.path.with_suffix(".bin"), graph.with_suffix(".bin"))
+    name = f"{precision}-{sha256(graph.with_suffix('.bin'))[:8]}"
+    for suffix in (".xml", ".bin"):
+        graph.with_suffix(suffix).replace(graph.with_name(name + suffix))
+    entry: dict[str, Any] = {
+        "graph": f"{_GRAPHS}/{name}.xml",
+        "network": subject.digest,
+        "made_by": f"openvino {version('openvino')}",
+        "passed": precision == "float32",
+        "quality": {"difference": exact.difference} if precision == "float32" else {},
+    }
+    key = export_key(_GRAPHS, precision)
+    _update_manifest(folder, {}, {key: entry})
+    if precision == "int8":
+        entry["made_by"] += f", nncf {version('nncf')}"
+        entry["quality"] = subject.quality(folder, sample[size:])
+        entry["passed"] = all(value >= BOUNDS[name] for name, value in entry["quality"].items())
+        entry["texts"] = {"calibrated": size, "measured": len(sample) - size}
+        _update_manifest(folder, {}, {key: entry})
+    return entry
+
+
+def _update_manifest(folder: Path, extra: dict[str, Any], exports: dict[str, Any] | None = None) -> None:
+    """Replace or add keys and exports; the hashes are those of the files as they are."""
+    manifest = optional_json(folder / MANIFEST)
+    known = read_exports(folder) | (exports or {})
+    write_manifest(folder, manifest | extra | {EXPORTS: known}, graph_files(folder, known))
+
+
+def _copy_model(root: Path, target: Path) -> None:
+    """What a model needs, with the exports that it has: no checkpoints or other formats that may lie beside it."""
+    homes = {root, *(home for _, home in read_modules(root))}
+    files = [path for home in sorted(homes) for pattern in _MODEL_FILES for path in home.glob(pattern)]
+    for path in [*files, *graph_files(root, read_exports(root))]:
+        place = target / path.relative_to(root)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)
+
+
+def _refuse_other_models(output: Path, subject: Exportable) -> None:
+    """An output that is there must hold the same model."""
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    try:
+        same = open_exportable(find_model(output).path).digest == subject.digest
+        reason = "its weights are others"
+    except ModelError as error:
+        same, reason = False, str(error)
+    if not same:
+        raise ConfigurationError(f"{output}: is there and does not hold this model ({reason}); choose another folder")
+
+
+def _put_in_place(made: Path, output: Path) -> None:
+    if not output.is_dir() or not any(output.iterdir()):
+        made.replace(output)
+        return
+    kept = {path.name for path in graph_files(made, read_exports(made))}
+    (output / _GRAPHS).mkdir(exist_ok=True)
+    for path in (made / _GRAPHS).iterdir():
+        path.replace(output / _GRAPHS / path.name)
+    (made / MANIFEST).replace(output / MANIFEST)
+    for precision in get_args(ExportPrecision):
+        for path in (output / _GRAPHS).glob(f"{precision}-????????.*"):
+            if path.name not in kept:
+                path.unlink()  # of an earlier export, which this one replaces
+
+
+@contextmanager
+def _held(output: Path) -> Iterator[None]:
+    """Keep other exports out, and name the output where it cannot be written."""
+    from filelock import FileLock, Timeout
+
+    lock = output.with_name(f".{output.name}.lock")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(lock, timeout=0):
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+    except Timeout:
+        raise ConfigurationError(f"{output}: another process is exporting into it") from None
+    except OSError as error:
+        raise ConfigurationError(f"{output}: cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def _workshop(output: Path) -> Iterator[Path]:
+    """A folder beside the output to make things in. What a killed export left of its own goes first."""
+    prefix = f".{output.name}.export-"
+    for left_over in output.parent.glob(f"{prefix}*/"):
+        shutil.rmtree(left_over, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=prefix, ignore_cleanup_errors=True) as name:
+        yield Path(name)

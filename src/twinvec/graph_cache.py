@@ -1,8 +1,8 @@
 """Graphs converted on this machine, kept in the user's cache folder.
 
 The folder is ``TWINVEC_CACHE``, or else the system's own place for caches. A graph is found by what decides it: the
-digest of the network (weights, settings of the backbone, pooling, head), the version of OpenVINO and of the way it is
-made. It is written beside its place and moved there in one step; of several processes that want the same one, one
+digest of what it computes (weights, settings of the backbone, pooling, head), the version of OpenVINO and of the way it
+is made. It is written beside its place and moved there in one step; of several processes that want the same one, one
 converts and the others wait. A graph that is damaged, or was left half-written, is made again.
 """
 
@@ -14,10 +14,12 @@ import logging
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from twinvec.classifier import ClassifierSpec
 from twinvec.errors import EngineError
 from twinvec.models import read_object, sha256
 from twinvec.spec import ModelSpec
@@ -25,24 +27,24 @@ from twinvec.tokenizer import TextTokenizer
 
 logger = logging.getLogger(__name__)
 
-EXACT = 0.99999
-"""Smallest cosine between the vectors of two engines that are called equal."""
+EXACT = 1e-5
+"""Largest difference of two engines that are called equal: 1 less the cosine of vectors; of logits, relative to 1."""
 
-_FORMAT = 1
+_FORMAT = 2
 _GRAPH = "graph.xml"
 _RECORD = "graph.json"
 
 
 @dataclass(frozen=True, slots=True)
 class CachedGraph:
-    """A converted graph and how near it comes to the original: the worst cosine on the probes."""
+    """A converted graph and how far it is from the original: the largest difference on the probes."""
 
     path: Path
-    worst_cosine: float
+    difference: float
 
     @property
     def exact(self) -> bool:
-        return self.worst_cosine >= EXACT
+        return self.difference <= EXACT
 
 
 def cache_folder() -> Path:
@@ -55,13 +57,51 @@ def cache_folder() -> Path:
     return user_cache_path("twinvec", appauthor=False)
 
 
-def openvino_graph(spec: ModelSpec, tokenizer: TextTokenizer, network: str) -> CachedGraph:
-    """The float32 graph of a model, converted if it is not in the cache; ``network`` is its ``network_digest``.
+def encoder_graph(spec: ModelSpec, tokenizer: TextTokenizer, digest: str) -> CachedGraph:
+    """The float32 graph of an encoder, converted if it is not in the cache; ``digest`` is its ``graph_digest``.
 
     Raises:
         EngineError: the model cannot be converted, or the cache folder cannot be written.
     """
-    key = f"{_FORMAT} openvino {version('openvino')} {network} {spec.include_prompt}"
+
+    def make(path: Path) -> float:
+        from twinvec.engines.openvino import OpenVinoEngine
+        from twinvec.tracing import Network, convert_openvino, probe_batches, reference, save_openvino, worst_cosine
+
+        network = Network(spec)
+        save_openvino(convert_openvino(network, spec.folder), path)
+        engine = OpenVinoEngine(path)
+        probes = probe_batches(tokenizer, 0 if spec.include_prompt else 2)
+        return 1 - min(worst_cosine(engine.vectors(batch), reference(network, batch)) for batch in probes)
+
+    return _cached(digest, spec.folder, make)
+
+
+def classifier_graph(spec: ClassifierSpec, tokenizer: TextTokenizer, digest: str) -> CachedGraph:
+    """The same for a cross-encoder; ``digest`` is its ``classifier_digest``."""
+
+    def make(path: Path) -> float:
+        import numpy as np
+
+        from twinvec.engines.openvino import OpenVinoScoringEngine
+        from twinvec.tracing import Classifier, convert_openvino, probe_pairs, reference, save_openvino
+
+        network = Classifier(spec)
+        save_openvino(convert_openvino(network, spec.folder), path)
+        engine = OpenVinoScoringEngine(path)
+        worst = 0.0
+        for batch in probe_pairs(tokenizer):
+            expected = reference(network, batch)
+            difference = np.abs(engine.logits(batch) - expected) / (1 + np.abs(expected))
+            worst = max(worst, float(np.nan_to_num(difference, nan=np.inf).max()))
+        return worst
+
+    return _cached(digest, spec.folder, make)
+
+
+def _cached(digest: str, origin: Path, make: Callable[[Path], float]) -> CachedGraph:
+    """Find a graph, or have ``make(path)`` write it and say how far it is from ``origin``."""
+    key = f"{_FORMAT} openvino {version('openvino')} {digest}"
     home = cache_folder() / "openvino" / hashlib.sha256(key.encode()).hexdigest()[:32]
     found = _read(home)
     if found is not None:
@@ -73,8 +113,8 @@ def openvino_graph(spec: ModelSpec, tokenizer: TextTokenizer, network: str) -> C
         with FileLock(f"{home}.lock"):
             found = _read(home)  # another process may have made it meanwhile
             if found is None:
-                logger.info("converting %s for OpenVINO, once", spec.folder)
-                _make(home, spec, tokenizer)
+                logger.info("converting %s for OpenVINO, once", origin)
+                _write(home, origin, make)
                 found = _read(home)
     except OSError as error:
         raise EngineError(f"{home}: cannot be written: {error}; set TWINVEC_CACHE to another folder") from error
@@ -91,7 +131,7 @@ def _read(home: Path) -> CachedGraph | None:
     try:
         stated = read_object(record)
         if all(sha256(home / name) == expected for name, expected in stated["sha256"].items()):
-            return CachedGraph(home / _GRAPH, float(stated["worst_cosine"]))
+            return CachedGraph(home / _GRAPH, float(stated["difference"]))
     except Exception as error:  # whatever is wrong with it, it can be made again
         logger.warning("%s: %s; converting again", home, error)
         return None
@@ -99,25 +139,15 @@ def _read(home: Path) -> CachedGraph | None:
     return None
 
 
-def _make(home: Path, spec: ModelSpec, tokenizer: TextTokenizer) -> None:
-    from twinvec.engines.openvino import OpenVinoEngine
-    from twinvec.export import convert_openvino, probe_batches, reference_vectors, save_openvino, worst_cosine
-
+def _write(home: Path, origin: Path, make: Callable[[Path], float]) -> None:
+    for left_over in home.parent.glob(f"{home.name}.*/"):  # by a process that was killed: this one has the lock
+        shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{home.name}.", ignore_cleanup_errors=True) as name:
         partial = Path(name) / "graph"
         partial.mkdir()
-        graph, network = convert_openvino(spec)
-        save_openvino(graph, partial / _GRAPH)
-        engine = OpenVinoEngine(partial / _GRAPH)
-        worst = min(
-            worst_cosine(engine.vectors(batch), reference_vectors(network, batch))
-            for batch in probe_batches(spec, tokenizer)
-        )
-        record = {
-            "model": str(spec.folder),
-            "worst_cosine": worst,
-            "sha256": {path.name: sha256(path) for path in sorted(partial.iterdir())},
-        }
+        difference = make(partial / _GRAPH)
+        hashes = {path.name: sha256(path) for path in sorted(partial.iterdir())}
+        record = {"model": str(origin), "difference": difference, "sha256": hashes}
         (partial / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         if home.exists():
             shutil.rmtree(home)

@@ -136,9 +136,9 @@ def verify_folder(folder: Path) -> None:
         check_hash(folder / name, expected, f"{folder / MANIFEST} records")
 
 
-def write_manifest(folder: Path, extra: dict[str, Any] | None = None) -> None:
-    """Record the hashes of a folder's weights in its ``twinvec.json``, so that later changes are noticed."""
-    hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in weight_files(folder)}
+def write_manifest(folder: Path, extra: dict[str, Any] | None = None, graphs: Iterable[Path] = ()) -> None:
+    """Record the hashes of a folder's weights and graphs in its ``twinvec.json``, so that later changes are noticed."""
+    hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in [*weight_files(folder), *graphs]}
     target = folder / MANIFEST
     partial = target.with_suffix(".partial")
     partial.write_text(json.dumps({**(extra or {}), "sha256": hashes}, indent=2, sort_keys=True) + "\n")

@@ -14,19 +14,19 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.batching import token_budget_batches
 from twinvec.classifier import read_classifier
 from twinvec.encoder import Encoder
 from twinvec.engines.base import FloatArray
+from twinvec.engines.select import EngineName, Precision, Wanted, load_scoring_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models import find_model
+from twinvec.pipeline import run_batches
 from twinvec.retrieval import Hit, check_limit
 from twinvec.text import check_text, check_texts
 from twinvec.tokenizer import TextTokenizer
 
 _QUERIES_AT_ONCE = 1024
-_TEXTS_AT_ONCE = 512
-_PAIRS_AT_ONCE = 16384
+_TEXTS_AT_ONCE = 256
 
 
 class MaxSimReranker:
@@ -66,7 +66,7 @@ class MaxSimReranker:
     def rerank_many(
         self, queries: Sequence[str], hits_lists: Sequence[Sequence[Hit]], limit: int | None = None
     ) -> list[list[Hit]]:
-        """``rerank`` for many queries. Memory holds the token states of about 1,000 queries and 500 texts."""
+        """``rerank`` for many queries. Memory holds the token states of about 1,000 queries and 256 texts."""
         queries, lists = _checked(queries, hits_lists, limit)
         reranked: list[list[Hit]] = []
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
@@ -87,13 +87,17 @@ class MaxSimReranker:
         if not places:
             return scores
         query_states = self._encoder.encode_tokens(queries, prompt="query")
-        texts = sorted(places, key=len)  # neighbours of like length pad little
+        texts = list(places)  # those of one query stand together, so that a block has few queries with many texts each
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            part = texts[start : start + _TEXTS_AT_ONCE]
-            for text, states_TD in zip(part, self._encoder.encode_tokens(part, prompt="document"), strict=True):
-                asking = [query_states[row] for row, _ in places[text]]
-                for (row, column), value in zip(places[text], maxsim(asking, states_TD), strict=True):
-                    scores[row][column] = value
+            block = texts[start : start + _TEXTS_AT_ONCE]
+            states = self._encoder.encode_tokens(block, prompt="document")
+            asked: dict[int, list[tuple[int, int]]] = {}  # query -> (text of the block, hit)
+            for number, text in enumerate(block):
+                for row, column in places[text]:
+                    asked.setdefault(row, []).append((number, column))
+            for row, wanted in asked.items():
+                numbers, columns = zip(*wanted, strict=True)
+                scores[row][list(columns)] = maxsim(query_states[row], [states[number] for number in numbers])
         return scores
 
 
@@ -104,17 +108,17 @@ def mixed_scores(
     return (1 - mix) * _standardized(before) + mix * _standardized(maxsim)
 
 
-def maxsim(queries: Sequence[FloatArray], states_TD: FloatArray) -> FloatArray:
-    """Mean over a query's tokens of the best cosine with a token of the text, for several queries: shape (n,).
+def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:
+    """Mean over a query's tokens of the best cosine with a token of a text, for several texts: shape (n,).
 
     Args:
-        queries: For each query its token states (tokens, D), at least one, of length 1.
-        states_TD: The text's token states, at least one, of length 1.
+        query_QD: The query's token states, at least one, of length 1.
+        texts: For each text its token states (tokens, D), at least one, of length 1.
     """
-    best = (np.concatenate(queries) @ states_TD.T).max(axis=1)
-    lengths = np.array([len(states) for states in queries])
-    starts = np.cumsum(lengths) - lengths
-    means: FloatArray = (np.add.reduceat(best, starts) / lengths).astype(np.float32)
+    lengths = np.array([len(states_TD) for states_TD in texts])
+    cosines_SQ = np.concatenate(texts) @ query_QD.T  # S: the tokens of all texts
+    best_NQ = np.maximum.reduceat(cosines_SQ, np.cumsum(lengths) - lengths, axis=0)
+    means: FloatArray = best_NQ.mean(axis=1)
     return means
 
 
@@ -126,9 +130,10 @@ class CrossEncoderReranker:
 
     Args:
         model: A folder or a hub name, as for ``Encoder``; the model has one label.
+        engine: As for ``Encoder``.
         device: As for ``Encoder``.
-        precision: "float32", "bfloat16" or "float16"; "auto" is float32.
-        token_budget: Largest padded size of a batch, in tokens.
+        precision: As for ``Encoder``.
+        token_budget: Largest padded size of a batch, in tokens; the engine's own unless given.
         max_tokens: Cut longer pairs here, in place of the model's own limit; the longer side is cut first.
 
     Raises:
@@ -142,25 +147,23 @@ class CrossEncoderReranker:
         self,
         model: str | Path,
         *,
+        engine: EngineName = "auto",
         device: str | None = None,
-        precision: str = "auto",
-        token_budget: int = 4096,
+        precision: Precision = "auto",
+        token_budget: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        if token_budget < 1:
+        wanted = Wanted(engine, device, precision)
+        if token_budget is not None and token_budget < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
         found = find_model(model)
         spec = read_classifier(found.path).override(max_tokens)
-        from twinvec.engines.torch import TorchScoringEngine
-
         self.name = found.name
         self.max_tokens = spec.max_tokens
         self._activate = spec.activate
         self._tokenizer = TextTokenizer(spec.folder, spec.max_tokens, lower_case=spec.lower_case)
-        self._engine = TorchScoringEngine(
-            spec.folder, device=device, precision="float32" if precision == "auto" else precision
-        )
-        self._token_budget = token_budget
+        self.engine = load_scoring_engine(wanted, found.path, spec, self._tokenizer)
+        self._token_budget = token_budget or self.engine.token_budget
 
     def __repr__(self) -> str:
         return f"CrossEncoderReranker({self.name!r}, max_tokens={self.max_tokens})"
@@ -200,13 +203,18 @@ class CrossEncoderReranker:
     def _score(self, pairs: list[tuple[str, str]]) -> FloatArray:
         unique = list(dict.fromkeys(pairs))
         scores = np.empty(len(unique), dtype=np.float32)
-        for start in range(0, len(unique), _PAIRS_AT_ONCE):
-            tokens = self._tokenizer.encode_pairs(unique[start : start + _PAIRS_AT_ONCE])
-            for indices in token_budget_batches(tokens.lengths, self._token_budget):
-                logits_BL = self._engine.logits(tokens.batch(indices, self._tokenizer.pad_id))
-                scores[start + indices] = self._activate(logits_BL[:, 0])
+        batches = run_batches(
+            unique,
+            self._tokenizer.encode_pairs,
+            self.engine.logits,
+            token_budget=self._token_budget,
+            workers=self.engine.workers,
+            pad_id=self._tokenizer.pad_id,
+        )
+        for indices, _, logits_BL in batches:
+            scores[indices] = self._activate(logits_BL[:, 0])
         if not np.isfinite(scores).all():
-            raise BadVectorError(f"engine {self._engine.name}: a score is not finite")
+            raise BadVectorError(f"engine {self.engine.name}: a score is not finite")
         where = {pair: index for index, pair in enumerate(unique)}
         return scores[[where[pair] for pair in pairs]]
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from twinvec.models import loaded_weights
+from twinvec.models import loaded_weights, sha256
 from twinvec.spec import Dense, ModelSpec
 
 if TYPE_CHECKING:
+    from twinvec.classifier import ClassifierSpec
     from twinvec.tokenizer import TextTokenizer
 
 _PREFIX = re.compile(r"^(bert|roberta|xlm_roberta|mpnet|distilbert|model)\.")
@@ -98,6 +99,18 @@ def network_digest(spec: ModelSpec) -> str:
             digest.update(f"{name}{values.shape}".encode())
             digest.update(values.tobytes())
     return digest.hexdigest()
+
+
+def graph_digest(spec: ModelSpec, network: str) -> str:
+    """Hex digest (sha256) of what a model's graph computes: its network, with or without a count of prompt tokens."""
+    return hashlib.sha256(f"twinvec-graph-1 {network} {spec.include_prompt}".encode()).hexdigest()
+
+
+def classifier_digest(spec: ClassifierSpec) -> str:
+    """The same for a cross-encoder, from its configuration and the bytes of its weights."""
+    weights = {path.name: sha256(path) for path in loaded_weights(spec.folder)}
+    told = json.dumps([spec.config, weights], sort_keys=True)
+    return hashlib.sha256(b"twinvec-classifier-1" + told.encode()).hexdigest()
 
 
 def backbone_settings(config: dict[str, Any]) -> dict[str, Any]:

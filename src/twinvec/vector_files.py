@@ -6,15 +6,15 @@ The array is written beside its place and moved there when complete: a file unde
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from twinvec.encoder import Encoder, Storage
+from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.files import read_jsonl, read_lines, text_field
+from twinvec.files import read_texts
 from twinvec.progress import progress_bar
+from twinvec.storage import Storage
 
 
 def encode_file(
@@ -38,7 +38,7 @@ def encode_file(
         InputError: the source cannot be read, is empty, changes meanwhile, or a line is at fault; named by its number.
         ConfigurationError: the output cannot be written, or as for ``Encoder.encode``.
     """
-    total = sum(1 for _ in _texts(source, field))
+    total = sum(1 for _ in read_texts(source, field))
     if not total:
         raise InputError(f"{source}: the file is empty; expected one text a line")
     partial = output.with_name(output.name + ".partial")
@@ -52,7 +52,9 @@ def encode_file(
                 counted += texts
                 advance(texts)
 
-            for vectors in encoder.encode_stream(_texts(source, field), prompt=prompt, storage=storage, on_batch=count):
+            for vectors in encoder.encode_stream(
+                read_texts(source, field), prompt=prompt, storage=storage, on_batch=count
+            ):
                 if not done:
                     shape = (total, vectors.shape[1])
                     header = {"descr": np.lib.format.dtype_to_descr(vectors.dtype), "fortran_order": False}
@@ -70,9 +72,3 @@ def encode_file(
     finally:
         partial.unlink(missing_ok=True)
     return shape
-
-
-def _texts(source: Path, field: str) -> Iterator[str]:
-    if source.suffix == ".jsonl":
-        return (text_field(row, field, place) for place, row in read_jsonl(source))
-    return (line.rstrip("\r\n") for line in read_lines(source))

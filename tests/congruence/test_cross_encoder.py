@@ -51,7 +51,7 @@ def test_segments_matter_to_bert(tiny_cross_encoder, pairs):
     tokens = reranker._tokenizer.encode_pairs(pairs[:5])
     batch = tokens.batch(np.arange(5), reranker._tokenizer.pad_id)
     without = type(batch)(batch.ids_BT, batch.mask_BT)
-    assert np.abs(reranker._engine.logits(batch) - reranker._engine.logits(without)).max() > 1e-3
+    assert np.abs(reranker.engine.logits(batch) - reranker.engine.logits(without)).max() > 1e-3
 
 
 @pytest.mark.parametrize("activation", ["Identity", "Sigmoid"])

@@ -15,7 +15,8 @@ import pytest
 from twinvec import Encoder
 from twinvec.engines.openvino import OpenVinoEngine
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
-from twinvec.graph_cache import cache_folder, openvino_graph
+from twinvec.graph_cache import cache_folder, encoder_graph
+from twinvec.space import graph_digest
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def graph(cache, tiny_model):
     encoder = Encoder(tiny_model("bert"))
 
     def find():
-        return openvino_graph(encoder._spec, encoder.tokenizer, encoder._network)
+        return encoder_graph(encoder._spec, encoder.tokenizer, graph_digest(encoder._spec, encoder._network))
 
     return find
 
@@ -145,7 +146,7 @@ def test_small_models_stay_with_torch(cache, tiny_model):
     ("options", "message"),
     [
         ({"device": "cuda"}, "computes on the CPU"),
-        ({"precision": "bfloat16"}, "computes in float32, not in 'bfloat16'"),
+        ({"precision": "bfloat16"}, "computes in float32 and int8, not in 'bfloat16'"),
     ],
 )
 def test_what_openvino_does_not_do(cache, tiny_model, options, message):

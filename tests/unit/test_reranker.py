@@ -140,9 +140,10 @@ def test_calls_that_cannot_work(reranker):
 
 
 def test_maxsim_by_hand():
-    queries = [np.array([[1.0, 0.0], [0.0, 1.0]], np.float32), np.array([[0.6, 0.8]], np.float32)]
-    states = np.array([[1.0, 0.0], [0.8, 0.6]], np.float32)
-    np.testing.assert_allclose(maxsim(queries, states), [(1.0 + 0.6) / 2, 0.96], rtol=1e-6)
+    first, second = np.array([[1.0, 0.0], [0.8, 0.6]], np.float32), np.array([[0.6, 0.8]], np.float32)
+    query = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
+    np.testing.assert_allclose(maxsim(query, [first, second]), [(1.0 + 0.6) / 2, (0.6 + 0.8) / 2], rtol=1e-6)
+    np.testing.assert_allclose(maxsim(second, [second, first, second]), [1.0, 0.96, 1.0], rtol=1e-6)
 
 
 def test_maxsim_is_the_mean_of_the_best_cosines(tiny, maxsim_reranker):
@@ -203,8 +204,8 @@ def test_what_is_no_pair(cross_encoder, pair):
 
 def test_a_broken_engine_is_noticed(tiny_cross_encoder, monkeypatch):
     reranker = CrossEncoderReranker(tiny_cross_encoder("bert"))
-    logits = reranker._engine.logits
-    monkeypatch.setattr(reranker._engine, "logits", lambda batch: logits(batch) * np.nan)
+    logits = reranker.engine.logits
+    monkeypatch.setattr(reranker.engine, "logits", lambda batch: logits(batch) * np.nan)
     with pytest.raises(BadVectorError, match="a score is not finite"):
         reranker.rerank(QUERIES[0], hits_of(PASSAGES))
 
@@ -229,7 +230,10 @@ def test_damaged_cross_encoders(tiny_cross_encoder, tmp_path):
         CrossEncoderReranker(folder)
 
 
-@pytest.mark.parametrize("options", [{"max_tokens": 4}, {"max_tokens": 67}, {"token_budget": 0}, {"device": "abacus"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"max_tokens": 4}, {"max_tokens": 67}, {"token_budget": 0}, {"device": "abacus"}, {"engine": "abacus"}],
+)
 def test_settings_that_cannot_work(tiny_cross_encoder, options):
     with pytest.raises(ConfigurationError):
         CrossEncoderReranker(tiny_cross_encoder("bert"), **options)

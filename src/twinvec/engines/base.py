@@ -34,6 +34,16 @@ class Batch:
     types_BT: IntArray | None = None
     prompt_tokens: int = 0
 
+    @property
+    def inputs(self) -> dict[str, IntArray]:
+        """All that a graph may ask for, by the names of its inputs."""
+        return {
+            "input_ids": self.ids_BT,
+            "attention_mask": self.mask_BT,
+            "token_type_ids": np.zeros_like(self.ids_BT) if self.types_BT is None else self.types_BT,
+            "prompt_tokens": np.array(self.prompt_tokens, dtype=np.int64),
+        }
+
     def rows(self, start: int, stop: int) -> Batch:
         """The texts from ``start`` to ``stop``, padded as they are."""
         types_BT = None if self.types_BT is None else self.types_BT[start:stop]
@@ -45,7 +55,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """ "torch", "openvino" or "onnx", with device and precision, for messages."""
+        """What computes, with device and precision, for messages: "torch, cpu, float32"."""
         ...
 
     @property

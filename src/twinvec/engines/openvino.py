@@ -1,7 +1,7 @@
-"""The OpenVINO engine: a graph made by ``export``, on the CPU, one thread a stream.
+"""The OpenVINO engines: a graph made by ``tracing``, in float32 or int8, on the CPU, one thread a stream.
 
-Several threads call it at once, each with an inference request of its own, so that no core waits for another at the
-end of a layer. Neither torch nor transformers is imported.
+Several threads call an engine at once, each with an inference request of its own, so that no core waits for another at
+the end of a layer. Neither torch nor transformers is imported.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class OpenVinoEngine:
 
     Args:
         path: The graph's .xml; its .bin lies beside it.
+        precision: Of the graph, for messages.
         dim: Leading dimensions that are kept, if not all.
         normalizes: Whether truncated vectors are normalised again.
 
@@ -34,10 +35,12 @@ class OpenVinoEngine:
         ModelIntegrityError: the graph cannot be read.
     """
 
-    name = "openvino, cpu, float32"
     token_budget = BATCH_TOKENS
 
-    def __init__(self, path: Path, *, dim: int | None = None, normalizes: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, precision: str = "float32", dim: int | None = None, normalizes: bool = False
+    ) -> None:
+        self.name = f"openvino, cpu, {precision}"
         self.workers = available_cores()
         self._path = path
         self._dim = dim
@@ -62,6 +65,20 @@ class OpenVinoEngine:
             if self._states is None:
                 self._states = _Requests(self._path, "states", self.workers)
         return self._states.infer(batch, self.name)
+
+
+class OpenVinoScoringEngine:
+    """A cross-encoder's graph, with the output ``logits``. Arguments and errors as for ``OpenVinoEngine``."""
+
+    token_budget = BATCH_TOKENS
+
+    def __init__(self, path: Path, *, precision: str = "float32") -> None:
+        self.name = f"openvino, cpu, {precision}"
+        self.workers = available_cores()
+        self._logits = _Requests(path, "logits", self.workers)
+
+    def logits(self, batch: Batch) -> FloatArray:
+        return self._logits.infer(batch, self.name)
 
 
 class _Requests:
@@ -90,11 +107,7 @@ class _Requests:
             self._free.put(compiled.create_infer_request())
 
     def infer(self, batch: Batch, name: str) -> FloatArray:
-        given = {
-            "input_ids": batch.ids_BT,
-            "attention_mask": batch.mask_BT,
-            "prompt_tokens": np.array(batch.prompt_tokens, dtype=np.int64),
-        }
+        given = batch.inputs
         request = self._free.get()
         try:
             found: FloatArray = request.infer({key: given[key] for key in self._inputs}, share_inputs=True)[0]

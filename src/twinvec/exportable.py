@@ -1,0 +1,147 @@
+"""What can be exported: encoders and cross-encoders.
+
+Each knows its float32 graph, what to calibrate an int8 one on, and how to measure what became of it: through the
+classes that users call, on texts that had no part in the calibration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from twinvec.classifier import read_classifier
+from twinvec.encoder import Encoder
+from twinvec.engines.base import Batch
+from twinvec.graph_cache import CachedGraph, classifier_graph, encoder_graph
+from twinvec.models import read_object
+from twinvec.quantization import cosine_quality, score_quality
+from twinvec.reranker import CrossEncoderReranker
+from twinvec.space import PROBES, classifier_digest, graph_digest, network_digest
+from twinvec.spec import read_modules, read_spec
+from twinvec.storage import measure_ranges
+from twinvec.tokenizer import TextTokenizer
+
+QUERY_WORDS = 8
+"""What is taken of a text to stand for a query: users' texts are mostly passages."""
+
+_QUERIES = 200
+_PAIR_QUERIES = 20
+_PAIR_TEXTS = 50
+
+
+class Exportable(Protocol):
+    """A model of either kind.
+
+    Attributes:
+        folder: Where the backbone lies.
+        digest: Of what its graph computes.
+        tokenizer: The model's.
+    """
+
+    folder: Path
+    digest: str
+    tokenizer: TextTokenizer
+
+    def graph(self) -> CachedGraph:
+        """Its float32 graph for OpenVINO."""
+        ...
+
+    def calibration(self, texts: Sequence[str]) -> list[Batch]:
+        """One input for each text."""
+        ...
+
+    def ranges(self, texts: Sequence[str]) -> dict[str, Any] | None:
+        """The ranges of its vectors, as the manifest keeps them; None where there are no vectors."""
+        ...
+
+    def quality(self, copy: Path, texts: Sequence[str]) -> dict[str, float]:
+        """How near the int8 export in a copy of the model's folder comes to float32."""
+        ...
+
+
+def open_exportable(root: Path) -> Exportable:
+    """The model in a folder.
+
+    Raises:
+        ModelError: it is neither an encoder nor a cross-encoder that can be used.
+    """
+    config = read_object(read_modules(root)[0][1] / "config.json")
+    architectures = config.get("architectures") or ()
+    pairs = any(str(name).endswith("ForSequenceClassification") for name in architectures)
+    if pairs and [kind for kind, _ in read_modules(root)] == ["Transformer"]:
+        return _CrossEncoder(root)
+    return _BiEncoder(root)
+
+
+class _BiEncoder:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._spec = read_spec(root)
+        self._network = network_digest(self._spec)
+        self.folder = self._spec.folder
+        self.digest = graph_digest(self._spec, self._network)
+        self.tokenizer = TextTokenizer(self.folder, self._spec.max_tokens, lower_case=self._spec.lower_case)
+
+    def graph(self) -> CachedGraph:
+        return encoder_graph(self._spec, self.tokenizer, self.digest)
+
+    def calibration(self, texts: Sequence[str]) -> list[Batch]:
+        """Every other text as a query, and texts of all kinds, so that nothing is far outside the ranges."""
+        query, document = self._spec.prompts["query"], self._spec.prompts["document"]
+        inputs = [f"{query}{_beginning(text)}" if row % 2 else f"{document}{text}" for row, text in enumerate(texts)]
+        tokens = self.tokenizer.encode([*inputs, *(f"{document}{probe}" for probe in PROBES)])
+        return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in np.flatnonzero(tokens.lengths)]
+
+    def ranges(self, texts: Sequence[str]) -> dict[str, Any]:
+        encoder = Encoder(self._root, engine="openvino", precision="float32")
+        found = measure_ranges(encoder.encode_document(texts))
+        return {
+            "network": self._network,
+            "dim": encoder.dim,
+            "low": found.low_D.tolist(),
+            "high": found.high_D.tolist(),
+            "texts": len(texts),
+        }
+
+    def quality(self, copy: Path, texts: Sequence[str]) -> dict[str, float]:
+        exact = Encoder(self._root, engine="openvino", precision="float32").encode_document(texts)
+        found = Encoder(copy, precision="int8").encode_document(texts)
+        return cosine_quality(exact, found, min(_QUERIES, len(texts)))
+
+
+class _CrossEncoder:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._spec = read_classifier(root)
+        self.folder = self._spec.folder
+        self.digest = classifier_digest(self._spec)
+        self.tokenizer = TextTokenizer(self.folder, self._spec.max_tokens, lower_case=self._spec.lower_case)
+
+    def graph(self) -> CachedGraph:
+        return classifier_graph(self._spec, self.tokenizer, self.digest)
+
+    def calibration(self, texts: Sequence[str]) -> list[Batch]:
+        """Beginnings of texts with their own text and with another's, in turn."""
+        neighbours = pairwise([*texts, texts[0]])
+        pairs = [(_beginning(text), other if row % 2 else text) for row, (text, other) in enumerate(neighbours)]
+        tokens = self.tokenizer.encode_pairs([*pairs, *zip(PROBES, PROBES[3:], strict=False)])
+        return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in range(len(tokens.lengths))]
+
+    def ranges(self, texts: Sequence[str]) -> None:
+        return None
+
+    def quality(self, copy: Path, texts: Sequence[str]) -> dict[str, float]:
+        queries, candidates = texts[:_PAIR_QUERIES], texts[:_PAIR_TEXTS]
+        pairs = [(_beginning(query), text) for query in queries for text in candidates]
+        shape = (len(queries), len(candidates))
+        exact = CrossEncoderReranker(self._root, engine="openvino", precision="float32").score(pairs)
+        found = CrossEncoderReranker(copy, precision="int8").score(pairs)
+        return score_quality(exact.reshape(shape), found.reshape(shape))
+
+
+def _beginning(text: str) -> str:
+    return " ".join(text.split()[:QUERY_WORDS])

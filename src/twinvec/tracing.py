@@ -1,0 +1,146 @@
+"""Torch modules -> graphs: from token ids and mask to the pooled, normalised vector, or to a pair's logit.
+
+A graph is traced with dynamic batch and length, and is then compared with the modules on texts of all kinds.
+
+Outputs of an encoder's graph are the vectors, (B, D) before any truncation of dimensions, and the last layer's token
+states, (B, T, D), which an engine leaves out where nobody asks for them; models that leave a prompt out of pooling have
+one input more, its number of tokens. A cross-encoder's graph has one output, the logits, (B, labels); where the
+backbone tells the two texts of a pair apart, their segments are an input.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from twinvec.classifier import ClassifierSpec
+from twinvec.engines.base import Batch, FloatArray
+from twinvec.engines.torch import has_segments, load_backbone, load_classifier, load_head
+from twinvec.errors import EngineError
+from twinvec.pooling import pool
+from twinvec.space import PROBES
+from twinvec.spec import ModelSpec
+from twinvec.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    import openvino
+
+EAGER = {"modernbert"}
+"""Backbones whose fused attention gives NaN on padded rows once traced."""
+
+
+class Network(nn.Module):
+    """Backbone, pooling and head as one module: ids and mask in, vectors and states out."""
+
+    outputs = ("vectors", "states")
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.backbone = load_backbone(spec.folder, _attention(spec.config))
+        self.head = load_head(spec)
+        self.pooling = spec.pooling
+        self.inputs = ("input_ids", "attention_mask", *(() if spec.include_prompt else ("prompt_tokens",)))
+        self.eval()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, prompt_tokens: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        first = torch.ones_like(attention_mask[:, :1])  # attention over nothing is NaN: see engines/torch
+        attended_BT = torch.cat([first, attention_mask[:, 1:]], dim=1)
+        states_BTD = self.backbone(input_ids=input_ids, attention_mask=attended_BT).last_hidden_state
+        left_out = 0 if prompt_tokens is None else prompt_tokens
+        return self.head(pool(states_BTD, attention_mask, self.pooling, left_out)), states_BTD
+
+
+class Classifier(nn.Module):
+    """A cross-encoder as one module: ids, mask and segments of pairs in, logits out."""
+
+    outputs = ("logits",)
+
+    def __init__(self, spec: ClassifierSpec) -> None:
+        super().__init__()
+        self.model = load_classifier(spec.folder, _attention(spec.config))
+        self.inputs = ("input_ids", "attention_mask", *(("token_type_ids",) if has_segments(self.model) else ()))
+        self.eval()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, **segments).logits
+        return logits
+
+
+def convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Model:
+    """Trace a module into an OpenVINO graph of float32, its inputs and outputs named as in ``engines/openvino``.
+
+    Raises:
+        EngineError: it cannot be traced; ``folder`` says what it is.
+    """
+    import openvino
+
+    ones_BT = np.ones((2, 5), dtype=np.int64)
+    example = _inputs(module, Batch(ones_BT, ones_BT, ones_BT, prompt_tokens=1))
+    shapes = [(name, [-1] * value.dim(), openvino.Type.i64) for name, value in example.items()]
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # the tracer's, of shapes that the inputs above fix
+        try:
+            graph = openvino.convert_model(module, example_input=example, input=shapes)
+        except Exception as error:  # OpenVINO and the tracer raise all kinds
+            raise EngineError(f"{folder}: cannot be converted for OpenVINO: {error}") from error
+    for port in graph.inputs:  # the tracer adds names of its own
+        port.get_tensor().set_names(port.get_names() & set(module.inputs))
+    for port, name in zip(graph.outputs, module.outputs, strict=True):
+        port.get_tensor().set_names({name})
+    return graph
+
+
+def save_openvino(graph: openvino.Model, path: Path) -> None:
+    """Write ``path`` (.xml) and its weights beside it (.bin), in the precision that the graph has."""
+    import openvino
+
+    openvino.save_model(graph, path, compress_to_fp16=False)
+
+
+def reference(module: Network | Classifier, batch: Batch) -> FloatArray:
+    """What the torch module gives for a batch: vectors or logits."""
+    with torch.inference_mode():
+        outputs = module(**_inputs(module, batch))
+    first: Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
+    found: FloatArray = first.float().numpy()
+    return found
+
+
+def probe_batches(tokenizer: TextTokenizer, prompt_tokens: int = 0) -> list[Batch]:
+    """Texts of all kinds and lengths to compare two engines with: each alone, and all in one padded batch."""
+    texts = [*PROBES, *(" ".join(PROBES[2:] * repeats) for repeats in (1, 3))]
+    tokens = tokenizer.encode(texts)
+    rows = [np.array([index]) for index in (0, 2, 8, len(texts) - 1)]
+    return [tokens.batch(chosen, tokenizer.pad_id, prompt_tokens) for chosen in [*rows, np.arange(len(texts))]]
+
+
+def probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
+    """Pairs of such texts for a cross-encoder: one alone, and all in one padded batch."""
+    pairs = [*zip(PROBES, PROBES[3:], strict=False), (" ".join(PROBES[2:]), " ".join(PROBES * 2))]
+    tokens = tokenizer.encode_pairs(pairs)
+    return [tokens.batch(chosen, tokenizer.pad_id) for chosen in (np.array([2]), np.arange(len(pairs)))]
+
+
+def worst_cosine(a_BD: FloatArray, b_BD: FloatArray) -> float:
+    """The smallest cosine of the rows of two arrays; rows of zeros in both agree. NaN counts as -1."""
+    norms = np.linalg.norm(a_BD, axis=1) * np.linalg.norm(b_BD, axis=1)
+    products = (a_BD.astype(np.float64) * b_BD).sum(axis=1)
+    same = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(a_BD == b_BD, axis=1))
+    return float(np.nan_to_num(same, nan=-1.0).min())
+
+
+def _attention(config: dict[str, Any]) -> str | None:
+    return "eager" if config["model_type"] in EAGER else None
+
+
+def _inputs(module: Network | Classifier, batch: Batch) -> dict[str, Tensor]:
+    given = batch.inputs
+    return {name: torch.from_numpy(given[name]) for name in module.inputs}
