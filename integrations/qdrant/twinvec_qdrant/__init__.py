@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twinvec_qdrant.chunking import Chunk, Chunker, ChunkSettings
 from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.reading import Failure, read_source
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.stores import CollectionEntry, drop_collection, list_collections
@@ -15,6 +16,7 @@ __all__ = [
     "Collection",
     "CollectionEntry",
     "Failure",
+    "IndexSettings",
     "IngestReport",
     "drop_collection",
     "list_collections",

@@ -26,15 +26,18 @@ from twinvec_qdrant.backends.conditions import LacksVector, field_is
 from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.description import Description, SpaceEncoder, read_description
+from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.indexing import reindex
 from twinvec_qdrant.ingest import Ingestion
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.migration import Migration, drop_others
 from twinvec_qdrant.notes import Notes
-from twinvec_qdrant.opening import load_recorded, open_in
-from twinvec_qdrant.report import IngestReport, MigrationReport, VerifyReport
+from twinvec_qdrant.opening import Wanted, load_recorded, open_in
+from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, VerifyReport
 from twinvec_qdrant.search import Searcher
 from twinvec_qdrant.stored_documents import StoredDocuments
 from twinvec_qdrant.stores import find_store
+from twinvec_qdrant.twins import in_thread
 from twinvec_qdrant.verification import verify
 
 if TYPE_CHECKING:
@@ -58,7 +61,7 @@ class Collection:
         self._catalog = Catalog(backend)
         self._documents = StoredDocuments(backend, self._catalog)
         self._lexicon = Lexicon(backend, description)
-        self._searcher = Searcher(backend, self._lexicon, description.vector, whole=not self._settings.enabled)
+        self._searcher = Searcher(backend, self._lexicon, description)
         self._closed = False
 
     @classmethod
@@ -71,6 +74,8 @@ class Collection:
         client: QdrantClient | None = None,
         encoder: SpaceEncoder | None = None,
         chunking: ChunkSettings | Literal[False] | None = None,
+        index: IndexSettings | None = None,
+        tenant_key: str | None = None,
         create: bool = True,
         language: str = "english",
         api_key: str | None = None,
@@ -86,6 +91,9 @@ class Collection:
             encoder: A ``twinvec.Encoder`` or anything like it (``SpaceEncoder``). Unless given, the model that the
                 collection was made with, loaded when first needed; ``Encoder("default")`` for a new one.
             chunking: How documents are cut; False for not at all. Unless given, as the collection has it.
+            index: How vectors are indexed and searched approximately; unless given, as the collection has it.
+            tenant_key: The key of payloads that says whose a document is, of a new collection of many tenants: every
+                document then has to name its tenant, and every search, in its filter.
             create: Make the collection where there is none.
             language: Snowball language of the stemmer for BM25, of a new collection.
             api_key: For ``url``; the environment's ``QDRANT_API_KEY`` unless given.
@@ -104,7 +112,8 @@ class Collection:
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
         store = find_store(name, path, url, client, api_key, wait_seconds)
-        return cls(name, *open_in(store, name, encoder, chunking, create=create, language=language))
+        wanted = Wanted(encoder, chunking, index, tenant_key, language)
+        return cls(name, *open_in(store, name, wanted, create=create))
 
     def __repr__(self) -> str:
         return f"Collection({self.name!r}, at {self._location!r}, model={self._description.model!r})"
@@ -175,7 +184,7 @@ class Collection:
         if vectors and self._settings.enabled:
             raise ConfigurationError("vectors of whole documents, but the collection cuts documents into chunks")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
-        ingestion = Ingestion(self._backend, self.encoder, chunker, self._lexicon, self._description.vector, given)
+        ingestion = Ingestion(self._backend, self.encoder, chunker, self._lexicon, self._description, given)
         return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
 
     def search(
@@ -186,6 +195,7 @@ class Collection:
         filter: Filter | None = None,
         group: bool = True,
         *,
+        offset: int = 0,
         weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[Hit]:
         """At most ``limit`` hits, best first.
@@ -196,15 +206,17 @@ class Collection:
             mode: By vectors ("dense"), by words ("sparse", BM25), or both fused ("hybrid").
             filter: On the documents' payloads; see ``twinvec.filters``.
             group: The best chunk of each source, with the source's id; without it, chunks, with ids like "source#3".
+            offset: How many of the best to leave out: the hits of the pages before.
             weights: Of vectors and of words, where they are fused.
 
         Raises:
             TextError: the query is refused by the input gate.
-            FilterError: the filter has no meaning.
-            ConfigurationError: an unknown mode, a limit below 1, or weights that are no two numbers from 0.
+            FilterError: the filter has no meaning, or names no tenant where there are many.
+            ConfigurationError: an unknown mode, a limit below 1, an offset below 0, or weights that are no two numbers
+                from 0.
         """
         check_text(query, "query")
-        return self.search_many([query], limit, mode, filter, group, weights=weights)[0]
+        return self.search_many([query], limit, mode, filter, group, offset=offset, weights=weights)[0]
 
     def search_many(
         self,
@@ -214,11 +226,12 @@ class Collection:
         filter: Filter | None = None,
         group: bool = True,
         *,
+        offset: int = 0,
         weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[list[Hit]]:
         """``search`` for many queries at once; errors name a query by its index."""
         encoder = self.encoder if mode != "sparse" else None
-        return self._searcher.search_texts(encoder, queries, limit, mode, filter, group, weights)
+        return self._searcher.search_texts(encoder, queries, limit, mode, filter, group, offset, weights)
 
     def search_vector(
         self,
@@ -228,6 +241,7 @@ class Collection:
         group: bool = True,
         *,
         words: str | None = None,
+        offset: int = 0,
         exact: bool = False,
     ) -> list[Hit]:
         """``search`` by a vector of the collection's space, shape (dim,); by both, fused, where ``words`` come with it.
@@ -238,7 +252,7 @@ class Collection:
             BadVectorError: the vector is not finite, is zero, or of another size.
             TextError: the words are refused by the input gate.
         """
-        return self._searcher.search_vector(self._checked(vector), words, limit, filter, group, exact)
+        return self._searcher.search_vector(self._checked(vector), words, limit, filter, group, offset, exact)
 
     def search_diverse(
         self,
@@ -347,6 +361,20 @@ class Collection:
         migration.switch()
         return migration.report
 
+    def reindex(self, index: IndexSettings | None = None) -> IndexReport:
+        """Build the index of the vectors now, with other settings where they are given, and say what it finds.
+
+        An ingest does it unasked where it has brought many. Searches go on meanwhile; writers wait. Embedded, it needs
+        about as much room on the disk as the collection has, twice.
+
+        Raises:
+            StoreUnavailableError: the server does not answer, or the disk has no room; all is as before.
+        """
+        report = reindex(self._backend, index)
+        self._description = read_description(self._backend.read_metadata(), self._backend.location)
+        self._searcher = Searcher(self._backend, self._lexicon, self._description)
+        return report
+
     def drop_others(self) -> list[str]:
         """Remove the vectors of all models but the one in force; the names of those models.
 
@@ -373,12 +401,24 @@ class Collection:
             "dim": now.dim,
             "distance": now.distance,
             "chunking": now.chunking,
+            "index": now.index,
+            "indexed": min(max(self._backend.indexed() - self.count(), 0), self.count()),
+            "tenant_key": now.tenant_key,
             "language": now.language,
             "average_length": now.average_length,
             "migrating_to": now.next.model if now.next else None,
             "chunks_to_migrate": self._backend.count([chunk, LacksVector(now.next.vector)]) if now.next else None,
             "migrated_from": now.previous.model if now.previous else None,
         }
+
+    aingest = in_thread(ingest)
+    asearch = in_thread(search)
+    asearch_many = in_thread(search_many)
+    asearch_vector = in_thread(search_vector)
+    asearch_diverse = in_thread(search_diverse)
+    aget = in_thread(get)
+    afind = in_thread(find)
+    adelete = in_thread(delete)
 
     def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
         vector_D = np.asarray(vector, dtype=np.float32)

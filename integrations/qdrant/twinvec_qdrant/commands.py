@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from twinvec.terminal import named_text, properties, show, show_json, table
+from twinvec_qdrant.index_settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
@@ -75,6 +76,12 @@ def ingest_command(
     ] = None,
     overlap: Annotated[int | None, typer.Option(min=0, help="Tokens a chunk repeats of the one before.")] = None,
     language: Annotated[str, typer.Option(help="Snowball language of BM25 (new collections).")] = "english",
+    quantization: Annotated[
+        Quantization | None, typer.Option(help="Small copies of vectors to search by (new collections).")
+    ] = None,
+    tenant_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Payload key that names a document's tenant (new collections).")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Take documents into a collection; again for updates.
@@ -91,8 +98,17 @@ def ingest_command(
 
     documents = read_source(source)
     chunking = _chunking(whole, chunk_tokens, overlap)
+    index = None if quantization is None else IndexSettings(quantization)
     with open_collection(
-        collection, path, url, model, chunking=chunking, create=not dry_run, language=language
+        collection,
+        path,
+        url,
+        model,
+        chunking=chunking,
+        index=index,
+        tenant_key=tenant_key,
+        create=not dry_run,
+        language=language,
     ) as opened:
         start = time.perf_counter()
         report = opened.ingest(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=not as_json)
@@ -120,6 +136,7 @@ def search_command(
         typer.Option(metavar="none|maxsim|MODEL", help="maxsim needs no further model; MODEL is a cross-encoder."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Hits a query.")] = 10,
+    offset: Annotated[int, typer.Option(min=0, help="Leave out so many of the best: the pages before.")] = 0,
     candidates: Annotated[int, typer.Option(min=1, help="How many hits to rerank.")] = 100,
     where: Annotated[
         list[str] | None,
@@ -156,11 +173,13 @@ def search_command(
         results = []
         for query in queries:
             start = time.perf_counter()
-            depth = limit if reranker is None else max(limit, candidates)
-            hits = opened.search(query, depth, filter=conditions, group=not chunks, **setting.first_stage)
+            depth, skipped = (limit, offset) if reranker is None else (max(limit + offset, candidates), 0)
+            hits = opened.search(
+                query, depth, filter=conditions, group=not chunks, offset=skipped, **setting.first_stage
+            )
             retrieved = time.perf_counter()
             if reranker is not None:
-                hits = reranker.rerank(query, hits, limit)
+                hits = reranker.rerank(query, hits, limit + offset)[offset:]
             took = (retrieved - start, time.perf_counter() - retrieved)
             results.append({"query": query, "hits": [asdict(hit) for hit in hits]})
             if not as_json:
@@ -192,6 +211,8 @@ def open_collection(
     *,
     create: bool,
     chunking: ChunkSettings | Literal[False] | None = None,
+    index: IndexSettings | None = None,
+    tenant_key: str | None = None,
     language: str = "english",
 ) -> Collection:
     """The collection that the options of a command name."""
@@ -200,7 +221,17 @@ def open_collection(
 
     check_place(path, url)
     encoder = None if model is None else Encoder(model)
-    return Collection.open(name, path, url=url, encoder=encoder, chunking=chunking, create=create, language=language)
+    return Collection.open(
+        name,
+        path,
+        url=url,
+        encoder=encoder,
+        chunking=chunking,
+        index=index,
+        tenant_key=tenant_key,
+        create=create,
+        language=language,
+    )
 
 
 def check_place(path: Path | None, url: str | None) -> None:

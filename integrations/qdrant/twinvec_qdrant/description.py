@@ -17,6 +17,7 @@ from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchErro
 from twinvec.lexical import Analyzer
 from twinvec_qdrant.backends.base import DENSE
 from twinvec_qdrant.chunking import ChunkSettings
+from twinvec_qdrant.index_settings import IndexSettings
 
 PROBES = (
     "How do I compare two files and show the differences?",
@@ -108,6 +109,10 @@ class Description(Generation):
     """Fields of ``ChunkSettings``."""
     language: str
     """Of BM25's stemmer."""
+    index: dict[str, Any] = Field(default_factory=lambda: IndexSettings().as_dict())
+    """Fields of ``IndexSettings``."""
+    tenant_key: str | None = None
+    """The key of payloads that says whose a document is, in a collection of many tenants."""
     average_length: float = 0.0
     """Terms of a chunk that the stored BM25 weights take as average; 0 before the first ingest."""
     next: Generation | None = None
@@ -120,6 +125,15 @@ class Description(Generation):
     def _is_chunking(cls, value: dict[str, Any]) -> dict[str, Any]:
         try:
             ChunkSettings.from_dict(value)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+    @field_validator("index")
+    @classmethod
+    def _is_index(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            IndexSettings.from_dict(value)
         except TypeError as error:
             raise ValueError(str(error)) from error
         return value
@@ -137,13 +151,21 @@ class Description(Generation):
         return self.model_copy(update={**dict(self.next), "next": None, "previous": previous})
 
 
-def describe(encoder: SpaceEncoder, chunking: dict[str, Any], language: str) -> Description:
+def describe(
+    encoder: SpaceEncoder, chunking: ChunkSettings, language: str, index: IndexSettings, tenant_key: str | None
+) -> Description:
     """The description of a new collection.
 
     Raises:
         BadVectorError: the encoder gives no usable vectors.
     """
-    return Description(**dict(generation(encoder, DENSE)), chunking=chunking, language=language)
+    return Description(
+        **dict(generation(encoder, DENSE)),
+        chunking=chunking.as_dict(),
+        language=language,
+        index=index.as_dict(),
+        tenant_key=tenant_key,
+    )
 
 
 def generation(encoder: SpaceEncoder, vector: str) -> Generation:

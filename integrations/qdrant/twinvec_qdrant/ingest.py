@@ -19,12 +19,14 @@ from uuid import uuid4
 
 from twinvec.documents import Document
 from twinvec.engines.base import FloatArray
-from twinvec.errors import DocumentError, InputError
+from twinvec.errors import DocumentError, InputError, StoreUnavailableError
 from twinvec.progress import Advance, progress_bar
 from twinvec_qdrant.backends.base import Backend, Point
+from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog, Change
 from twinvec_qdrant.chunking import Chunker
-from twinvec_qdrant.description import SpaceEncoder
+from twinvec_qdrant.description import Description, SpaceEncoder
+from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.intake import GROUP_DOCUMENTS, Intake
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.migration import check_in_force
@@ -46,7 +48,7 @@ class Ingestion:
         encoder: Of the collection's model; checked.
         chunker: With the collection's settings.
         lexicon: The collection's BM25 weights.
-        vector: Name of the dense vector in force.
+        description: The collection's.
         given: Vectors of documents that come with theirs, by id; checked.
     """
 
@@ -56,17 +58,18 @@ class Ingestion:
         encoder: SpaceEncoder,
         chunker: Chunker,
         lexicon: Lexicon,
-        vector: str,
+        description: Description,
         given: Mapping[str, FloatArray],
     ) -> None:
         self._backend = backend
         self._chunker = chunker
         self._lexicon = lexicon
-        self._vector = vector
-        self._vectors = Vectors(backend, encoder, vector, given)
+        self._vector = description.vector
+        self._index = IndexSettings.from_dict(description.index)
+        self._vectors = Vectors(backend, encoder, description.vector, given)
         self._catalog = Catalog(backend)
         self._report = IngestReport()
-        self._intake = Intake(chunker.settings.as_dict(), self._refused, self._unchanged)
+        self._intake = Intake(chunker.settings.as_dict(), description.tenant_key, self._refused, self._unchanged)
         self._advance: Advance = lambda count: None
         self._encoding = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")
 
@@ -89,6 +92,7 @@ class Ingestion:
                     self._prune(allow_empty=allow_empty, dry_run=dry_run)
                 if not dry_run:
                     self._lexicon.rebalance()
+                    self._build_index()
         except BaseException as error:
             error.add_note(f"committed before the error: {self._report}")
             raise
@@ -99,6 +103,8 @@ class Ingestion:
     def _write(self, groups: Iterator[list[Document]]) -> None:
         self._catalog.recover()
         self._lexicon.refresh()
+        if not self._backend.count([field_is("kind", "chunk")]):
+            self._backend.defer_index()
         for batch, encoded, moved in self._encoded(in_batches(self._changed(groups))):
             self._commit_all(batch, encoded)
             self._advance(len(batch) - moved.documents)
@@ -217,6 +223,12 @@ class Ingestion:
             for record in self._catalog.remove(gone[start : start + GROUP_DOCUMENTS]):
                 self._lexicon.changed(record, None)
                 self._report.deleted += 1
+
+    def _build_index(self) -> None:
+        try:
+            self._backend.build_index(self._index)
+        except StoreUnavailableError as error:  # everything is there and is found, if more slowly
+            logger.warning("no index was built: %s", error)
 
     def _refused(self, source: str, reason: str) -> None:
         self._report.fail(source, reason)

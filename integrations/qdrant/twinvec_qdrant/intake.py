@@ -22,6 +22,7 @@ class Intake:
 
     Args:
         settings: Those of chunking, which with the document decide what its chunks are.
+        tenant_key: The key that every payload needs, in a collection of many tenants.
         fail: Called with the source and the reason of each that is broken.
         repeat: Called for each that came before, word for word.
 
@@ -31,11 +32,16 @@ class Intake:
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], fail: Callable[[str, str], None], repeat: Callable[[], None]
+        self,
+        settings: Mapping[str, Any],
+        tenant_key: str | None,
+        fail: Callable[[str, str], None],
+        repeat: Callable[[], None],
     ) -> None:
         self.seen: dict[str, str] = {}
         self.hidden = 0
         self._settings = canonical(dict(settings))
+        self._tenant_key = tenant_key
         self._fail = fail
         self._repeat = repeat
 
@@ -77,6 +83,10 @@ class Intake:
         try:
             document = as_document(value, position)
             document = Document(document.id, document.text, document.title, json_payload(document))
+            if self._tenant_key is not None and not isinstance(document.payload.get(self._tenant_key), str):
+                raise DocumentError(
+                    f"document {document.id!r}: its payload has to name its tenant, a string under {self._tenant_key!r}"
+                )
         except InputError as error:
             source = _claimed_id(value)
             if source is None:

@@ -35,6 +35,7 @@ from twinvec_qdrant.description import (
     read_description,
     unit,
 )
+from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.report import MigrationReport
 
 _PAGE = 512
@@ -71,6 +72,7 @@ class Migration:
         left = self._backend.count([_CHUNKS, LacksVector(self._next.vector)])
         with progress_bar("Migrating", left, "chunks", shown=progress) as advance:
             self._sweep(advance)
+        self._backend.build_index(IndexSettings.from_dict(self._description().index))
         self._check_sample()
 
     def switch(self) -> None:

@@ -7,6 +7,7 @@ trace.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
@@ -21,7 +22,9 @@ from twinvec_qdrant.description import (
     describe,
     read_description,
 )
+from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.lexicon import Lexicon
+from twinvec_qdrant.schema import tenant_path
 
 
 class Opened(NamedTuple):
@@ -32,15 +35,18 @@ class Opened(NamedTuple):
     encoder: SpaceEncoder | None
 
 
-def open_in(
-    store: Store,
-    name: str,
-    encoder: SpaceEncoder | None,
-    chunking: ChunkSettings | None,
-    *,
-    create: bool,
-    language: str,
-) -> Opened:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a caller asks of a collection; None for as it is, or as usual for a new one."""
+
+    encoder: SpaceEncoder | None
+    chunking: ChunkSettings | None
+    index: IndexSettings | None
+    tenant_key: str | None
+    language: str
+
+
+def open_in(store: Store, name: str, wanted: Wanted, *, create: bool) -> Opened:
     """The collection in a store, made where there is none; see ``Collection.open`` for arguments and errors."""
     opened: Store | Backend = store
     try:
@@ -48,19 +54,15 @@ def open_in(
         if metadata is None:
             if not create:
                 raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-            encoder = encoder or load_encoder("default")
-            settings = chunking or ChunkSettings()
-            Chunker(encoder, settings)  # both refuse what cannot work before anything is made
-            Lexicon.check_language(language)
-            description = describe(encoder, settings.as_dict(), language)
-            opened = backend = store.create(NewCollection(encoder.dim, description.model_dump()))
+            wanted = replace(wanted, encoder=wanted.encoder or load_encoder("default"))
+            opened = backend = store.create(_new(wanted))
         else:
-            _checked(metadata, encoder, chunking, store.location)
+            _checked(metadata, wanted, store.location)
             opened = backend = store.open()
-        description = _checked(backend.read_metadata(), encoder, chunking, backend.location)
-        if encoder is not None:
-            check_probes(description, encoder, backend.location)
-        return Opened(backend, description, encoder)
+        description = _checked(backend.read_metadata(), wanted, backend.location)
+        if wanted.encoder is not None:
+            check_probes(description, wanted.encoder, backend.location)
+        return Opened(backend, description, wanted.encoder)
     except BaseException:
         opened.close()
         raise
@@ -90,17 +92,34 @@ def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEnco
         raise
 
 
-def _checked(
-    metadata: Mapping[str, Any], encoder: SpaceEncoder | None, chunking: ChunkSettings | None, location: str
-) -> Description:
-    """The description of a collection that goes with the encoder and the chunking asked for."""
+def _new(wanted: Wanted) -> NewCollection:
+    """What a new collection is made of; what cannot work is refused before anything is made."""
+    assert wanted.encoder is not None
+    chunking, index = wanted.chunking or ChunkSettings(), wanted.index or IndexSettings()
+    Chunker(wanted.encoder, chunking)
+    Lexicon.check_language(wanted.language)
+    path = None if wanted.tenant_key is None else tenant_path(wanted.tenant_key)
+    description = describe(wanted.encoder, chunking, wanted.language, index, wanted.tenant_key)
+    return NewCollection(wanted.encoder.dim, description.model_dump(), index, path)
+
+
+def _checked(metadata: Mapping[str, Any], wanted: Wanted, location: str) -> Description:
+    """The description of a collection that goes with what is asked for."""
     description = read_description(metadata, location)
-    recorded = ChunkSettings.from_dict(description.chunking)
-    if chunking is not None and chunking != recorded:
+    chunking, index = ChunkSettings.from_dict(description.chunking), IndexSettings.from_dict(description.index)
+    if wanted.chunking not in (None, chunking):
         raise ConfigurationError(
-            f"{location}: holds {recorded}, not {chunking}; leave the settings of chunking out, or ingest into a new "
-            "collection"
+            f"{location}: holds {chunking}, not {wanted.chunking}; leave the settings of chunking out, or ingest into "
+            "a new collection"
         )
-    if encoder is not None:
-        check_space(description, encoder, location)
+    if wanted.index not in (None, index):
+        raise ConfigurationError(
+            f"{location}: is indexed with {index}, not with {wanted.index}; leave the settings of the index out, or "
+            "change them (twinvec migrate --quantization, Collection.reindex)"
+        )
+    if wanted.tenant_key not in (None, description.tenant_key):
+        divided = f"by {description.tenant_key!r}" if description.tenant_key else "between no tenants"
+        raise ConfigurationError(f"{location}: is divided {divided}, not by {wanted.tenant_key!r}")
+    if wanted.encoder is not None:
+        check_space(description, wanted.encoder, location)
     return description

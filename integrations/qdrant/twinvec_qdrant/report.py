@@ -1,4 +1,4 @@
-"""What an ingest, a verification or a migration found and did."""
+"""What an ingest, a verification, a migration or an index came to."""
 
 from __future__ import annotations
 
@@ -80,3 +80,22 @@ class MigrationReport:
     encoded: int = 0
     truncated: int = 0
     switched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What an index is and finds.
+
+    Attributes:
+        settings: In words.
+        chunks: How many there are.
+        indexed: About how many of their vectors are in the index; the others are compared one by one. A server goes on
+            building after the call.
+        recall: The share of the ten nearest chunks that searches find, over some of the stored vectors; None where
+            there are none.
+    """
+
+    settings: str
+    chunks: int
+    indexed: int
+    recall: float | None

@@ -24,7 +24,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from twinvec.documents import Document
-from twinvec.errors import DocumentError, FilterError
+from twinvec.errors import ConfigurationError, DocumentError, FilterError
 from twinvec.filters import Filter, parse_filter
 from twinvec.text import check_text
 from twinvec_qdrant.backends.conditions import Condition, FieldIs
@@ -169,6 +169,19 @@ def filter_conditions(filter: Filter | None) -> tuple[Condition, ...]:
         else FieldIs(_paths(each.key), each.any_of, each.bounds, each.key if each.key in SHOWN_FIELDS else "")
         for each in parse_filter(filter)
     )
+
+
+def tenant_path(key: str) -> str:
+    """Where a tenant's name lies in a chunk's payload.
+
+    Raises:
+        ConfigurationError: the key is no plain name, or one of our own.
+    """
+    if not isinstance(key, str) or not key or not _PLAIN.issuperset(key) or key in (*SHOWN_FIELDS, "id"):
+        raise ConfigurationError(
+            f"tenant_key {key!r}: expected a name of letters, digits and _, other than id, {', '.join(SHOWN_FIELDS)}"
+        )
+    return key if key in LLAMA_INDEX_KEYS else f"metadata.{key}"
 
 
 def _paths(key: str) -> tuple[str, ...]:

@@ -7,58 +7,31 @@ version and is passed over. Where passing over and grouping leave too few, the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
 
 from twinvec.engines.base import FloatArray
-from twinvec.errors import BadVectorError, ConfigurationError
-from twinvec.filters import Filter
-from twinvec.fusion import CANDIDATES, fuse
+from twinvec.errors import BadVectorError, ConfigurationError, FilterError
+from twinvec.filters import Filter, parse_filter
+from twinvec.fusion import CANDIDATES
 from twinvec.lexical import SparseVector
 from twinvec.retrieval import Hit, Mode, check_limit
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.backends.base import Backend, Query, Scored
 from twinvec_qdrant.backends.conditions import Condition, IdIs
 from twinvec_qdrant.catalog import Catalog
-from twinvec_qdrant.description import SpaceEncoder
+from twinvec_qdrant.chunking import ChunkSettings
+from twinvec_qdrant.description import Description, SpaceEncoder
+from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.lexicon import Lexicon
+from twinvec_qdrant.ranking import Asked, Candidate, marginal, others, rank, vectors
 from twinvec_qdrant.schema import SHOWN_FIELDS, Record, filter_conditions, user_payload
 
 _FIELDS = ("source", "position")
 _BLOCK = 32  # queries a request
 _DEEPER = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A chunk that was found, and its score in every stage; the last stage decides."""
-
-    id: str
-    source: str
-    position: int
-    scores: dict[str, float]
-
-    @property
-    def score(self) -> float:
-        """The score of the last stage."""
-        return next(reversed(self.scores.values()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The vectors of one query, None for a stage left out, and how much each weighs when they are fused."""
-
-    dense: FloatArray | None
-    sparse: SparseVector | None
-    weights: tuple[float, float] = (1.0, 1.0)
-
-    @property
-    def terms(self) -> int:
-        """How many terms the query has."""
-        return 0 if self.sparse is None else int(self.sparse[1].sum())
 
 
 class Searcher:
@@ -67,16 +40,17 @@ class Searcher:
     Args:
         backend: Where.
         lexicon: The collection's BM25 weights.
-        vector: Name of the dense vector in force.
-        whole: Whether documents were taken in whole, so that a chunk's id is its document's.
+        description: The collection's.
     """
 
-    def __init__(self, backend: Backend, lexicon: Lexicon, vector: str, *, whole: bool) -> None:
+    def __init__(self, backend: Backend, lexicon: Lexicon, description: Description) -> None:
         self._backend = backend
         self._catalog = Catalog(backend)
         self._lexicon = lexicon
-        self._vector = vector
-        self._whole = whole
+        self._vector = description.vector
+        self._whole = not ChunkSettings.from_dict(description.chunking).enabled  # a chunk's id is its document's
+        self._index = IndexSettings.from_dict(description.index)
+        self._tenant_key = description.tenant_key
 
     def search_texts(
         self,
@@ -86,31 +60,42 @@ class Searcher:
         mode: Mode,
         filter: Filter | None,
         group: bool,
+        offset: int,
         weights: tuple[float, float],
     ) -> list[list[Hit]]:
         """Hits for each text; ``encoder`` is not needed for sparse search."""
         queries = check_texts(queries)
         check_limit(limit)
+        _check_offset(offset)
         if mode not in get_args(Mode):
             raise ConfigurationError(f"mode {mode!r} is not one of {', '.join(get_args(Mode))}")
-        conditions = filter_conditions(filter)
+        conditions = self._conditions(filter)
         texts = [query for query in dict.fromkeys(queries) if query.strip()]
         found: dict[str, list[Hit]] = {}
         for start in range(0, len(texts), _BLOCK):
             block = texts[start : start + _BLOCK]
             asked = self._asked(encoder if mode != "sparse" else None, block, weights, words=mode != "dense")
-            candidates = self._search(asked, limit, conditions, group)
-            found.update(zip(block, self._hits(candidates, group), strict=True))
+            candidates = self._search(asked, offset + limit, conditions, group)
+            found.update(zip(block, self._hits([each[offset:] for each in candidates], group), strict=True))
         return [list(found.get(query, ())) for query in queries]
 
     def search_vector(
-        self, vector_D: FloatArray, words: str | None, limit: int, filter: Filter | None, group: bool, exact: bool
+        self,
+        vector_D: FloatArray,
+        words: str | None,
+        limit: int,
+        filter: Filter | None,
+        group: bool,
+        offset: int,
+        exact: bool,
     ) -> list[Hit]:
         """Hits for a vector, and for words beside it where there are any."""
         check_limit(limit)
+        _check_offset(offset)
         sparse = None if words is None else self._lexicon.queries([check_text(words, "words")])[0]
-        asked = [_Asked(vector_D, sparse)]
-        return self._hits(self._search(asked, limit, filter_conditions(filter), group, exact), group)[0]
+        asked = [Asked(vector_D, sparse)]
+        (found,) = self._search(asked, offset + limit, self._conditions(filter), group, exact)
+        return self._hits([found[offset:]], group)[0]
 
     def diverse(
         self, vector_D: FloatArray, limit: int, candidates: int, diversity: float, filter: Filter | None
@@ -121,18 +106,34 @@ class Searcher:
         if not 0 <= diversity <= 1:
             raise ConfigurationError(f"diversity must be between 0 and 1, got {diversity!r}")
         depth = max(limit, candidates)
-        found = self._search([_Asked(vector_D, None)], depth, filter_conditions(filter), group=False)[0]
+        found = self._search([Asked(vector_D, None)], depth, self._conditions(filter), group=False)[0]
         points = self._backend.retrieve([each.id for each in found], [], self._vector)
         found = [each for each in found if each.id in points]
         if not found:
             return []
         vectors_ND = np.stack([np.asarray(points[each.id].dense) for each in found])
-        chosen = _marginal(np.array([each.score for each in found]), vectors_ND, limit, diversity)
+        chosen = marginal(np.array([each.score for each in found]), vectors_ND, limit, diversity)
         return self._hits([[found[index] for index in chosen]], group=False)[0]
+
+    def _conditions(self, filter: Filter | None) -> tuple[Condition, ...]:
+        """The filter as conditions; of a collection of many tenants it has to say whose documents are meant."""
+        conditions = filter_conditions(filter)
+        key = self._tenant_key
+        if key is not None and not any(each.key == key and each.any_of for each in parse_filter(filter)):
+            raise FilterError(
+                f"{self._backend.location}: holds the documents of many tenants: name one in the filter, "
+                f"filter={{{key!r}: ...}}"
+            )
+        return conditions
+
+    def _query(
+        self, vector: FloatArray | SparseVector, limit: int, conditions: tuple[Condition, ...], exact: bool = False
+    ) -> Query:
+        return Query(vector, limit, conditions, _FIELDS, exact, self._vector, self._index)
 
     def _asked(
         self, encoder: SpaceEncoder | None, texts: Sequence[str], weights: tuple[float, float], *, words: bool
-    ) -> list[_Asked]:
+    ) -> list[Asked]:
         dense: Sequence[FloatArray | None] = [None] * len(texts)
         if encoder is not None:
             vectors_QD = np.asarray(encoder.encode_query(list(texts)), dtype=np.float32)
@@ -144,11 +145,11 @@ class Searcher:
                 )
             dense = list(vectors_QD)
         sparse: Sequence[SparseVector | None] = self._lexicon.queries(texts) if words else [None] * len(texts)
-        return [_Asked(*each, weights) for each in zip(dense, sparse, strict=True)]
+        return [Asked(*each, weights) for each in zip(dense, sparse, strict=True)]
 
     def _search(
         self,
-        asked: Sequence[_Asked],
+        asked: Sequence[Asked],
         limit: int,
         conditions: tuple[Condition, ...],
         group: bool,
@@ -162,7 +163,7 @@ class Searcher:
         while waiting:
             block = [asked[index] for index in waiting]
             stages = self._stages(block, depth, conditions, exact)
-            ordered = [_ordered(stage, each) for stage, each in zip(stages, block, strict=True)]
+            ordered = [rank(stage, each) for stage, each in zip(stages, block, strict=True)]
             records = self._records(ordered, limit, group)
             for index, candidates in zip(waiting, ordered, strict=True):
                 results[index] = self._valid(candidates, records, limit, group)
@@ -175,11 +176,11 @@ class Searcher:
         return results
 
     def _stages(
-        self, asked: Sequence[_Asked], depth: int, conditions: tuple[Condition, ...], exact: bool
+        self, asked: Sequence[Asked], depth: int, conditions: tuple[Condition, ...], exact: bool
     ) -> list[dict[str, dict[str, Scored]]]:
         """For each query the candidates of each stage, by id; those of the other stage follow its own."""
-        tasks = [(index, stage, vector) for index, each in enumerate(asked) for stage, vector in _vectors(each)]
-        queries = [Query(vector, depth, conditions, _FIELDS, exact, self._vector) for _, _, vector in tasks]
+        tasks = [(index, stage, vector) for index, each in enumerate(asked) for stage, vector in vectors(each)]
+        queries = [self._query(vector, depth, conditions, exact) for _, _, vector in tasks]
         stages: list[dict[str, dict[str, Scored]]] = [
             {stage: {} for stage in ("dense", "sparse") if getattr(each, stage) is not None} for each in asked
         ]
@@ -188,9 +189,9 @@ class Searcher:
         for (index, stage, _), found in zip(tasks, self._backend.search(queries), strict=True):
             stages[index][stage] = {each.id: each for each in found}
         missing = [
-            (index, stage, Query(vector, len(others), (IdIs(tuple(others)),), _FIELDS, name=self._vector))
+            (index, stage, self._query(vector, len(unscored), (IdIs(tuple(unscored)),)))
             for index, stage, vector in tasks
-            if (others := _others(stages[index], stage))
+            if (unscored := others(stages[index], stage))
         ]
         if missing:
             answers = self._backend.search([query for _, _, query in missing])
@@ -237,57 +238,6 @@ class Searcher:
         ]
 
 
-def _vectors(asked: _Asked) -> Iterator[tuple[str, FloatArray | SparseVector]]:
-    """The stages to ask for; a query without a known word has no sparse one."""
-    if asked.dense is not None:
-        yield "dense", asked.dense
-    if asked.sparse is not None and len(asked.sparse[0]):
-        yield "sparse", asked.sparse
-
-
-def _others(stages: Mapping[str, Mapping[str, Scored]], stage: str) -> list[str]:
-    """The candidates of the other stage that this one has not scored."""
-    return [key for other, found in stages.items() if other != stage for key in found if key not in stages[stage]]
-
-
-def _ordered(stages: Mapping[str, Mapping[str, Scored]], asked: _Asked) -> list[Candidate]:
-    """The candidates of all stages for a query, best first; equal ones by source and position."""
-    union: dict[str, Scored] = {key: each for found in stages.values() for key, each in found.items()}
-    if not union:
-        return []
-    scores = {
-        stage: np.array([found[key].score if key in found else 0.0 for key in union], dtype=np.float32)
-        for stage, found in stages.items()
-    }
-    if len(scores) == 2:
-        scores["fused"] = fuse(scores["dense"], scores["sparse"], weights=asked.weights, terms=asked.terms)
-    candidates = [
-        Candidate(
-            each.id,
-            each.payload["source"],
-            each.payload["position"],
-            {stage: float(values[row]) for stage, values in scores.items()},
-        )
-        for row, each in enumerate(union.values())
-    ]
-    # rounded: the order in which products are summed must not decide between equal chunks
-    return sorted(candidates, key=lambda each: (-round(each.score, 6), each.source, each.position))
-
-
-def _marginal(relevance_N: Any, vectors_ND: FloatArray, limit: int, diversity: float) -> list[int]:
-    """Maximal marginal relevance (Carbonell and Goldstein 1998): indices in the order they are chosen."""
-    unit_ND = vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    closest_N = np.full(len(unit_ND), -np.inf)
-    chosen: list[int] = []
-    while len(chosen) < min(limit, len(unit_ND)):
-        penalty_N = closest_N if chosen else np.zeros_like(closest_N)
-        value_N = (1 - diversity) * relevance_N - diversity * penalty_N
-        value_N[chosen] = -np.inf
-        chosen.append(int(np.argmax(value_N)))
-        closest_N = np.maximum(closest_N, unit_ND @ unit_ND[chosen[-1]])
-    return chosen
-
-
 def _hit(candidate: Candidate, payload: Mapping[str, Any], named_by_source: bool) -> Hit:
     source, position = candidate.source, candidate.position
     return Hit(
@@ -297,3 +247,8 @@ def _hit(candidate: Candidate, payload: Mapping[str, Any], named_by_source: bool
         dict(candidate.scores),
         {**{name: payload[name] for name in SHOWN_FIELDS if name in payload}, **user_payload(payload)},
     )
+
+
+def _check_offset(offset: int) -> None:
+    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+        raise ConfigurationError(f"offset must be an integer from 0, got {offset!r}")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinvec.terminal import properties, show, show_json, table
 from twinvec_qdrant.commands import AsJson, Name, Place, Url, check_place, open_collection
+from twinvec_qdrant.index_settings import IndexSettings, Quantization
+
+if TYPE_CHECKING:
+    from twinvec_qdrant.collection import Collection
 
 
 def verify_command(
@@ -45,6 +49,9 @@ def migrate_command(
     path: Place = None,
     url: Url = None,
     rate: Annotated[float | None, typer.Option(min=0.01, help="Chunks a second, at most.")] = None,
+    quantization: Annotated[
+        Quantization | None, typer.Option(help="Index the vectors anew, with these small copies to search by.")
+    ] = None,
     drop: Annotated[
         bool, typer.Option("--drop-others", help="Remove the vectors of every model but the one in force.")
     ] = False,
@@ -56,13 +63,17 @@ def migrate_command(
 
     \b
     twinvec migrate --collection docs --to ./my-model
+    twinvec migrate --collection docs --quantization int8
     twinvec migrate --collection docs --drop-others
     """
     from twinvec.encoder import Encoder
 
-    if (to is None) == (not drop):
-        raise typer.BadParameter("give --to MODEL or --drop-others")
+    if [to is not None, quantization is not None, drop].count(True) != 1:
+        raise typer.BadParameter("give one of --to MODEL, --quantization and --drop-others")
     with open_collection(collection, path, url, None, create=False) as opened:
+        if quantization is not None:
+            _reindex(opened, quantization, as_json)
+            return
         if to is None:
             dropped = opened.drop_others()
             if as_json:
@@ -76,6 +87,17 @@ def migrate_command(
     else:
         figures = {"chunks encoded": f"{report.encoded:,}", "longer than the model reads": f"{report.truncated:,}"}
         show(f"{collection}: now of {report.model}", properties(figures))
+
+
+def _reindex(collection: Collection, quantization: Quantization, as_json: bool) -> None:
+    settings = replace(IndexSettings.from_dict(collection.info()["index"]), quantization=quantization)
+    report = collection.reindex(settings)
+    if as_json:
+        show_json(asdict(report))
+        return
+    recall = "no chunks" if report.recall is None else f"{report.recall:.3f}"
+    figures = {"vectors indexed": f"{report.indexed:,} of {report.chunks:,}", "recall@10 of a sample": recall}
+    show(f"{collection.name}: {report.settings}", properties(figures))
 
 
 def collections_command(path: Place = None, url: Url = None, as_json: AsJson = False) -> None:

@@ -117,6 +117,22 @@ def test_filters(twinvec, place, tmp_path):
     assert twinvec("search", "rain", *place, "--filter", "year=1", "--filter", "year>0").code == 2
 
 
+def test_pages_and_tenants(twinvec, place, tmp_path):
+    rows = [{"id": f"{owner}{row}", "text": f"note {row} on tea", "owner": owner} for owner in "ab" for row in range(3)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert twinvec("ingest", tmp_path / "rows.jsonl", *place, "--tenant-key", "owner").code == 0
+    done = twinvec("search", "tea", *place)
+    assert done.code == 1
+    assert "owner" in done.err
+    search = ("search", "tea", *place, "--filter", "owner=a", "--json")
+    for more in ((), ("--rerank", "maxsim")):
+        whole = [hit["id"] for hit in figures(twinvec(*search, *more))["hits"]]
+        assert sorted(whole) == ["a0", "a1", "a2"]
+        assert [hit["id"] for hit in figures(twinvec(*search, *more, "--limit", 1, "--offset", 1))["hits"]] == whole[
+            1:2
+        ]
+
+
 def test_json_lines_from_standard_input(twinvec, place, monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(b'{"id": "a", "text": "one"}\n{"id": "b"}\n{"id": "c", "text": "two"}\n'))
     monkeypatch.setattr(sys, "stdin", stream)

@@ -143,6 +143,21 @@ def test_an_empty_collection_finds_nothing(collection):
     assert collection.search_diverse("lentils") == []
 
 
+def test_pages_follow_one_another(recipes, words):
+    whole = recipes.search("lentils lemon", 4)
+    vector = words.encode_query(["lentils lemon"])[0]
+    assert len(whole) == 4
+    for size in (1, 2, 3):
+        pages = [recipes.search("lentils lemon", size, offset=start) for start in range(0, 6, size)]
+        assert [hit for page in pages for hit in page] == whole
+    dense = recipes.search("lentils lemon", mode="dense")
+    assert recipes.search_vector(vector, 2, offset=1) == dense[1:3]
+    assert recipes.search_many(["lentils lemon"], 2, "dense", offset=3) == [dense[3:]]
+    for offset in (-1, 1.5, True):
+        with pytest.raises(ConfigurationError, match="offset"):
+            recipes.search("lentils", offset=offset)
+
+
 def test_arguments_are_checked(recipes):
     with pytest.raises(ConfigurationError, match="limit"):
         recipes.search("x", limit=0)

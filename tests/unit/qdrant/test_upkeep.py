@@ -55,6 +55,16 @@ def test_migrate_there_and_back(twinvec, notes, place, tiny_model):
     assert twinvec("migrate", *place).code == 2
 
 
+def test_another_quantisation(twinvec, notes, place):
+    done = twinvec("migrate", *place, "--quantization", "int8", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["recall"] == 1.0
+    assert json.loads(twinvec("info", *place, "--json").out)["index"]["quantization"] == "int8"
+    assert "int8" in twinvec("migrate", *place, "--quantization", "int8").out
+    assert twinvec("ingest", notes, *place, "--quantization", "binary").code == 1
+    assert twinvec("migrate", *place, "--quantization", "int8", "--to", "default").code == 2
+
+
 def test_collections_are_listed_and_dropped(twinvec, notes, place, tmp_path):
     store = ("--path", tmp_path / "store")
     twinvec("ingest", notes, "--collection", "more notes", *store)

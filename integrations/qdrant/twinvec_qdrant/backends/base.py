@@ -25,6 +25,7 @@ import numpy as np
 from twinvec.engines.base import FloatArray
 from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends.conditions import Condition, Conditions
+from twinvec_qdrant.index_settings import USUAL, IndexSettings
 
 DENSE = "dense"
 SPARSE = "sparse"
@@ -62,6 +63,7 @@ class Query:
 
     ``name`` is that of the stored dense vector to compare with.
     ``exact`` passes over the index of dense vectors, and over their quantised copies: every stored vector is compared.
+    ``index`` says how they are searched otherwise.
     """
 
     vector: FloatArray | SparseVector
@@ -70,6 +72,7 @@ class Query:
     fields: tuple[str, ...] = ()
     exact: bool = False
     name: str = DENSE
+    index: IndexSettings = USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,9 @@ class NewCollection:
 
     dim: int
     metadata: Mapping[str, Any]
+    index: IndexSettings = USUAL
+    tenant_path: str | None = None
+    """Where in payloads tenants are named, where there are many: gets an index of its own."""
 
 
 class Store(Protocol):
@@ -224,6 +230,21 @@ class Backend(Protocol):
 
     def flush(self) -> None:
         """Make all that was written durable."""
+        ...
+
+    def defer_index(self) -> None:
+        """Leave the index of dense vectors alone until ``build_index``; many points are about to be written."""
+        ...
+
+    def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
+        """Build the index of dense vectors where much is missing of it, or with ``force``; whether it was done.
+
+        Searches go on meanwhile; writers wait.
+        """
+        ...
+
+    def indexed(self) -> int:
+        """About how many vectors are in indexes, sparse ones included, which always are."""
         ...
 
     def retrieve(

@@ -18,6 +18,7 @@ from twinvec_qdrant.backends.conditions import (
     Test,
     alternatives,
 )
+from twinvec_qdrant.index_settings import IndexSettings
 
 
 def struct(point: Point) -> models.PointStruct:
@@ -60,10 +61,33 @@ def client_request(query: Query) -> models.QueryRequest:
         using=SPARSE if words else query.name,
         filter=client_filter(query.conditions),
         limit=query.limit,
-        params=models.SearchParams(exact=True) if query.exact else None,
+        params=None if words else _params(query),
         with_payload=list(query.fields),
         with_vector=False,
     )
+
+
+def _params(query: Query) -> models.SearchParams | None:
+    settings = query.index
+    if query.exact:
+        return models.SearchParams(exact=True)
+    if settings.quantization == "none":
+        return models.SearchParams(hnsw_ef=settings.ef) if settings.ef else None
+    quantization = models.QuantizationSearchParams(rescore=True, oversampling=settings.compared)
+    return models.SearchParams(hnsw_ef=settings.ef, quantization=quantization)
+
+
+def client_quantization(settings: IndexSettings) -> models.QuantizationConfig | None:
+    """What a server keeps as small copies of vectors."""
+    if settings.quantization == "int8":
+        int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
+        return models.ScalarQuantization(scalar=int8)
+    if settings.quantization == "turbo":
+        turbo = models.TurboQuantQuantizationConfig(bits=models.TurboQuantBitSize.BITS4, always_ram=True)
+        return models.TurboQuantization(turbo=turbo)
+    if settings.quantization == "binary":
+        return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
+    return None
 
 
 def client_filter(conditions: Conditions) -> models.Filter | None:

@@ -53,7 +53,14 @@ def edge_request(query: Query) -> edge.QueryRequest:
         params = _LIVE_FREQUENCIES
     else:
         nearest = edge.Query.Nearest(query.vector.tolist(), using=query.name)
-        params = edge.SearchParams(exact=query.exact)
+        settings = query.index
+        params = edge.SearchParams(
+            hnsw_ef=settings.ef,
+            exact=query.exact,
+            quantization=edge.QuantizationSearchParams(
+                ignore=settings.quantization == "none", rescore=True, oversampling=settings.compared
+            ),
+        )
     return edge.QueryRequest(
         limit=query.limit,
         query=nearest,

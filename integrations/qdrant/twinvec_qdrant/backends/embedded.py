@@ -1,8 +1,7 @@
 """Qdrant's engine in this process, on disk.
 
 One folder a collection, one process at a time (``folder``); within a process, everyone who opens the same
-collection shares one engine. All searches compare with every vector or go through the engine's index, where
-``optimize`` has built one.
+collection shares one engine. New vectors are compared one by one, until an index is built (``edge_index``).
 
 What the engine does not have is made here: the collection's description is a file beside it, and every exception,
 panics included, comes out as a ``StoreError``.
@@ -33,9 +32,11 @@ from twinvec_qdrant.backends.base import (
     in_batches,
     size_of,
 )
-from twinvec_qdrant.backends.conditions import Conditions
+from twinvec_qdrant.backends.conditions import Conditions, field_is
+from twinvec_qdrant.backends.edge_index import WORTHWHILE, build_aside
 from twinvec_qdrant.backends.edge_values import edge_filter, edge_point, edge_request, edge_sparse, point_of
 from twinvec_qdrant.backends.folder import CollectionFolder, collection_names
+from twinvec_qdrant.index_settings import IndexSettings
 
 _PAGE = 1000
 _ROOM = 32 * 2**20  # bytes that a page of vectors may take in the engine's log and files, and then some
@@ -56,6 +57,7 @@ class EmbeddedBackend:
         self.writing: AbstractContextManager[object, bool | None] = threading.RLock()
         self._folder = folder
         self._shard = shard
+        self._turn = threading.RLock()  # one thread at a time; the engine holds the interpreter's lock in any case
 
     def read_metadata(self) -> dict[str, Any]:
         """The collection's own description.
@@ -113,6 +115,37 @@ class EmbeddedBackend:
         with self._translated("write"):
             self._shard.flush()
 
+    def defer_index(self) -> None:
+        """Nothing to do: no index is built unasked."""
+
+    def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
+        """Build the index where it lacks many vectors, and a tenth of all, or with ``force``; whether it was done.
+
+        Raises:
+            StoreUnavailableError: the disk has no room for it.
+            StoreError: the engine could not build it; all is as before.
+        """
+        with self.writing:
+            chunks = self.count([field_is("kind", "chunk")])
+            missing = 2 * chunks - self.indexed()
+            if not force and missing < max(WORTHWHILE, chunks // 10):
+                return False
+            self.flush()
+            build_aside(self._folder, settings)
+            with self._translated("exchange"):
+                self._shard.close()
+                try:
+                    self._folder.put_copy_in_place()
+                finally:
+                    self._folder.settle()
+                    self._shard = _load(self._folder.shard)
+            return True
+
+    def indexed(self) -> int:
+        """About how many vectors are in indexes, sparse ones included, which always are."""
+        with self._translated("read"):
+            return self._shard.info().indexed_vectors_count
+
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
@@ -164,8 +197,10 @@ class EmbeddedBackend:
         with self._translated("write"):
             self._shard.update(operation)
 
-    def _translated(self, action: str) -> Any:
-        return _translated(self.location, action)
+    @contextmanager
+    def _translated(self, action: str) -> Iterator[None]:
+        with self._turn, _translated(self.location, action):
+            yield
 
 
 class EmbeddedStore:
@@ -245,6 +280,7 @@ class EmbeddedStore:
                 return shared
             folder.acquire(self._wait_seconds)
             try:
+                folder.settle()
                 if not folder.exists() and new is not None:
                     _create(folder, new)
                 with _translated(str(folder.path), "open", StoreCorruptError):
@@ -270,6 +306,9 @@ def _create(folder: CollectionFolder, new: NewCollection) -> None:
         shard = edge.EdgeShard.create(str(aside), config)
         for field in INDEXED_FIELDS:
             shard.update(edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Keyword))
+        if new.tenant_path is not None:
+            tenants = edge.KeywordIndexParams(is_tenant=True)
+            shard.update(edge.UpdateOperation.create_field_index(new.tenant_path, tenants))
         shard.flush()
         shard.close()
         folder.write_description(new.metadata)

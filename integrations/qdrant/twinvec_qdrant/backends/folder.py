@@ -4,6 +4,8 @@
     <path>/<name>/owner              the process that holds it, for the message to others
     <path>/<name>/collection.json    the description; replaced as a whole
     <path>/<name>/shard/             the engine's files; renamed into place when complete
+    <path>/<name>/shard.copy/        a copy of them whose index is being built
+    <path>/<name>/shard.indexed/     that copy, complete: while it is there, it may stand in for shard/
 
 Qdrant's embedded engine belongs to one process at a time. A second one waits here for the lock and is then told who
 has it. The description lies beside the engine's files, so that a wrong model is refused before the engine, which
@@ -37,13 +39,16 @@ class CollectionFolder:
     def __init__(self, path: str | Path, name: str) -> None:
         self.path = Path(path).expanduser().resolve() / folder_name(name)
         self.shard = self.path / "shard"
+        self.copy = self.path / "shard.copy"
+        self._indexed = self.path / "shard.indexed"
+        self._replaced = self.path / "shard.old"
         self._description = self.path / "collection.json"
         self._owner = self.path / "owner"
         self._lock = FileLock(self.path / "lock", thread_local=False)
 
     def exists(self) -> bool:
         """Whether there is a complete collection."""
-        return self.shard.is_dir()
+        return self.shard.is_dir() or self._indexed.is_dir()
 
     def read_description(self) -> dict[str, Any]:
         """The collection's description; needs no lock.
@@ -97,11 +102,44 @@ class CollectionFolder:
             StoreUnavailableError: it cannot be removed.
         """
         try:
-            if self.exists():
-                self.shard.rename(self.path / "shard.dropped")
+            self.remove_copies()
+            if self.shard.is_dir():
+                self.shard.rename(self._replaced)
             shutil.rmtree(self.path)
         except OSError as error:
             raise StoreUnavailableError(f"{self.path}: cannot be removed: {error}") from error
+
+    def copy_shard(self) -> None:
+        """Copy the engine's files, flushed before, to where an index can be built.
+
+        Raises:
+            StoreUnavailableError: there is no room for the copy and as much again, or it cannot be written.
+        """
+        try:
+            size = sum(file.stat().st_blocks * 512 for file in self.shard.rglob("*") if file.is_file())
+            self.check_room(2 * size)
+            shutil.copytree(self.shard, self.copy)
+        except OSError as error:
+            self.remove_copies()
+            raise StoreUnavailableError(f"{self.path}: cannot be copied: {error}") from error
+
+    def put_copy_in_place(self) -> None:
+        """Let the copy take the place of the engine's files, which nobody may have open; see ``settle``."""
+        self.copy.rename(self._indexed)
+        self.shard.rename(self._replaced)
+        self._indexed.rename(self.shard)
+        self.remove_copies()
+
+    def settle(self) -> None:
+        """Finish or undo what a killed process left half-done. Copy and original hold the same points."""
+        if self._indexed.is_dir() and not self.shard.is_dir():
+            self._indexed.rename(self.shard)
+        self.remove_copies()
+
+    def remove_copies(self) -> None:
+        """Remove copies and what they have replaced."""
+        for each in (self.copy, self._indexed, self._replaced):
+            shutil.rmtree(each, ignore_errors=True)
 
     def acquire(self, wait_seconds: float) -> None:
         """Take the lock; the folder is made where it is missing.

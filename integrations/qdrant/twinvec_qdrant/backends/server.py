@@ -28,6 +28,7 @@ from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends.base import DENSE, INDEXED_FIELDS, SPARSE, NewCollection, Point, Query, Scored, in_batches
 from twinvec_qdrant.backends.client_values import (
     client_filter,
+    client_quantization,
     client_request,
     client_sparse,
     point_of,
@@ -36,6 +37,7 @@ from twinvec_qdrant.backends.client_values import (
 )
 from twinvec_qdrant.backends.conditions import Conditions, FieldIs, IdIs
 from twinvec_qdrant.backends.retrying import BUSY, reason, retrying
+from twinvec_qdrant.index_settings import IndexSettings
 
 T = TypeVar("T")
 
@@ -62,7 +64,8 @@ class ServerBackend:
         self._client = client
         self._name = name
         self._owned = owned
-        self._turn = _LOCAL_MODE if isinstance(getattr(client, "_client", None), QdrantLocal) else nullcontext()
+        self._local = isinstance(getattr(client, "_client", None), QdrantLocal)
+        self._turn = _LOCAL_MODE if self._local else nullcontext()
         self._retry = retrying(wait_seconds, self._announce)
 
     def exists(self) -> bool:
@@ -90,13 +93,15 @@ class ServerBackend:
                 vectors_config={DENSE: models.VectorParams(size=new.dim, distance=models.Distance.COSINE)},
                 sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
                 metadata=dict(new.metadata),
+                hnsw_config=models.HnswConfigDiff(m=new.index.m, ef_construct=new.index.ef_construct),
+                quantization_config=client_quantization(new.index),
             )
         except StoreError:
             if not self.exists():
                 raise
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Payload indexes have no effect in the local Qdrant")
-            self._index_fields()
+            self._index_fields(new.tenant_path)
 
     def read_metadata(self) -> dict[str, Any]:
         """The collection's own description; empty where twinvec did not make it."""
@@ -158,6 +163,33 @@ class ServerBackend:
     def flush(self) -> None:
         """Nothing to do: every write waited until it was applied and logged."""
 
+    def defer_index(self) -> None:
+        """Let the server build no graph until ``build_index``."""
+        if not self._local:
+            self._call(self._client.update_collection, self._name, hnsw_config=models.HnswConfigDiff(m=0))
+
+    def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
+        """Let the server build the index with these settings, where it has others; it does so beside its searches."""
+        del force  # the server decides what is worthwhile
+        if self._local:
+            return False
+        config = self._call(self._client.get_collection, self._name).config
+        wanted = client_quantization(settings)
+        graph = config.hnsw_config
+        if (graph.m, graph.ef_construct, config.quantization_config) == (settings.m, settings.ef_construct, wanted):
+            return False
+        self._call(
+            self._client.update_collection,
+            self._name,
+            hnsw_config=models.HnswConfigDiff(m=settings.m, ef_construct=settings.ef_construct),
+            quantization_config=wanted or models.Disabled.DISABLED,
+        )
+        return True
+
+    def indexed(self) -> int:
+        """About how many vectors are in indexes, sparse ones included, which always are."""
+        return self._call(self._client.get_collection, self._name).indexed_vectors_count or 0
+
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
@@ -213,9 +245,12 @@ class ServerBackend:
         if state.attempt_number == 1 and state.outcome is not None:
             logger.warning("%s: %s; trying again", self.location, reason(state.outcome.exception()))
 
-    def _index_fields(self) -> None:
+    def _index_fields(self, tenant_path: str | None) -> None:
         for field in INDEXED_FIELDS:
             self._call(self._client.create_payload_index, self._name, field, models.PayloadSchemaType.KEYWORD)
+        if tenant_path is not None:
+            tenants = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+            self._call(self._client.create_payload_index, self._name, tenant_path, tenants)
 
     def _call(self, method: Callable[..., T], *args: Any, **options: Any) -> T:
         try:

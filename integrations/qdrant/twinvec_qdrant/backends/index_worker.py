@@ -1,0 +1,56 @@
+"""The process that builds the index of an embedded collection.
+
+    python index_worker.py FOLDER SETTINGS
+
+The engine holds the interpreter's lock while it builds, so it does it here, on a copy of its files that nobody else
+has open. SETTINGS is the JSON of ``IndexSettings``. Nothing of twinvec is imported: the process is there at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as edge
+
+_FULL_SCAN_KILOBYTES = 10_000  # of vectors below which the engine compares with all
+
+
+def build(folder: Path, settings: dict[str, Any]) -> None:
+    """Build what is missing of the index, or differs from the settings."""
+    stored = json.loads((folder / "edge_config.json").read_text())
+    config = edge.EdgeConfig(
+        vectors={
+            name: edge.EdgeVectorParams(size=each["size"], distance=edge.Distance.Cosine)
+            for name, each in stored["vectors"].items()
+        },
+        sparse_vectors={
+            name: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf) for name in stored["sparse_vectors"]
+        },
+        hnsw_config=edge.HnswIndexConfig(
+            m=settings["m"], ef_construct=settings["ef_construct"], full_scan_threshold=_FULL_SCAN_KILOBYTES
+        ),
+        quantization_config=_quantization(settings["quantization"]),
+    )
+    shard = edge.EdgeShard.load(str(folder), config)
+    shard.optimize()
+    shard.flush()
+    shard.close()
+
+
+def _quantization(name: str) -> Any:
+    """The engine's configuration; None leaves copies that there are, which searches then pass over.
+
+    The copies are pinned: with any other placement the engine takes seconds to open.
+    """
+    if name == "int8":
+        return edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=0.99, memory=edge.Memory.Pinned)
+    if name == "turbo":
+        return edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits4, memory=edge.Memory.Pinned)
+    return edge.BinaryQuantizationConfig(memory=edge.Memory.Pinned) if name == "binary" else None
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]), json.loads(sys.argv[2]))
