@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 
 WINDOW_TEXTS = 8192
 
+_LEAST_SHARE = 128  # tokens: less is not worth a thread
+
 
 def run_batches(
     inputs: Sequence[Item],
@@ -58,10 +60,18 @@ def run_batches(
         def run(indices: Indices, tokens: TokenIds = tokens) -> FloatArray:
             return compute(tokens.batch(indices, pad_id, prompt_tokens))
 
-        plan = list(token_budget_batches(lengths, token_budget))
+        plan = list(token_budget_batches(lengths, _shared_budget(lengths, token_budget, workers)))
         for indices, result in zip(plan, _concurrent(run, plan, workers), strict=True):
             yield start + indices, lengths[indices], result
         start += len(lengths)
+
+
+def _shared_budget(lengths: npt.NDArray[np.int64], budget: int, workers: int) -> int:
+    """A smaller budget where batches of the whole one would be too few for all workers."""
+    if workers == 1:
+        return budget
+    share = int(lengths.sum()) * 17 // 16 // workers + 1  # with the padding that batches have
+    return min(budget, max(share, _LEAST_SHARE))
 
 
 def _ahead(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:

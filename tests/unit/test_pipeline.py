@@ -67,6 +67,15 @@ def test_workers_compute_at_once():
     assert found.tolist() == [25] * 4
 
 
+@pytest.mark.parametrize(("numbers", "workers", "least"), [([50] * 20, 2, 2), ([30] * 40, 4, 4), ([5] * 10, 4, 1)])
+def test_few_inputs_are_shared_out_among_the_workers(numbers, workers, least):
+    batches = []
+    collect(numbers, lambda batch: batches.append(batch) or sums(batch), workers=workers, token_budget=4096)
+    assert least <= len(batches) <= least + 1
+    sizes = [batch.ids_BT.size for batch in batches]
+    assert max(sizes) < 1.3 * sum(numbers) / least
+
+
 def test_the_next_window_is_tokenised_meanwhile():
     """The engine waits until the window after its own has been tokenised."""
     done = [threading.Event() for _ in range(4)]
