@@ -1,11 +1,14 @@
-"""Encoding against sentence-transformers: texts a second, in alternating rounds in one process.
+"""Encoding and reranking against sentence-transformers, in alternating rounds in one process.
 
-    python benchmarks/encoding.py [--texts 400] [--rounds 3] [--output benchmarks/RESULTS.md]
+    python benchmarks/encoding.py [--texts 400] [--rounds 3] [--data DIR] [--output benchmarks/RESULTS.md]
 
 Texts are made from the documentation of the Python standard library, in four kinds: short queries, passages, mixed and
 long ones. Every contender encodes the same texts, one after another within a round; the ratio is the median over the
 rounds of (its rate / the rate of the peer in that round), so that what else the machine does hits all alike. CPU time
-is given beside it, since on a busy machine it tells more.
+is given beside it, since on a busy machine it tells more. The int8 export is calibrated on other texts of the same
+kind, or taken from ``--export FOLDER``. Pairs are scored by a cross-encoder that has the model's backbone and a random
+head. With ``--data DIR`` the loss of int8 in nDCG@10 is measured too, on the retrieval sets below ``DIR/ir``, the
+export calibrated on documents of each set; that takes an hour on two cores.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import platform
 import random
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,18 +31,24 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
 
 PACKAGES = ("asyncio", "collections", "concurrent", "email", "http", "json", "logging", "unittest", "urllib")
 KINDS = {"short queries": (3, 10), "passages": (60, 140), "mixed": (3, 140), "long": (200, 400)}
 PEER = "SentenceTransformer.encode"
+CROSS_PEER = "CrossEncoder.predict"
+CALIBRATION_TEXTS = 600
+PAIR_QUERIES, PAIR_TEXTS = 8, 25
 
 
 @dataclass
 class Contender:
-    """One way to encode, with what was measured of it."""
+    """One way to encode or to score, with what was measured of it."""
 
     name: str
-    encode: Callable[[list[str]], Any]
+    run: Callable[[list[Any]], Any]
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     cosines: tuple[float, float] = (1.0, 1.0)
@@ -49,24 +59,46 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=400, help="texts of each kind; long ones are a quarter of that")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default="default")
+    parser.add_argument("--export", type=Path, help="a folder with an int8 export of the model; made unless given")
+    parser.add_argument("--data", type=Path, help="measuring sets: DIR/ir/SET in the BEIR layout")
     parser.add_argument("--output", type=Path, help="write the tables to this file too")
     options = parser.parse_args()
     words = documentation()
-    parts = [describe_machine(options)]
-    contenders = load(options.model)
-    for kind, (least, most) in KINDS.items():
-        count = options.texts // 4 if kind == "long" else options.texts
-        texts = make_texts(words, count, least, most)
-        parts.append(compare(kind, texts, contenders, options.rounds))
-        print(parts[-1], flush=True)
-    parts.append(latency(contenders, make_texts(words, options.texts // 2, 3, 10)))
-    parts.append(f"Peak memory of the process, all contenders loaded: {peak_gigabytes():.2f} GB.\n")
-    print("\n".join(parts[-2:]))
+    peak = peak_gflops()
+    parts = []
+
+    def tell(part: str) -> None:
+        parts.append(part)
+        print(part, flush=True)
+
+    tell(describe_machine(options, peak))
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        export = options.export or make_export(options.model, root / "int8", words)
+        contenders = load(options.model, export)
+        cost = Cost(options.model, peak * cores())
+        for kind, (least, most) in KINDS.items():
+            count = options.texts // 4 if kind == "long" else options.texts
+            tell(compare(kind, make_texts(words, count, least, most), contenders, options.rounds, cost))
+        tell(latency(contenders, make_texts(words, options.texts // 2, 3, 10)))
+        tell(rerank(options.model, root, words, options.rounds))
+        if options.data:
+            tell(retrieval_loss(options.model, options.export, root, options.data))
+    tell(f"Peak memory of the process, all contenders loaded: {peak_gigabytes():.2f} GB.\n")
     if options.output:
         options.output.write_text("\n".join(parts), encoding="utf-8")
 
 
-def load(model: str) -> list[Contender]:
+def make_export(model: str, folder: Path, words: list[str]) -> Path:
+    """An int8 export, calibrated on mixed texts."""
+    from twinvec.export import export_model
+
+    least, most = KINDS["mixed"]
+    export_model(model, folder, precision="int8", calibrate=make_texts(words, CALIBRATION_TEXTS, least, most, seed=1))
+    return folder
+
+
+def load(model: str, export: Path) -> list[Contender]:
     """The peer first."""
     from sentence_transformers import SentenceTransformer
 
@@ -75,36 +107,114 @@ def load(model: str) -> list[Contender]:
 
     peer = SentenceTransformer(str(find_model(model).path), device="cpu")
     contenders = [Contender(PEER, lambda texts: peer.encode(texts))]
-    encoders = [Encoder(model, engine="torch", device="cpu"), Encoder(model, engine="openvino")]
+    encoders = [
+        Encoder(model, engine="torch", device="cpu"),
+        Encoder(model, engine="openvino", precision="float32"),
+        Encoder(export, engine="openvino", precision="int8"),
+    ]
     contenders += [Contender(f"twinvec, {encoder.engine.name}", encoder.encode) for encoder in encoders]
     return contenders
 
 
-def compare(kind: str, texts: list[str], contenders: list[Contender], rounds: int) -> str:
+class Cost:
+    """What texts cost: their tokens, and the share of the machine's peak at a rate."""
+
+    def __init__(self, model: str, peak: float) -> None:
+        from twinvec import Encoder
+        from twinvec.models import find_model
+        from twinvec.spec import read_spec
+
+        config = read_spec(find_model(model).path).config
+        self._encoder = Encoder(model)
+        self._peak = peak
+        self._layers = int(config.get("num_hidden_layers") or config["n_layers"])
+        self._hidden = int(config.get("hidden_size") or config["dim"])
+        self._inner = int(config.get("intermediate_size") or config["hidden_dim"])
+
+    def tokens(self, texts: list[str]) -> IntArray:
+        """Of each text, as the model reads it."""
+        return np.minimum(self._encoder.count_tokens(texts), self._encoder.max_tokens)
+
+    def share(self, tokens: IntArray, seconds: float) -> float:
+        """Of the peak: products with weights (four of attention, two of the inner layer) and of attention itself."""
+        weights = 4 * self._hidden**2 + 2 * self._hidden * self._inner
+        operations = 2 * self._layers * (weights * tokens + 2 * self._hidden * tokens**2).sum()
+        return float(operations / seconds / 1e9 / self._peak)
+
+
+def compare(kind: str, texts: list[str], contenders: list[Contender], rounds: int, cost: Cost) -> str:
     """Measure and give a table."""
     peer = contenders[0]
-    expected = np.asarray(peer.encode(texts), dtype=np.float64)
+    expected = np.asarray(peer.run(texts), dtype=np.float64)
     for contender in contenders:
-        contender.rates, contender.cpu = [], []
-        found = np.asarray(contender.encode(texts), dtype=np.float64)
+        found = np.asarray(contender.run(texts), dtype=np.float64)
         products = (expected * found).sum(1) / np.linalg.norm(expected, axis=1) / np.linalg.norm(found, axis=1)
         contender.cosines = (float(products.mean()), float(products.min()))
-    for turn in range(rounds):
-        for contender in contenders[turn % len(contenders) :] + contenders[: turn % len(contenders)]:
-            start, cpu = time.perf_counter(), time.process_time()
-            contender.encode(texts)
-            contender.rates.append(len(texts) / (time.perf_counter() - start))
-            contender.cpu.append(time.process_time() - cpu)
-    lengths = [len(text.split()) for text in texts]
+    alternate(contenders, texts, rounds)
+    tokens = cost.tokens(texts)
     rows = [
-        f"| {each.name} | {median(each.rates):.0f} | {ratio(each.rates, peer.rates):.2f} "
-        f"| {ratio(peer.cpu, each.cpu):.2f} | {each.cosines[0]:.6f} / {each.cosines[1]:.6f} |"
+        f"| {each.name} | {median(each.rates):.0f} | {median(each.rates) * tokens.mean():.0f} "
+        f"| {ratio(each.rates, peer.rates):.2f} | {ratio(peer.cpu, each.cpu):.2f} "
+        f"| {100 * cost.share(tokens, len(texts) / median(each.rates)):.0f}% "
+        f"| {each.cosines[0]:.6f} / {each.cosines[1]:.6f} |"
         for each in contenders
     ]
     return "\n".join(
         [
-            f"## {kind.capitalize()}: {len(texts)} texts of {min(lengths)} to {max(lengths)} words\n",
-            "| | texts/s | ratio | ratio in CPU time | cosine, mean / worst |",
+            f"## {kind.capitalize()}: {len(texts)} texts of {tokens.min()} to {tokens.max()} tokens\n",
+            "| | texts/s | tokens/s | ratio | ratio in CPU time | of the peak | cosine, mean / worst |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def alternate(contenders: list[Contender], inputs: list[Any], rounds: int) -> None:
+    """Time them in turns, each round beginning with another one."""
+    for contender in contenders:
+        contender.rates, contender.cpu = [], []
+    for turn in range(rounds):
+        for contender in contenders[turn % len(contenders) :] + contenders[: turn % len(contenders)]:
+            start, cpu = time.perf_counter(), time.process_time()
+            contender.run(inputs)
+            contender.rates.append(len(inputs) / (time.perf_counter() - start))
+            contender.cpu.append(time.process_time() - cpu)
+
+
+def rerank(model: str, root: Path, words: list[str], rounds: int) -> str:
+    """Pairs a second of a cross-encoder: the model's backbone with a random head."""
+    from sentence_transformers import CrossEncoder
+
+    from twinvec import CrossEncoderReranker
+    from twinvec.export import export_model
+    from twinvec.quantization import top_overlap
+
+    folder = make_cross_encoder(model, root / "cross-encoder")
+    mixed = make_texts(words, CALIBRATION_TEXTS, *KINDS["mixed"], seed=1)
+    export_model(folder, root / "cross-encoder-int8", precision="int8", calibrate=mixed)
+    peer = CrossEncoder(str(folder), device="cpu")
+    contenders = [Contender(CROSS_PEER, lambda pairs: peer.predict(pairs))]
+    rerankers = [
+        CrossEncoderReranker(folder, engine="openvino", precision="float32"),
+        CrossEncoderReranker(root / "cross-encoder-int8", precision="int8"),
+    ]
+    contenders += [Contender(f"twinvec, {each.engine.name}", each.score) for each in rerankers]
+    queries, texts = make_texts(words, PAIR_QUERIES, 3, 10), make_texts(words, PAIR_TEXTS, *KINDS["mixed"])
+    pairs = [(query, text) for query in queries for text in texts]
+    shape = (len(queries), len(texts))
+    expected = np.asarray(contenders[0].run(pairs)).reshape(shape)
+    overlaps = [top_overlap(expected, np.asarray(each.run(pairs)).reshape(shape)) for each in contenders]
+    alternate(contenders, pairs, rounds)
+    rows = [
+        f"| {each.name} | {median(each.rates):.0f} | {ratio(each.rates, contenders[0].rates):.2f} "
+        f"| {ratio(contenders[0].cpu, each.cpu):.2f} | {overlap:.3f} |"
+        for each, overlap in zip(contenders, overlaps, strict=True)
+    ]
+    return "\n".join(
+        [
+            f"## Reranking: {len(queries)} short queries with {len(texts)} mixed texts each\n",
+            "| | pairs/s | ratio | ratio in CPU time | overlap of the top 10 |",
             "|---|---|---|---|---|",
             *rows,
             "",
@@ -112,15 +222,52 @@ def compare(kind: str, texts: list[str], contenders: list[Contender], rounds: in
     )
 
 
+def make_cross_encoder(model: str, folder: Path) -> Path:
+    """The model's backbone with a random head, in the format of sentence-transformers."""
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    from twinvec.models import find_model
+    from twinvec.spec import read_spec
+
+    torch.manual_seed(0)
+    made = CrossEncoder(str(read_spec(find_model(model).path).folder), num_labels=1, device="cpu")
+    made.save_pretrained(str(folder), create_model_card=False)
+    return folder
+
+
+def retrieval_loss(model: str, export: Path | None, root: Path, data: Path) -> str:
+    """nDCG@10 in float32 and in int8, by exact search."""
+    from twinvec import Encoder
+    from twinvec.evaluation.beir import load_beir
+    from twinvec.evaluation.ir import evaluate_ir
+    from twinvec.export import export_model
+
+    exact = Encoder(model, engine="openvino", precision="float32")
+    rows, losses = [], []
+    for folder in sorted(path for path in (data / "ir").iterdir() if path.is_dir()):
+        beir = load_beir(folder)
+        target = export or root / folder.name
+        if export is None:
+            texts = (document.full_text for document in beir.documents)
+            export_model(model, target, precision="int8", calibrate=texts)
+        int8 = Encoder(target, precision="int8")
+        first, second = (evaluate_ir(each, beir, measures=["ndcg@10"]).figures["ndcg@10"] for each in (exact, int8))
+        losses.append(100 * (first - second) / first)
+        rows.append(f"| {folder.name} | {first:.2f} | {second:.2f} | {losses[-1]:+.2f}% |")
+    rows.append(f"| mean | | | {np.mean(losses):+.2f}% |")
+    return "\n".join(["## nDCG@10\n", "| | float32 | int8 | loss |", "|---|---|---|---|", *rows, ""])
+
+
 def latency(contenders: list[Contender], queries: list[str]) -> str:
     """One short query at a time, tokenising included."""
     rows = []
     for contender in contenders:
-        contender.encode(queries[:1])
+        contender.run(queries[:1])
         taken = []
         for query in queries:
             start = time.perf_counter()
-            contender.encode([query])
+            contender.run([query])
             taken.append(1000 * (time.perf_counter() - start))
         rows.append(f"| {contender.name} | {median(taken):.1f} | {np.percentile(taken, 99):.1f} |")
     return "\n".join(["## One short query\n", "| | median ms | 99th percentile ms |", "|---|---|---|", *rows, ""])
@@ -145,9 +292,9 @@ def documentation() -> list[str]:
     return " ".join(dict.fromkeys(texts)).split()
 
 
-def make_texts(words: list[str], count: int, least: int, most: int) -> list[str]:
+def make_texts(words: list[str], count: int, least: int, most: int, seed: int = 0) -> list[str]:
     """Slices of the documentation, of lengths spread evenly on a logarithmic scale, in random order."""
-    rng = random.Random(most)
+    rng = random.Random(1000 * seed + most)
     sizes = np.geomspace(least, most, count).astype(int)
     texts = []
     for size in sizes:
@@ -157,17 +304,17 @@ def make_texts(words: list[str], count: int, least: int, most: int) -> list[str]
     return texts
 
 
-def describe_machine(options: argparse.Namespace) -> str:
+def describe_machine(options: argparse.Namespace, peak: float) -> str:
     """Machine, versions and command, for the head of the report."""
-    names = ("sentence-transformers", "transformers", "torch", "tokenizers", "openvino", "numpy")
+    names = ("sentence-transformers", "transformers", "torch", "tokenizers", "openvino", "nncf", "numpy")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     return "\n".join(
         [
             "# Encoding: results\n",
             f"{processor()}, {cores()} cores, {platform.system()}, Python {platform.python_version()}; {versions}.",
-            f"Peak of float32 matrix products on one core: {peak_gflops():.0f} GFLOP/s.",
+            f"Peak of float32 matrix products on one core: {peak:.0f} GFLOP/s.",
             f"Command: `python benchmarks/encoding.py {' '.join(sys.argv[1:])}`; {options.rounds} rounds, model "
-            f"`{options.model}`. The ratio is to {PEER}; above 1 is faster.\n",
+            f"`{options.model}`. The ratio is to {PEER}, or {CROSS_PEER}; above 1 is faster.\n",
         ]
     )
 

@@ -33,10 +33,12 @@ def reference(folder, kind):
 
 
 @pytest.mark.parametrize("kind", models.BACKBONES)
-@pytest.mark.parametrize("budget", [1, 4096])
-def test_scores_of_every_backbone(tiny_cross_encoder, pairs, kind, budget):
+@pytest.mark.parametrize(("engine", "budget"), [("torch", 1), ("torch", None), ("openvino", 200)])
+def test_scores_of_every_backbone(tiny_cross_encoder, pairs, kind, engine, budget, tmp_path, monkeypatch):
+    monkeypatch.setenv("TWINVEC_CACHE", str(tmp_path))
     folder = tiny_cross_encoder(kind)
-    reranker = CrossEncoderReranker(folder, token_budget=budget)
+    reranker = CrossEncoderReranker(folder, engine=engine, token_budget=budget)
+    assert reranker.engine.name == f"{engine}, cpu, float32"
     theirs = reference(folder, kind).predict(pairs, batch_size=7)
     ours = reranker.score(pairs)
     assert reranker.max_tokens == models.LONGEST[kind]

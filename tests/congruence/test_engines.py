@@ -8,6 +8,7 @@ import pytest
 import models
 from congruence.test_vectors import assert_equal, cosines, mixed_texts
 from twinvec import Encoder
+from twinvec.export import export_model
 
 
 @pytest.fixture
@@ -65,6 +66,21 @@ def test_the_default_model(encoder, texts):
     assert_equal(ours.encode(texts), theirs.encode(texts))
     for mine, other in zip(ours.encode_tokens(texts[:20]), theirs.encode_tokens(texts[:20]), strict=True):
         assert cosines(mine, other).min() > 0.99999
+
+
+@pytest.mark.parametrize(("kind", "include_prompt"), [("modernbert", True), ("xlm-roberta", False)])
+def test_int8_is_near(cache, tiny_model, tmp_path, texts, kind, include_prompt):
+    folder = tiny_model(kind, include_prompt=include_prompt, prompts={"document": "group: "}, pooling=("mean", "cls"))
+    export_model(folder, tmp_path / "int8", precision="int8", calibrate=mixed_texts(100, 60, seed=12))
+    exact, ours = Encoder(folder, engine="torch"), Encoder(tmp_path / "int8", precision="int8")
+    vectors = exact.encode_document(texts)
+    near = cosines(ours.encode_document(texts), vectors)
+    assert np.quantile(near, 0.1) > 0.95
+    assert near.min() < 1 - 1e-6, "these are the vectors of float32"
+    alone = np.stack([ours.encode_document(text) for text in texts[:20]])
+    assert cosines(ours.encode_document(texts)[:20], alone).min() > 0.9995
+    states = zip(ours.encode_tokens(texts[10:20]), exact.encode_tokens(texts[10:20]), strict=True)
+    assert all(np.median(cosines(mine, theirs)) > 0.95 for mine, theirs in states)
 
 
 def test_auto_is_exact(encoder, texts):

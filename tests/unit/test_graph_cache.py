@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from twinvec import Encoder
+from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines.openvino import OpenVinoEngine
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
 from twinvec.graph_cache import cache_folder, encoder_graph
@@ -87,6 +87,26 @@ def test_a_damaged_graph_is_made_again(made, cache, graph, name, damage):
     assert again.exact
     assert (path.parent / "graph.bin").stat().st_size > 1000
     assert json.loads((path.parent / "graph.json").read_text())["sha256"]
+
+
+def test_what_a_killed_conversion_left_goes(cache, graph):
+    home = graph().path.parent
+    left_over = home.with_name(f"{home.name}.abc123")
+    (left_over / "graph").mkdir(parents=True)
+    shutil.rmtree(home)
+    assert graph().exact
+    assert not left_over.exists()
+
+
+def test_a_cross_encoder_has_a_graph_too(cache, tiny_cross_encoder):
+    pairs = [("a fox", "the old cat"), ("a fox", "a quick fox")]
+    for _ in range(2):
+        scores = CrossEncoderReranker(tiny_cross_encoder("bert"), engine="openvino").score(pairs)
+    np.testing.assert_allclose(scores, CrossEncoderReranker(tiny_cross_encoder("bert")).score(pairs), atol=1e-5)
+    assert files_of(cache) == ["graph.bin", "graph.json", "graph.xml"]
+    assert CrossEncoderReranker(tiny_cross_encoder("bert")).engine.name.startswith("torch")  # it is small
+    CrossEncoderReranker(tiny_cross_encoder("bert", seed=1), engine="openvino")
+    assert files_of(cache).count("graph.xml") == 2
 
 
 def test_processes_that_want_it_at_once_share_it(cache, tiny_model):

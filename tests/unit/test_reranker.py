@@ -146,6 +146,19 @@ def test_maxsim_by_hand():
     np.testing.assert_allclose(maxsim(second, [second, first, second]), [1.0, 0.96, 1.0], rtol=1e-6)
 
 
+def test_maxsim_does_not_depend_on_blocks(tiny, monkeypatch):
+    """Queries that share texts, far apart: every block has its part of them."""
+    texts = [f"fox {number} cat {'sun ' * (number % 7)}" for number in range(40)]
+    lists = [hits_of(texts[start::step]) for start, step in ((0, 1), (3, 2), (1, 5))] + [hits_of(texts[::-1])]
+    queries = [*QUERIES, "the sun"]
+    whole = MaxSimReranker(tiny).rerank_many(queries, lists)
+    monkeypatch.setattr("twinvec.reranker._TEXTS_AT_ONCE", 7)
+    for found, expected in zip(MaxSimReranker(tiny).rerank_many(queries, lists), whole, strict=True):
+        ours, theirs = ({hit.id: hit.scores["maxsim"] for hit in hits} for hits in (found, expected))
+        assert ours == pytest.approx(theirs, abs=1e-5)
+        assert len(set(theirs.values())) > len(theirs) / 2
+
+
 def test_maxsim_is_the_mean_of_the_best_cosines(tiny, maxsim_reranker):
     found = maxsim_reranker.rerank(QUERIES[0], hits_of(PASSAGES))
     [query] = tiny.encode_tokens(QUERIES[:1], prompt="query")
