@@ -33,7 +33,8 @@ from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.migration import Migration, drop_others
 from twinvec_qdrant.notes import Notes
 from twinvec_qdrant.opening import Wanted, load_recorded, open_in
-from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, VerifyReport
+from twinvec_qdrant.pushing import Push, open_target
+from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, PushReport, VerifyReport
 from twinvec_qdrant.search import Searcher
 from twinvec_qdrant.stored_documents import StoredDocuments
 from twinvec_qdrant.stores import find_store
@@ -361,8 +362,10 @@ class Collection:
         migration.switch()
         return migration.report
 
-    def reindex(self, index: IndexSettings | None = None) -> IndexReport:
+    def reindex(self, index: IndexSettings | Mapping[str, Any] | None = None) -> IndexReport:
         """Build the index of the vectors now, with other settings where they are given, and say what it finds.
+
+        Settings can be given by their fields, as ``info`` has them.
 
         An ingest does it unasked where it has brought many. Searches go on meanwhile; writers wait. Embedded, it needs
         about as much room on the disk as the collection has, twice.
@@ -370,7 +373,7 @@ class Collection:
         Raises:
             StoreUnavailableError: the server does not answer, or the disk has no room; all is as before.
         """
-        report = reindex(self._backend, index)
+        report = reindex(self._backend, IndexSettings.from_dict(index) if isinstance(index, Mapping) else index)
         self._description = read_description(self._backend.read_metadata(), self._backend.location)
         self._searcher = Searcher(self._backend, self._lexicon, self._description)
         return report
@@ -382,6 +385,51 @@ class Collection:
         migration that was not finished, which is given up.
         """
         return drop_others(self._backend)
+
+    def push(
+        self,
+        path: str | Path | None = None,
+        *,
+        name: str | None = None,
+        url: str | None = None,
+        client: QdrantClient | None = None,
+        api_key: str | None = None,
+        prune: bool = False,
+        progress: bool = False,
+        wait_seconds: float = 10.0,
+    ) -> PushReport:
+        """Copy the collection to another store, or bring a copy there up to date: vectors as they are, nothing encoded.
+
+        Killed at any moment, the next call goes on; the other collection can be searched and written meanwhile.
+
+        Args:
+            path: Folder of the other store; or ``url``, or ``client``, as for ``open``.
+            name: The collection's name there; the same unless given.
+            url: Address of a Qdrant server.
+            client: A ``QdrantClient`` of the caller's.
+            api_key: For ``url``.
+            prune: Remove there what is not here.
+            progress: Show a progress bar on a terminal.
+            wait_seconds: As for ``open``.
+
+        Raises:
+            SpaceMismatchError: the collection there is of another model.
+            ConfigurationError: it cuts or divides documents differently, or is this one.
+            StoreError: one of the stores failed; what was copied stays.
+        """
+        if path is None and url is None and client is None:
+            raise ConfigurationError("push where to? give one of path, url and client")
+        store = find_store(name or self.name, path, url, client, api_key, wait_seconds)
+        try:
+            now = read_description(self._backend.read_metadata(), self._backend.location)
+            target = open_target(store, now)
+        except BaseException:
+            store.close()
+            raise
+        try:
+            return Push(self._backend, now.vector, target).run(prune=prune, progress=progress)
+        finally:
+            target.close()
 
     def count(self) -> int:
         """How many chunks there are."""

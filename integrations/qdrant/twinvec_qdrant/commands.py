@@ -48,13 +48,20 @@ _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``twinvec``."""
-    from twinvec_qdrant.upkeep import collections_command, drop_command, migrate_command, verify_command
+    from twinvec_qdrant.upkeep import (
+        collections_command,
+        drop_command,
+        migrate_command,
+        push_command,
+        verify_command,
+    )
 
     app.command("ingest")(ingest_command)
     app.command("search")(search_command)
     app.command("info")(info_command)
     app.command("verify")(verify_command)
     app.command("migrate")(migrate_command)
+    app.command("push")(push_command)
     app.command("collections")(collections_command)
     app.command("drop")(drop_command)
 

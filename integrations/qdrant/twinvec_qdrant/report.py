@@ -1,4 +1,4 @@
-"""What an ingest, a verification, a migration or an index came to."""
+"""What an ingest, a verification, a migration, an index or a push came to."""
 
 from __future__ import annotations
 
@@ -99,3 +99,22 @@ class IndexReport:
     chunks: int
     indexed: int
     recall: float | None
+
+
+@dataclass(slots=True)
+class PushReport:
+    """What a push did; counts are of documents but for ``chunks``.
+
+    Attributes:
+        copied: Written to the other store.
+        unchanged: There already, in the same version.
+        deleted: Removed there because they are not here (``prune``).
+        missed: Not copied: chunks of theirs are gone, changed by a writer meanwhile or lost (``Collection.verify``).
+        chunks: Chunks written.
+    """
+
+    copied: int = 0
+    unchanged: int = 0
+    deleted: int = 0
+    missed: list[str] = field(default_factory=list)
+    chunks: int = 0

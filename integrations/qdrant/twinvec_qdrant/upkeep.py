@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -98,6 +99,39 @@ def _reindex(collection: Collection, quantization: Quantization, as_json: bool) 
     recall = "no chunks" if report.recall is None else f"{report.recall:.3f}"
     figures = {"vectors indexed": f"{report.indexed:,} of {report.chunks:,}", "recall@10 of a sample": recall}
     show(f"{collection.name}: {report.settings}", properties(figures))
+
+
+def push_command(
+    collection: Name,
+    path: Place = None,
+    url: Url = None,
+    to_path: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the other store.")] = None,
+    to_url: Annotated[str | None, typer.Option(help="Server to copy to; its key from QDRANT_API_KEY.")] = None,
+    to_collection: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name there; the same unless given.")
+    ] = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove there what is not here.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a collection to another store, vectors included; again for what is new. Killed, the next run goes on.
+
+    \b
+    twinvec push --collection docs --to-url https://qdrant.example.org:6333
+    twinvec push --collection docs --url http://localhost:6333 --to-path ./backup
+    """
+    if (to_path is None) == (to_url is None):
+        raise typer.BadParameter("give one of --to-path and --to-url")
+    with open_collection(collection, path, url, None, create=False) as opened:
+        report = opened.push(to_path, url=to_url, name=to_collection, prune=prune, progress=not as_json)
+    if as_json:
+        show_json(asdict(report))
+    else:
+        figures = ("copied", "chunks", "unchanged", "deleted")
+        show(f"{collection}: pushed", properties({name: f"{getattr(report, name):,}" for name in figures}))
+        for source in report.missed:
+            typer.echo(f"missed: {source}: push again; if it stays, twinvec verify", err=True)
+    if report.missed:
+        raise typer.Exit(1)
 
 
 def collections_command(path: Place = None, url: Url = None, as_json: AsJson = False) -> None:

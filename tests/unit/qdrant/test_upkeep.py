@@ -65,6 +65,16 @@ def test_another_quantisation(twinvec, notes, place):
     assert twinvec("migrate", *place, "--quantization", "int8", "--to", "default").code == 2
 
 
+def test_a_collection_is_pushed(twinvec, notes, place, tmp_path):
+    other = ("--collection", "copy", "--path", tmp_path / "other")
+    push = ("push", *place, "--to-path", tmp_path / "other", "--to-collection", "copy")
+    assert json.loads(twinvec(*push, "--json").out)["copied"] == 4
+    assert "unchanged" in twinvec(*push).out
+    found = [json.loads(twinvec("search", "note 2", *each, "--json").out)["hits"][0]["id"] for each in (place, other)]
+    assert found[0] == found[1]
+    assert twinvec("push", *place).code == 2
+
+
 def test_collections_are_listed_and_dropped(twinvec, notes, place, tmp_path):
     store = ("--path", tmp_path / "store")
     twinvec("ingest", notes, "--collection", "more notes", *store)

@@ -15,7 +15,7 @@ conditions on payloads from their neutral form in ``conditions``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -178,6 +178,9 @@ class Backend(Protocol):
 
     location: str
     """Where it is, for messages: a folder or an address, without secrets."""
+
+    place: Hashable
+    """Equal for two backends of one collection."""
 
     exclusive: bool
     """Whether no other process can write while this one is open."""

@@ -53,15 +53,15 @@ def point_of(record: models.Record, vector: str | None = None) -> Point:
     return stored_point(record.id, record.payload, record.vector, vector)
 
 
-def client_request(query: Query) -> models.QueryRequest:
-    """A search."""
+def client_request(query: Query, *, indexed: bool) -> models.QueryRequest:
+    """A search, in a store that has an index or, like the client's local mode, has none to be told of."""
     words = isinstance(query.vector, tuple)
     return models.QueryRequest(
         query=client_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist(),
         using=SPARSE if words else query.name,
         filter=client_filter(query.conditions),
         limit=query.limit,
-        params=None if words else _params(query),
+        params=_params(query) if indexed and not words else None,
         with_payload=list(query.fields),
         with_vector=False,
     )

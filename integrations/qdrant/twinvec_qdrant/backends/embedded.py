@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ class EmbeddedBackend:
 
     def __init__(self, folder: CollectionFolder, shard: edge.EdgeShard) -> None:
         self.location = str(folder.path)
+        self.place: Hashable = folder.path
         self.users = 1
         self.writing: AbstractContextManager[object, bool | None] = threading.RLock()
         self._folder = folder

@@ -11,7 +11,7 @@ import ipaddress
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -60,6 +60,7 @@ class ServerBackend:
 
     def __init__(self, client: QdrantClient, name: str, location: str, *, owned: bool, wait_seconds: float) -> None:
         self.location = f"{location}, collection {name!r}"
+        self.place: Hashable = (location if owned else id(client), name)
         self.writing: AbstractContextManager[object, bool | None] = threading.RLock()
         self._client = client
         self._name = name
@@ -229,7 +230,7 @@ class ServerBackend:
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
         """For each query the best points, best first."""
-        requests = [client_request(query) for query in queries]
+        requests = [client_request(query, indexed=not self._local) for query in queries]
         answers = self._call(self._client.query_batch_points, self._name, requests)
         return [[Scored(str(each.id), each.score, each.payload or {}) for each in answer.points] for answer in answers]
 

@@ -1,0 +1,166 @@
+"""Push: a collection into another store, with its vectors; nothing is encoded.
+
+Documents are committed as an ingest commits them (``catalog``), and a document that the other store has in the same
+version is passed over: a push that was killed goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from uuid import uuid4
+
+from twinvec.errors import ConfigurationError, SpaceMismatchError
+from twinvec.progress import progress_bar
+from twinvec_qdrant.backends.base import DENSE, Backend, NewCollection, Point, Store
+from twinvec_qdrant.backends.conditions import field_is
+from twinvec_qdrant.catalog import Catalog, Change
+from twinvec_qdrant.description import Description, read_description
+from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.lexicon import Lexicon
+from twinvec_qdrant.report import PushReport
+from twinvec_qdrant.schema import Record, tenant_path
+
+_PAGE = 256  # documents compared, and notes copied, at a time
+_BATCH_CHUNKS = 512
+_ROUNDS = 5  # a commit is lost only to another writer of the same document
+
+
+def open_target(store: Store, source: Description) -> Backend:
+    """The collection in the other store, made like this one where there is none.
+
+    Raises:
+        SpaceMismatchError: there is one, of another model.
+        ConfigurationError: there is one that cuts or divides documents differently.
+    """
+    settings = IndexSettings.from_dict(source.index)
+    if store.peek() is None:
+        copy = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
+        path = None if source.tenant_key is None else tenant_path(source.tenant_key)
+        backend = store.create(NewCollection(source.dim, {**source.model_dump(), **copy}, settings, path))
+    else:
+        backend = store.open()
+    try:
+        there = read_description(backend.read_metadata(), backend.location)
+        if there.space != source.space:
+            raise SpaceMismatchError(
+                f"{backend.location}: made with the model {there.model!r} (space {there.space}); what is pushed is of "
+                f"{source.model!r} (space {source.space}). Migrate one of them, or push to another name"
+            )
+        for name in ("chunking", "language", "tenant_key"):
+            if getattr(there, name) != getattr(source, name):
+                raise ConfigurationError(
+                    f"{backend.location}: its {name} is {getattr(there, name)!r}, that of what is pushed "
+                    f"{getattr(source, name)!r}; push to another name"
+                )
+    except BaseException:
+        backend.close()
+        raise
+    return backend
+
+
+class Push:
+    """One push of the collection in ``source``, whose dense vectors are named ``vector``, to ``target``."""
+
+    def __init__(self, source: Backend, vector: str, target: Backend) -> None:
+        if source.place == target.place:
+            raise ConfigurationError(f"{source.location}: a collection cannot be pushed onto itself")
+        description = read_description(target.read_metadata(), target.location)
+        self.report = PushReport()
+        self._source = source
+        self._vector = vector
+        self._target = target
+        self._target_vector = description.vector
+        self._index = IndexSettings.from_dict(description.index)
+        self._from = Catalog(source)
+        self._to = Catalog(target)
+        self._lexicon = Lexicon(target, description)
+
+    def run(self, *, prune: bool, progress: bool) -> PushReport:
+        """Copy what the other store has not; see ``Collection.push``."""
+        total = self._source.count([field_is("kind", "record")])
+        seen: set[str] = set()
+        with self._target.writing, progress_bar("Pushing", total, "documents", shown=progress) as advance:
+            self._to.recover()
+            self._lexicon.refresh()
+            if not self._target.count([field_is("kind", "record")]):
+                self._target.defer_index()
+            sources = self._from.sources()
+            while page := list(islice(sources, _PAGE)):
+                seen.update(page)
+                self._copy(page)
+                advance(len(page))
+            self._copy_notes()
+            if prune:
+                self._prune(seen)
+            self._lexicon.rebalance()
+            self._target.build_index(self._index)
+        return self.report
+
+    def _copy(self, sources: Sequence[str]) -> None:
+        there = self._to.records(sources)
+        wanted = []
+        for source, record in self._from.records(sources).items():
+            if source in there and there[source].version == record.version:
+                self.report.unchanged += 1
+            else:
+                wanted.append(record)
+        for batch in _batches(wanted):
+            for _ in range(_ROUNDS):
+                changes = [change for change in map(self._change, batch, self._olds(batch)) if change is not None]
+                lost = {change.record.source for change in self._to.write(changes)}
+                for change in changes:
+                    if change.record.source not in lost:
+                        self._lexicon.changed(change.old, change.record)
+                        self.report.copied += 1
+                        self.report.chunks += len(change.points)
+                batch = [record for record in batch if record.source in lost]
+                if not batch:
+                    break
+            self.report.missed += [record.source for record in batch]
+
+    def _olds(self, batch: Sequence[Record]) -> list[Record | None]:
+        there = self._to.records(record.source for record in batch)
+        return [there.get(record.source) for record in batch]
+
+    def _change(self, record: Record, old: Record | None) -> Change | None:
+        """The commit of one document; None where chunks of it are gone, changed by a writer or lost."""
+        points = self._source.retrieve(record.chunks, None, self._vector)
+        if any(chunk not in points or points[chunk].dense is None for chunk in record.chunks):
+            self.report.missed.append(record.source)
+            return None
+        terms = self._lexicon.terms([points[chunk].payload["text"] for chunk in record.chunks])
+        revision, kept = uuid4().hex, frozenset(old.chunks) if old else frozenset()
+        copies = []
+        for chunk, sparse in zip(record.chunks, self._lexicon.documents(terms), strict=True):
+            if chunk not in kept:
+                payload = {**points[chunk].payload, "revision": revision}
+                copies.append(Point(chunk, payload, points[chunk].dense, sparse, self._target_vector))
+        return Change(replace(record, revision=revision), copies, old)
+
+    def _copy_notes(self) -> None:
+        notes = self._source.scroll([field_is("kind", "note")])
+        while page := list(islice(notes, _PAGE)):
+            self._target.upsert(page)
+        self._target.flush()
+
+    def _prune(self, seen: set[str]) -> None:
+        gone = [source for source in self._to.sources() if source not in seen]
+        for start in range(0, len(gone), _PAGE):
+            for record in self._to.remove(gone[start : start + _PAGE]):
+                self._lexicon.changed(record, None)
+                self.report.deleted += 1
+
+
+def _batches(records: Sequence[Record]) -> Iterator[list[Record]]:
+    batch: list[Record] = []
+    chunks = 0
+    for record in records:
+        batch.append(record)
+        chunks += len(record.chunks)
+        if chunks >= _BATCH_CHUNKS:
+            yield batch
+            batch, chunks = [], 0
+    if batch:
+        yield batch
