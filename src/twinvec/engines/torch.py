@@ -123,7 +123,7 @@ def has_segments(model: nn.Module) -> bool:
 
 
 def _load(kind: Any, folder: Path, attention: str | None) -> nn.Module:
-    with _quiet_transformers(), _load_errors(folder):
+    with quiet_transformers(), _load_errors(folder):
         model, info = kind.from_pretrained(
             folder,
             local_files_only=True,
@@ -236,7 +236,7 @@ def _load_errors(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet_transformers() -> Iterator[None]:
+def quiet_transformers() -> Iterator[None]:
     """Silence the loading bar and the report of pooler weights, which are not used here."""
     from transformers.utils import logging as library_logging
 

@@ -92,10 +92,13 @@ def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
     """
     if pooling not in ("mean", "cls"):
         raise ConfigurationError(f"pooling {pooling!r} is not one of mean, cls")
+    from twinvec.engines.torch import quiet_transformers
+
     spec = read_spec(find_model(model).path)
-    transformer = _modules().Transformer(
-        str(spec.folder), max_seq_length=spec.max_tokens, model_kwargs={"use_safetensors": True}
-    )
+    with quiet_transformers():
+        transformer = _modules().Transformer(
+            str(spec.folder), max_seq_length=spec.max_tokens, model_kwargs={"use_safetensors": True}
+        )
     return Baseline(f"{pooling}:{model}", _assembled(transformer, transformer.get_embedding_dimension(), pooling))
 
 

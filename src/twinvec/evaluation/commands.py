@@ -5,7 +5,7 @@ Everything heavy is imported inside a command, so that ``twinvec --help`` stays 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from twinvec.evaluation.ir import IrResult
     from twinvec.evaluation.layout import FigureTable
+    from twinvec.evaluation.serving import Kept
     from twinvec.evaluation.suite import Tasks
     from twinvec.evaluation.tuning import Tuning
     from twinvec.retrieval import Mode
@@ -42,7 +43,11 @@ def evaluate_command(
     runs: Annotated[Path | None, typer.Option(help="Write the hits of each retrieval set here, as TREC runs.")] = None,
     forms: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png", help="Also measure vectors kept in fewer bytes; draw quality against cost."),
+        typer.Option(
+            metavar="FILE.png",
+            help="Also measure vectors kept in fewer bytes, and draw quality against memory. The index of a collection "
+            "is built anew for each form, and at the end as it was.",
+        ),
     ] = None,
     collection: Annotated[
         str | None, typer.Option(metavar="NAME", help="Ask this collection, which holds the documents of each --ir.")
@@ -69,7 +74,7 @@ def evaluate_command(
         raise typer.BadParameter("--forms measures retrieval: give --ir")
     data = tasks.load()
     if collection is not None:
-        figures, found = _evaluate_collection(collection, path, url, model, mode, data)
+        figures, found = _evaluate_collection(collection, path, url, model, mode, data, forms)
     else:
         result = evaluate(str(model), data, progress=True)
         figures, found = result.as_json(), {**result.ir, **result.questions}
@@ -172,11 +177,11 @@ def _show_tuning(collection: str, found: Tuning) -> None:
 
 
 def _evaluate_collection(
-    name: str, path: Path | None, url: str | None, model: str | None, mode: Mode, tasks: Tasks
+    name: str, path: Path | None, url: str | None, model: str | None, mode: Mode, tasks: Tasks, plot: Path | None
 ) -> tuple[dict[str, Any], dict[str, IrResult]]:
     """Figures as JSON has them, and the results of each set."""
     from twinvec.encoder import Encoder
-    from twinvec.evaluation.serving import evaluate_collection, evaluate_reranked
+    from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
     from twinvec.evaluation.suite import find_reranker
     from twinvec.stored import open_collection
 
@@ -193,18 +198,27 @@ def _evaluate_collection(
                 each: evaluate_reranked(opened, reranker, before, candidates=tasks.candidates, mode=mode).as_json()
                 for each, before in found.items()
             }
+        if plot is not None:
+            kept = {each: evaluate_indexes(opened, data, **options) for each, data in tasks.ir.items()}
+            figures["forms"] = _drawn(kept, plot)
     return figures, found
 
 
 def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
     from twinvec.evaluation.baselines import load_model
-    from twinvec.evaluation.plots import costs
     from twinvec.evaluation.serving import evaluate_forms
 
     loaded = load_model(model)
     found = {
         name: evaluate_forms(loaded, data, measures=tasks.measures, progress=True) for name, data in tasks.ir.items()
     }
+    return _drawn(found, plot)
+
+
+def _drawn(found: Mapping[str, Sequence[Kept]], plot: Path) -> dict[str, dict[str, Any]]:
+    """The figures of all forms, as JSON has them, after they have been drawn."""
+    from twinvec.evaluation.plots import costs
+
     costs(found, plot)
     return {name: {each.form: each.figures for each in kept} for name, kept in found.items()}
 

@@ -16,8 +16,11 @@ from twinvec.evaluation.serving import Kept
 from twinvec.evaluation.statistics import Interval, Values
 from twinvec.similarity import Indices
 
-COLORS = ("#2f6db3", "#e07b39", "#3d9a6b", "#b0457b", "#7a68b8", "#8a8a3c", "#4aa3b5", "#9c5a3c")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5195", "#6b6b6b")
+"""Told apart by colour-blind people too: those of Okabe and Ito 2008 without the light yellow, and two more."""
+
 _GREY = "#b9bec6"
+_INK = "#222222"
 _NAMED_CLUSTERS = 20
 
 
@@ -37,7 +40,7 @@ def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path
         for system, (value, bounds) in group.items():
             axes.barh(position, value, height=0.84, color=_color(systems, system))
             if bounds is not None:
-                axes.plot([bounds.low, bounds.high], [position, position], color="#222222", linewidth=1)
+                axes.plot([bounds.low, bounds.high], [position, position], color=_INK, linewidth=1)
             end = max(value, bounds.high if bounds is not None else value)
             axes.text(end + 0.8, position, f"{value:.2f}", va="center", fontsize=8)
             position += 1
@@ -46,7 +49,7 @@ def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path
     axes.invert_yaxis()
     axes.margins(y=0.01)
     axes.set_xlim(right=axes.get_xlim()[1] * 1.08)  # room for the numbers
-    axes.set_xlabel("x 100, with 95% intervals")
+    axes.set_xlabel("figure x 100; lines are 95% intervals", fontsize=9)
     _legend(axes, systems)
     _save(figure, path)
 
@@ -66,14 +69,17 @@ def differences(samples: Mapping[str, Values], first: str, second: str, path: Pa
         places = np.linspace(0, 100, len(ordered))
         axes.fill_between(places, ordered, 0, where=ordered > 0, color=COLORS[1], step="mid", linewidth=0)
         axes.fill_between(places, ordered, 0, where=ordered < 0, color=COLORS[0], step="mid", linewidth=0)
-        axes.axhline(0, color="#222222", linewidth=0.8)
+        axes.axhline(0, color=_INK, linewidth=0.8)
+        better, worse = np.mean(values > 0), np.mean(values < 0)
         axes.set_title(
-            f"{name}: {second} better on {np.mean(values > 0):.0%}, {first} on {np.mean(values < 0):.0%}",
+            f"{name}, {len(values):,} queries: {second} better on {better:.0%}, {first} on {worse:.0%}, "
+            f"equal on {1 - better - worse:.0%}",
             fontsize=9,
             loc="left",
         )
-        axes.set_ylabel("difference")
-    np.atleast_1d(grid)[-1].set_xlabel("items, in percent")
+        axes.set_ylabel(f"{second}\nminus {first}", fontsize=8)
+        axes.set_xlim(0, 100)
+    np.atleast_1d(grid)[-1].set_xlabel("queries in percent, ordered by the difference", fontsize=9)
     _save(figure, path)
 
 
@@ -83,7 +89,7 @@ def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
     for axes, (system, result) in zip(np.atleast_1d(grid), results.items(), strict=True):
         percent = np.array([each.percent_female for each in result.occupations])
         lean = np.array([each.lean for each in result.occupations])
-        axes.axhline(0, color="#222222", linewidth=0.8)
+        axes.axhline(0, color=_INK, linewidth=0.8)
         axes.scatter(percent, lean, s=18, color=np.where(lean > 0, COLORS[1], COLORS[0]))
         for row in np.argsort(-np.abs(lean))[:4]:
             axes.annotate(
@@ -93,39 +99,49 @@ def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
                 xytext=(3, 3),
                 textcoords="offset points",
             )
-        axes.set_title(f"{system}: r = {result.correlation / 100:.2f}", fontsize=9, loc="left")
-        axes.set_xlabel("women in the occupation, percent")
-    np.atleast_1d(grid)[0].set_ylabel("lean: above 0 to female (cosine x 100)")
+        axes.set_title(f"{system}: correlation {result.correlation / 100:.2f}", fontsize=9, loc="left")
+        axes.set_xlabel("women in the occupation, percent", fontsize=9)
+        axes.set_xlim(-4, 118)  # room for names
+        axes.margins(y=0.08)
+    np.atleast_1d(grid)[0].set_ylabel("lean to male (below 0) or female (above 0)\ncosine x 100", fontsize=9)
     _save(figure, path)
 
 
 def costs(sets: Mapping[str, Sequence[Kept]], path: Path) -> None:
-    """Quality against bytes, a panel for each set: every form in which vectors can be kept is a point.
+    """Quality against bytes, a panel for each set: every form in which vectors can be kept is a numbered point.
 
     Args:
         sets: Set -> its forms, measured.
         path: Where the PNG goes.
     """
-    figure, grid = _canvas(8.0, 3.6 * len(sets), rows=len(sets))
+    figure, grid = _canvas(9.5, 3.8 * len(sets), rows=len(sets))
     for axes, (name, kept) in zip(np.atleast_1d(grid), sets.items(), strict=True):
         measure = next(iter(kept[0].figures))
         for row, each in enumerate(kept):
             value = each.figures[measure]
-            axes.scatter(each.bytes, value, s=36, color=_color([other.form for other in kept], each.form), zorder=3)
+            waited = f", {each.figures['ms_p50']:.1f} ms" if "ms_p50" in each.figures else ""
+            label = f"{row + 1}  {each.form}: {value:.1f}{waited}"
+            axes.scatter(each.bytes, value, s=42, color=COLORS[row % len(COLORS)], label=label, zorder=3)
             axes.annotate(
-                f"{each.form}: {value:.1f}",
+                str(row + 1),
                 (each.bytes, value),
-                xytext=(0, 9 if row % 2 else -15),
+                xytext=(0, 6 if row % 2 else -14),
                 textcoords="offset points",
                 fontsize=8,
+                fontweight="bold",
                 ha="center",
+                color=_INK,
+                path_effects=[_halo()],
             )
         axes.set_xscale("log", base=2)
-        axes.set_xticks([each.bytes for each in kept], [f"{each.bytes:,}" for each in kept], minor=False)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.minorticks_off()
+        axes.grid(axis="y", color="#e6e9ee", zorder=0)
         axes.margins(x=0.12, y=0.25)
-        axes.set_title(name, fontsize=9, loc="left")
-        axes.set_ylabel(measure)
-    np.atleast_1d(grid)[-1].set_xlabel("bytes a vector")
+        axes.set_title(f"{name}: quality against memory", fontsize=9, loc="left")
+        axes.set_ylabel(f"{measure} x 100", fontsize=9)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8, labelspacing=0.8)
+    np.atleast_1d(grid)[-1].set_xlabel("bytes a vector, on a logarithmic scale", fontsize=9)
     _save(figure, path)
 
 
@@ -159,15 +175,15 @@ def cluster_map(vectors: FloatArray, labels: Indices, names: Mapping[int, str], 
                 textcoords="offset points",
                 fontsize=8,
                 fontweight="bold",
-                color="#222222",
+                color=_INK,
                 path_effects=[_halo()],
             )
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
-    axes.set_title(
-        f"{len(points):,} texts, {len(names):,} clusters, {int(alone.sum()):,} alone", fontsize=10, loc="left"
-    )
+    named = f", the {_NAMED_CLUSTERS} largest named" if len(names) > _NAMED_CLUSTERS else ""
+    title = f"{len(points):,} texts, {len(names):,} clusters{named}, {int(alone.sum()):,} alone (grey)"
+    axes.set_title(title, fontsize=10, loc="left")
     if names:
         legend = axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=7, labelspacing=0.9)
         for text in legend.get_texts():

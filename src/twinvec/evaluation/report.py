@@ -31,6 +31,7 @@ h1 { font-size: 1.7rem } h2 { font-size: 1.25rem; margin-top: 2.4rem; border-bot
 table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem } img { max-width: 100% }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid #e6e9ee; text-align: left; vertical-align: top }
 th { background: #f4f6f9; font-weight: 600 } td { font-variant-numeric: tabular-nums }
+td[style*="right"] { white-space: nowrap }
 """
 
 
@@ -118,21 +119,25 @@ def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
     names = {path.name for path in pictures}
     if "figures.png" in names:
         yield "![Figures with intervals](figures.png)\n"
-    for table in figure_tables([evaluation.as_json() for evaluation in comparison.evaluations]):
-        yield f"## {table.title}\n"
-        yield from _rows(table.columns, table.rows)
     if comparison.differences:
         yield f"## Differences from {_escaped(systems[0])}\n"
-        yield "p: how often swapping outputs at random gives a difference this large (approximate randomisation).\n"
+        yield (
+            "An interval that holds 0 means that these data do not tell the two apart. p: how often swapping outputs "
+            "at random gives a difference this large (approximate randomisation).\n"
+        )
         yield from _rows(
             ("data", "measure", "model", "difference", "95% interval", "p"),
             (
                 (d.data, d.measure, d.system, f"{d.test.difference:+.2f}", _range(d.test.interval), _p(d.test.p_value))
                 for d in comparison.differences
             ),
+            texts=3,
         )
     if "differences.png" in names:
         yield "![Differences item by item](differences.png)\n"
+    for table in figure_tables([evaluation.as_json() for evaluation in comparison.evaluations]):
+        yield f"## {table.title}\n"
+        yield from _rows(table.columns, table.rows, texts=2)
     if "occupations.png" in names:
         yield "## Gender and occupation\n\n![Lean of occupations](occupations.png)\n"
     first, second = comparison.evaluations[:2]
@@ -140,9 +145,10 @@ def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
         yield f"## {name}: pairs on which {_escaped(first.system)} and {_escaped(second.system)} differ most\n"
         yield "Places are percentiles: 100 is the most similar pair of the set.\n"
         yield from _sts_examples(first.sts[name], second.sts[name], first.system, second.system)
-    for name in (name for name in first.ir if name in second.ir):
+    retrieved = {**first.ir, **first.questions}, {**second.ir, **second.questions}
+    for name in (name for name in retrieved[0] if name in retrieved[1]):
         yield f"## {name}: queries on which {_escaped(first.system)} and {_escaped(second.system)} differ most\n"
-        yield from _ir_examples(first.ir[name], second.ir[name], first.system, second.system)
+        yield from _ir_examples(retrieved[0][name], retrieved[1][name], first.system, second.system)
 
 
 def _sts_examples(first: StsResult, second: StsResult, *systems: str) -> Iterator[str]:
@@ -160,6 +166,7 @@ def _sts_examples(first: StsResult, second: StsResult, *systems: str) -> Iterato
             (first.data.first[row], first.data.second[row], f"{gold[row]:.0f}", f"{one[row]:.0f}", f"{two[row]:.0f}")
             for row in order
         ),
+        texts=2,
     )
 
 
@@ -178,7 +185,7 @@ def _ir_examples(first: IrResult, second: IrResult, *systems: str) -> Iterator[s
             text = textwrap.shorten(texts[best], 140, placeholder="…") if best in texts else "nothing found"
             row_cells.append(f"{value:.0f}: {text} ({'relevant' if judged > 0 else 'not relevant'})")
         rows.append(row_cells)
-    yield from _rows(("query", *(f"{measure} and first hit of {system}" for system in systems)), rows)
+    yield from _rows(("query", *(f"{measure} and first hit of {system}" for system in systems)), rows, texts=3)
 
 
 def _draw(comparison: Comparison, folder: Path) -> list[Path]:
@@ -218,9 +225,10 @@ def _item_differences(first: Evaluation, second: Evaluation) -> dict[str, Values
     return found
 
 
-def _rows(header: Sequence[str], rows: Any) -> Iterator[str]:
+def _rows(header: Sequence[str], rows: Any, *, texts: int) -> Iterator[str]:
+    """A table whose columns after the first ``texts`` are numbers, flush right."""
     yield "| " + " | ".join(map(_escaped, header)) + " |"
-    yield "|" + " --- |" * len(header)
+    yield "|" + " --- |" * texts + " ---: |" * (len(header) - texts)
     for row in rows:
         yield "| " + " | ".join(_escaped(str(cell)) for cell in row) + " |"
     yield ""

@@ -1,15 +1,15 @@
 """What is really served: a store as it answers, and vectors in the forms in which they can be kept.
 
 A collection is asked through ``search``, as its users ask it: ranking measures where there are judgements, how many of
-the nearest neighbours its index finds, and how long an answer takes. The forms are compared on arrays: what float16,
-8-bit integers, single bits and fewer dimensions cost in quality and save in bytes. Queries stay float32 throughout,
-and documents are scored as they are kept.
+the nearest neighbours its index finds, and how long an answer takes; also with other indexes in place of its own. The
+forms are compared on arrays: what float16, 8-bit integers, single bits and fewer dimensions cost in quality and save in
+bytes. Queries stay float32 throughout, and documents are scored as they are kept.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -30,6 +30,19 @@ from twinvec.similarity import semantic_search
 NEIGHBOURS = 10
 """How many of the exact nearest neighbours an index, or a form, has to find."""
 
+INDEXES: Mapping[str, Mapping[str, Any]] = {
+    "float32": {"quantization": "none", "m": 16, "ef_construct": 100},
+    "float32, 8 edges": {"quantization": "none", "m": 8, "ef_construct": 50},
+    "float32, 32 edges": {"quantization": "none", "m": 32, "ef_construct": 200},
+    "int8": {"quantization": "int8"},
+    "4 bits": {"quantization": "turbo"},
+    "binary, 4 x rescored": {"quantization": "binary", "oversampling": 4.0},
+    "binary, 1 x rescored": {"quantization": "binary", "oversampling": 1.0},
+}
+"""Settings of a collection's index to compare: name -> what differs from the collection's own."""
+
+_BITS = {"none": 32, "int8": 8, "turbo": 4, "binary": 1}
+_EDGE_BYTES = 4
 _INT8_LEVELS = 127
 
 
@@ -47,6 +60,18 @@ class ServedCollection(Protocol):
 
     def search_vector(self, vector: Any, limit: int = 10, *, exact: bool = False) -> list[Hit]:
         """The nearest vectors; ``exact`` compares with all."""
+        ...
+
+
+class IndexedCollection(ServedCollection, Protocol):
+    """One that can be given another index."""
+
+    def info(self) -> dict[str, Any]:
+        """Among others ``dim``, and under ``index`` the settings of the index."""
+        ...
+
+    def reindex(self, index: Mapping[str, Any]) -> Any:
+        """Build the index anew with these settings."""
         ...
 
 
@@ -95,6 +120,38 @@ def evaluate_collection(
     )
     figures = {**result.figures, f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
     return IrResult(data, result.run, result.measured, result.interval, figures)
+
+
+def evaluate_indexes(
+    collection: IndexedCollection,
+    data: BeirSet,
+    *,
+    indexes: Mapping[str, Mapping[str, Any]] = INDEXES,
+    mode: Mode = "dense",
+    measures: Sequence[str] = MEASURES,
+    resamples: int = RESAMPLES,
+    progress: bool = False,
+) -> list[Kept]:
+    """``evaluate_collection`` with one index after another; at the end the collection has its own again.
+
+    The bytes are what a search walks over for each vector: its copy in the index, and the edges of the graph. The
+    vectors themselves, with which the best are compared, come on top, on the disk.
+    """
+    info = collection.info()
+    kept = []
+    try:
+        for name, changed in indexes.items():
+            settings = {**info["index"], **changed}
+            collection.reindex(settings)
+            result = evaluate_collection(
+                collection, data, mode=mode, measures=measures, resamples=resamples, progress=progress
+            )
+            edges = 2 * settings["m"] * _EDGE_BYTES
+            size = -(-info["dim"] * _BITS[settings["quantization"]] // 8) + edges
+            kept.append(Kept(name, size, result.figures[f"neighbours@{NEIGHBOURS}"], result))
+    finally:
+        collection.reindex(info["index"])
+    return kept
 
 
 def evaluate_reranked(

@@ -11,7 +11,7 @@ import ir_measures
 import pytest
 from matplotlib.image import imread
 
-from twinvec.evaluation import commands
+from twinvec.evaluation import commands, serving
 from twinvec.evaluation.measures import MEASURES
 from twinvec_qdrant import Collection
 
@@ -99,6 +99,60 @@ def test_a_collection_is_measured_as_it_answers(twinvec, beir, model, store):
     assert {name: served[name] for name in MEASURES} == pytest.approx({name: direct[name] for name in MEASURES})
     assert served["neighbours@10"] == 100
     assert served["ms_p50"] > 0
+
+
+def test_what_reranking_gains_is_told(twinvec, beir, model):
+    done = twinvec("evaluate", model, "--ir", beir, "--rerank", "maxsim", "--candidates", 2, "--json")
+    assert done.code == 0, done.err
+    figures = json.loads(done.out)
+    before, after = figures["ir"]["small"], figures["reranked"]["small"]
+    assert after["gain"] == pytest.approx(after["ndcg@10"] - before["ndcg@10"])
+    assert after["gain_interval"][0] <= after["gain"] <= after["gain_interval"][1]
+    assert set(MEASURES) < set(after)
+    assert after["recall@10"] < before["recall@10"]  # two candidates are all that is left
+    assert "Retrieval, reranked: " in twinvec("evaluate", model, "--ir", beir, "--rerank", "maxsim").out
+
+
+def test_reranking_behind_words_and_behind_a_collection(twinvec, beir, model, store, tiny_cross_encoder):
+    reranker = tiny_cross_encoder("bert")
+    words = json.loads(twinvec("evaluate", "bm25", "--ir", beir, "--rerank", reranker, "--json").out)
+    assert words["reranked"]["small"]["queries"] == 3
+    place = ("--collection", "small", "--path", store, "--ir", beir)
+    served = json.loads(twinvec("evaluate", *place, "--rerank", "maxsim", "--json").out)["reranked"]["small"]
+    assert served["ms_p50"] > 0
+    assert "p_value" in served
+    refused = twinvec("evaluate", "bm25", "--ir", beir, "--rerank", "maxsim")
+    assert refused.code == 1
+    assert "maxsim compares token states, and bm25 has none" in refused.err
+
+
+def test_no_column_is_lost_where_the_output_is_no_terminal(twinvec, write, model):
+    figures = json.loads(twinvec("evaluate", model, "--sts", write("s.tsv", STS), "--json").out)["sts"]
+    shown = twinvec("evaluate", model, "--sts", write("s.tsv", STS)).out
+    (row,) = figures.values()
+    for name, value in row.items():
+        if not name.endswith("_interval"):
+            assert f"{value:.2f}" in shown or f"{value:,}" in shown
+    assert "…" not in shown
+
+
+def test_a_narrow_terminal_gets_the_measures_as_lines(on_terminal, beir):
+    shown = on_terminal(50, "evaluate", "bm25", "--ir", beir)
+    lines = dict(line.split(maxsplit=1) for line in shown.splitlines() if line.strip().count(" ") > 0)
+    assert set(MEASURES) < set(lines)
+    assert all(line.rstrip() == line[:50].rstrip() for line in shown.splitlines())
+
+
+def test_a_collection_is_measured_with_other_indexes(twinvec, beir, store, tmp_path, monkeypatch):
+    few = {"float32": serving.INDEXES["float32"]}
+    monkeypatch.setitem(serving.evaluate_indexes.__kwdefaults__, "indexes", few)
+    place = ("--collection", "small", "--path", store, "--ir", beir)
+    done = twinvec("evaluate", *place, "--forms", tmp_path / "costs.png", "--json")
+    assert done.code == 0, done.err
+    forms = json.loads(done.out)["forms"]["small"]
+    assert list(forms) == ["float32"]
+    assert forms["float32"]["neighbours@10"] == 100
+    assert imread(tmp_path / "costs.png").shape[0] > 100
 
 
 @pytest.mark.parametrize(

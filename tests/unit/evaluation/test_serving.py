@@ -7,10 +7,16 @@ import pytest
 
 from twinvec import MemoryIndex
 from twinvec.documents import Document
-from twinvec.errors import InputError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_ir
-from twinvec.evaluation.serving import evaluate_collection, evaluate_forms, evaluate_served, latencies
+from twinvec.evaluation.serving import (
+    evaluate_collection,
+    evaluate_forms,
+    evaluate_indexes,
+    evaluate_served,
+    latencies,
+)
 from twinvec_qdrant import Collection
 from words import WordEncoder
 
@@ -68,6 +74,27 @@ def test_a_collection_of_other_documents_is_refused(tmp_path, small):
         opened.ingest([("x", "nothing of the kind")])
         with pytest.raises(InputError, match="small: the collection finds none of its documents"):
             evaluate_collection(opened, small, **FAST)
+
+
+def test_indexes_are_compared_and_the_own_one_is_put_back(collection, small):
+    before = collection.info()["index"]
+    indexes = {"plain": {"quantization": "none"}, "signs, 8 edges": {"quantization": "binary", "m": 8}}
+    kept = evaluate_indexes(collection, small, indexes=indexes, **FAST)
+    dim = collection.encoder.dim
+    assert [(each.form, each.bytes) for each in kept] == [
+        ("plain", 4 * dim + 128),
+        ("signs, 8 edges", -(-dim // 8) + 64),
+    ]
+    assert kept[0].figures["neighbours@10"] == 100
+    assert all(each.figures["ms_p50"] > 0 for each in kept)
+    assert collection.info()["index"] == before
+
+
+def test_the_own_index_is_put_back_when_measuring_fails(collection, small):
+    before = collection.info()["index"]
+    with pytest.raises(ConfigurationError):
+        evaluate_indexes(collection, small, indexes={"signs": {"quantization": "binary"}}, measures=["auc@1"], **FAST)
+    assert collection.info()["index"] == before
 
 
 def test_latencies_are_percentiles_in_milliseconds():

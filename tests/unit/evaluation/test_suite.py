@@ -63,6 +63,19 @@ def test_tables_put_systems_side_by_side_and_group_equal_measures():
     assert next(figure_tables([one])).columns == ["data", "spearman", "rows"]
 
 
+def test_a_table_can_be_turned():
+    (table,) = figure_tables([{"model": "a", "sts": {"x": {"spearman": 1.0}, "y": {"spearman": 2.0}}}])
+    turned = table.turned()
+    assert (turned.title, turned.columns) == ("STS", ["data", "x", "y"])
+    assert turned.rows == [["spearman", "1.00", "2.00"]]
+
+
+def test_measures_are_checked_before_anything_is_read(tmp_path):
+    for measures in ([], ["ndcg@10", "auc"]):
+        with pytest.raises(ConfigurationError, match="ndcg@"):
+            load_tasks(ir=[tmp_path / "none"], measures=measures)
+
+
 def test_forms_have_a_table_for_each_set():
     (table,) = form_tables({"forms": {"s": {"float32": {"ndcg@10": 50.0, "bytes": 1536}, "int8": {"ndcg@10": 49.0}}}})
     assert (table.title, table.columns) == ("s, kept as", ["form", "ndcg@10", "bytes"])

@@ -15,7 +15,7 @@ from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_retriever
 from twinvec.evaluation.pseudo_queries import pseudo_queries
 from twinvec.evaluation.tuned_search import NOTES, Setting, TunedSearch, save, saved
-from twinvec.evaluation.tuning import CANDIDATES, MIXES, WORDS, tune, tune_by_documents
+from twinvec.evaluation.tuning import CANDIDATES, MIXES, PLAIN, WORDS, choose, tune, tune_by_documents
 from twinvec.retrieval import Hit
 from twinvec_qdrant import Collection
 
@@ -63,12 +63,25 @@ def test_a_fusion_that_loses_is_not_chosen():
 
 
 def test_what_wins_by_chance_only_is_not_chosen():
-    """Hybrid is better over all queries thanks to one of them: without it, it is not."""
-    dense = [2] * 30
-    hybrid = [2] * 29 + [1]
-    found = tune(Ranks(dense=dense, sparse=[9] * 30, hybrid=hybrid), DATA, **FAST)
-    assert found.figures[Setting("hybrid")] > found.figures[Setting("dense")]
-    assert found.setting == Setting("dense")
+    """Vectors alone are better over all queries thanks to one of them: without it, they are not."""
+    dense = [2] * 29 + [1]
+    found = tune(Ranks(dense=dense, sparse=[9] * 30, hybrid=[2] * 30), DATA, **FAST)
+    assert found.figures[Setting("dense")] > found.figures[Setting("hybrid")]
+    assert found.setting == Setting("hybrid")
+    assert found.gain.difference < 0
+    assert found.gain.p_value > 0.05
+
+
+def test_the_choice_from_few_noisy_queries_does_no_harm():
+    """Settings all alike but for noise: the best mean would be luck, and plain hybrid search stays."""
+    random = np.random.default_rng(0)
+    kept = 0
+    for _ in range(50):
+        values = {Setting("hybrid", mix=n / 100, candidates=20): random.normal(50, 20, 30) for n in range(1, 8)}
+        kept += choose({PLAIN: random.normal(50, 20, 30), **values}) == PLAIN
+    assert kept > 25
+    better = {PLAIN: np.full(30, 50.0), Setting("dense"): random.normal(60, 10, 30)}
+    assert choose(better) == Setting("dense")
 
 
 @pytest.fixture
@@ -206,6 +219,14 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
     for said in ("chosen: ", "15 passages, each cut out of a document of the collection", "gain over "):
         assert said in shown.out
     assert twinvec("tune", "--collection", "none", "--path", tmp_path).code == 1
+
+
+def test_a_terminal_shows_how_far_tuning_is(on_terminal, tiny_model, tmp_path):
+    with Collection.open("c", tmp_path, encoder=Encoder(tiny_model("bert"))) as collection:
+        collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
+    shown = on_terminal(120, "tune", "--collection", "c", "--path", tmp_path)
+    for step in ("Searching", "Comparing tokens", "30/30 texts", "chosen: "):
+        assert step in shown
 
 
 def test_short_documents_give_no_queries(tiny_model, tmp_path):
