@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 
+from qdrant_stand_in import StandIn
 from twinvec import Document, Encoder, MemoryIndex
 from twinvec_qdrant import Collection
 from twinvec_qdrant.lexicon import DRIFT
@@ -89,11 +90,23 @@ def encoder(encoder):
     return Remembering(encoder)
 
 
-@pytest.fixture(params=["embedded", "client", "server"])
+@pytest.fixture(scope="module")
+def stand_in():
+    """A server's interface over HTTP, in this process."""
+    with StandIn().running() as running:
+        yield running
+
+
+@pytest.fixture(params=["embedded", "client", "stand-in", "server"])
 def opened(request, tmp_path, encoder):
     """An empty collection on each store."""
     if request.param == "embedded":
         with Collection.open("docs", tmp_path, encoder=encoder, chunking=False) as collection:
+            yield collection
+        return
+    if request.param == "stand-in":
+        place = {"url": request.getfixturevalue("stand_in").url}
+        with Collection.open(f"twinvec-{uuid4().hex}", encoder=encoder, chunking=False, **place) as collection:
             yield collection
         return
     url = os.environ.get("QDRANT_URL")
