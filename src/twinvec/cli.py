@@ -129,7 +129,8 @@ def encode_command(
         fields = {"texts": shape[0], "columns": shape[1], "truncated": encoder.truncated, "seconds": round(seconds, 3)}
         show_json({"output": str(output), "model": encoder.name, "space": encoder.space, **fields})
     else:
-        typer.echo(f"{output}: {shape[0]:,} vectors of {shape[1]} numbers, {shape[0] / seconds:,.0f} texts/s")
+        cut = f", {encoder.truncated:,} texts cut after {encoder.max_tokens} tokens" if encoder.truncated else ""
+        typer.echo(f"{output}: {shape[0]:,} vectors of {shape[1]} numbers, {shape[0] / seconds:,.0f} texts/s{cut}")
 
 
 def similarity_command(

@@ -101,6 +101,7 @@ class Encoder:
         self._token_budget = token_budget
         self._max_text_bytes = max_text_bytes
         self.truncated = 0
+        self._told_of_cuts = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the engine and its lock: a copy, in another process too, loads its own when first used."""
@@ -289,9 +290,16 @@ class Encoder:
                     on_batch(len(indices))
         if cut:
             self.truncated += cut
-            logger.warning(
-                "%d of %d different texts are longer than %d tokens and were cut", cut, len(texts), self.max_tokens
+            logger.log(
+                logging.DEBUG if self._told_of_cuts else logging.WARNING,
+                "%d of %d different texts are longer than the %d tokens that %s reads and were cut there; said once, "
+                "later ones are counted (Encoder.truncated)",
+                cut,
+                len(texts),
+                self.max_tokens,
+                self.name,
             )
+            self._told_of_cuts = True
 
     def _prompt_tokens(self, prefix: str) -> int:
         """Leading tokens that pooling leaves out: those of the prompt, without the closing special token."""

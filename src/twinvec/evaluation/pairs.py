@@ -15,7 +15,7 @@ from twinvec.documents import Document
 from twinvec.errors import InputError, MissingExtraError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.models import TextModel, encode_distinct
-from twinvec.evaluation.statistics import Values
+from twinvec.evaluation.statistics import RESAMPLES, Values, interval, share_interval
 from twinvec.evaluation.sts import pair_similarities
 from twinvec.evaluation.tables import data_name, read_table
 from twinvec.files import read_jsonl, text_field
@@ -94,11 +94,13 @@ def load_questions(path: str | Path) -> BeirSet:
     return BeirSet(data_name(path), documents, {identity: text for text, identity in questions.items()}, qrels)
 
 
-def evaluate_pairs(model: TextModel, data: LabelledPairs, *, progress: bool = False) -> dict[str, float]:
+def evaluate_pairs(
+    model: TextModel, data: LabelledPairs, *, resamples: int = RESAMPLES, progress: bool = False
+) -> dict[str, Any]:
     """Tell same from not the same by the cosine.
 
-    Figures: ``average_precision``; the best ``accuracy`` and ``f1`` that any threshold gives, each with its threshold,
-    a cosine at or above which a pair counts as the same; ``rows``.
+    Figures: ``average_precision`` with its interval; the best ``accuracy`` and ``f1`` that any threshold gives, each
+    with its threshold, a cosine at or above which a pair counts as the same; ``rows``.
     """
     sklearn = _sklearn_metrics()
     cosines = _cosines(model, data.first, data.second, progress)
@@ -108,8 +110,10 @@ def evaluate_pairs(model: TextModel, data: LabelledPairs, *, progress: bool = Fa
     accuracy = (hits * positives + (1 - rise) * negatives)[1:] / len(data.labels)  # [0] is a threshold of infinity
     precision, recall, thresholds = sklearn.precision_recall_curve(data.labels, cosines)
     f1 = (2 * precision * recall / np.maximum(precision + recall, 1e-12))[:-1]
+    bounds = interval(cosines, data.labels, statistic=_average_precision, resamples=resamples)
     return {
-        "average_precision": 100 * float(sklearn.average_precision_score(data.labels, cosines)),
+        "average_precision": float(_average_precision(cosines, data.labels)),
+        "average_precision_interval": bounds.bounds,
         "accuracy": 100 * float(accuracy.max()),
         "accuracy_threshold": float(levels[1:][accuracy.argmax()]),
         "f1": 100 * float(f1.max()),
@@ -118,12 +122,27 @@ def evaluate_pairs(model: TextModel, data: LabelledPairs, *, progress: bool = Fa
     }
 
 
-def evaluate_triplets(model: TextModel, data: Triplets, *, progress: bool = False) -> dict[str, float]:
-    """Figures: ``accuracy``, the share whose positive is nearer; ``margin``, the mean gap of cosines; ``rows``."""
+def evaluate_triplets(model: TextModel, data: Triplets, *, progress: bool = False) -> dict[str, Any]:
+    """Figures: ``accuracy``, the share whose positive is nearer, and its interval; ``margin``, the mean gap of cosines;
+    ``rows``.
+    """
     near = _cosines(model, data.anchors, data.positives, progress)
     far = _cosines(model, data.anchors, data.negatives, progress)
     gaps = near - far
-    return {"accuracy": 100 * float((gaps > 0).mean()), "margin": 100 * float(gaps.mean()), "rows": len(gaps)}
+    return {
+        "accuracy": 100 * float((gaps > 0).mean()),
+        "accuracy_interval": share_interval(gaps > 0).bounds,
+        "margin": 100 * float(gaps.mean()),
+        "rows": len(gaps),
+    }
+
+
+def _average_precision(cosines: Values, labels: Values, axis: int = -1) -> Any:
+    """x 100, along the last axis; 0 for a sample without a pair that means the same."""
+    score = _sklearn_metrics().average_precision_score
+    rows = zip(np.atleast_2d(labels), np.atleast_2d(cosines), strict=True)
+    found = np.array([100 * score(truth, values) if truth.any() else 0.0 for truth, values in rows])
+    return found if cosines.ndim > 1 else found[0]
 
 
 def _cosines(model: TextModel, first: list[str], second: list[str], progress: bool) -> Values:

@@ -138,6 +138,8 @@ def costs(sets: Mapping[str, Sequence[Kept]], path: Path) -> None:
         axes.minorticks_off()
         axes.grid(axis="y", color="#e6e9ee", zorder=0)
         axes.margins(x=0.12, y=0.25)
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, (low + high) / 2 - 2), max(high, (low + high) / 2 + 2))  # small gaps look small
         axes.set_title(f"{name}: quality against memory", fontsize=9, loc="left")
         axes.set_ylabel(f"{measure} x 100", fontsize=9)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8, labelspacing=0.8)

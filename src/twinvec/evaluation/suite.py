@@ -144,8 +144,8 @@ class Evaluation:
     reranked: dict[str, Reranked] = field(default_factory=dict)
     questions: dict[str, IrResult] = field(default_factory=dict)
     nli: dict[str, NliResult] = field(default_factory=dict)
-    pairs: dict[str, dict[str, float]] = field(default_factory=dict)
-    triplets: dict[str, dict[str, float]] = field(default_factory=dict)
+    pairs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    triplets: dict[str, dict[str, Any]] = field(default_factory=dict)
     winogender: WinogenderResult | None = None
     winobias: dict[str, WinobiasResult] = field(default_factory=dict)
 
@@ -204,7 +204,7 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
             for name, data in tasks.questions.items()
         },
         nli=_evaluate_nli(model, tasks, options) if tasks.nli else {},
-        pairs={name: evaluate_pairs(model, data, progress=progress) for name, data in tasks.pairs.items()},
+        pairs={name: evaluate_pairs(model, data, **options) for name, data in tasks.pairs.items()},
         triplets={name: evaluate_triplets(model, data, progress=progress) for name, data in tasks.triplets.items()},
         **_measure_bias(model, tasks, resamples),
     )

@@ -44,6 +44,8 @@ def test_a_threshold_gives_the_accuracy_that_it_stands_for(table_model):
     assert 100 * (chosen == labels).mean() == pytest.approx(found["accuracy"])
     every = [100 * ((cosines >= level) == labels).mean() for level in cosines]
     assert found["accuracy"] == pytest.approx(max(every))
+    low, high = found["average_precision_interval"]
+    assert 0 < low < found["average_precision"] < high < 100
 
 
 def test_triplets_by_hand(write, table_model):
@@ -53,6 +55,8 @@ def test_triplets_by_hand(write, table_model):
     assert found["accuracy"] == pytest.approx(100 / 3)  # equal is not nearer
     assert found["margin"] == pytest.approx(0, abs=1e-4)
     assert found["rows"] == 3
+    low, high = found["accuracy_interval"]
+    assert 0 < low < 100 / 3 < high < 100
 
 
 def test_questions_share_their_answers(write, table_model):
