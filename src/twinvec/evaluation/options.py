@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from twinvec.evaluation.suite import Tasks
 
 MODEL_HELP = "default, a folder, or org/name[@commit] on the hub."
-SYSTEM_HELP = "default, a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25."
+SYSTEM_HELP = "default, a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
 
 Split = Annotated[str, typer.Option(help="Which judgements of the retrieval sets: qrels/SPLIT.tsv.")]
 Place = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the collection's store.")]

@@ -62,13 +62,13 @@ class ServedCollection(Protocol):
         """The nearest vectors; ``exact`` compares with all."""
         ...
 
-
-class IndexedCollection(ServedCollection, Protocol):
-    """One that can be given another index."""
-
     def info(self) -> dict[str, Any]:
         """Among others ``dim``, and under ``index`` the settings of the index."""
         ...
+
+
+class IndexedCollection(ServedCollection, Protocol):
+    """One that can be given another index."""
 
     def reindex(self, index: Mapping[str, Any]) -> Any:
         """Build the index anew with these settings."""
@@ -109,8 +109,9 @@ def evaluate_collection(
     """Ask a collection that holds the set's documents under their ids.
 
     Figures, besides the measures: ``neighbours@10``, the share of the exact nearest vectors that a dense search finds;
-    and of one search after another, the query's encoding included, the milliseconds that half (``ms_p50``), 95 and 99
-    in a hundred take at most.
+    of one search after another, the query's encoding included, the milliseconds that half (``ms_p50``), 95 and 99 in a
+    hundred take at most; and ``bytes``, what a search walks over for each vector: its copy in the index, and the edges
+    of the graph. The vectors themselves, with which the best are compared, come on top, on the disk.
 
     Raises:
         InputError: the collection holds none of the judged documents.
@@ -118,8 +119,9 @@ def evaluate_collection(
     result, times = evaluate_served(
         collection, data, measures=measures, resamples=resamples, progress=progress, mode=mode
     )
-    figures = {**result.figures, f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
-    return IrResult(data, result.run, result.measured, result.interval, figures)
+    served = {f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
+    size = _searched_bytes(collection.info())
+    return replace(result, figures={**result.figures, **served, "bytes": size})
 
 
 def evaluate_indexes(
@@ -132,25 +134,19 @@ def evaluate_indexes(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> list[Kept]:
-    """``evaluate_collection`` with one index after another; at the end the collection has its own again.
-
-    The bytes are what a search walks over for each vector: its copy in the index, and the edges of the graph. The
-    vectors themselves, with which the best are compared, come on top, on the disk.
-    """
-    info = collection.info()
+    """``evaluate_collection`` with one index after another; at the end the collection has its own again."""
+    own = collection.info()["index"]
     kept = []
     try:
         for name, changed in indexes.items():
-            settings = {**info["index"], **changed}
-            collection.reindex(settings)
+            collection.reindex({**own, **changed})
             result = evaluate_collection(
                 collection, data, mode=mode, measures=measures, resamples=resamples, progress=progress
             )
-            edges = 2 * settings["m"] * _EDGE_BYTES
-            size = -(-info["dim"] * _BITS[settings["quantization"]] // 8) + edges
-            kept.append(Kept(name, size, result.figures[f"neighbours@{NEIGHBOURS}"], result))
+            found = result.figures[f"neighbours@{NEIGHBOURS}"]
+            kept.append(Kept(name, int(result.figures["bytes"]), found, result))
     finally:
-        collection.reindex(info["index"])
+        collection.reindex(own)
     return kept
 
 
@@ -255,6 +251,13 @@ def _neighbours(collection: ServedCollection, data: BeirSet) -> float:
     exact = [{hit.id for hit in collection.search_vector(each, NEIGHBOURS, exact=True)} for each in vectors_QD]
     found = [{hit.id for hit in collection.search_vector(each, NEIGHBOURS)} for each in vectors_QD]
     return _overlap(exact, found)
+
+
+def _searched_bytes(info: Mapping[str, Any]) -> int:
+    index = info["index"]
+    edges: int = 2 * index["m"] * _EDGE_BYTES  # of the lowest layer of the graph, where all vectors are
+    copy: int = -(-info["dim"] * _BITS[index["quantization"]] // 8)
+    return copy + edges
 
 
 def _overlap(exact: Sequence[set[Any]], found: Sequence[set[Any]]) -> float:

@@ -1,6 +1,7 @@
 """Several tasks at once: load the data first, then measure one system after another on the same items.
 
-A system is named: a model, a baseline (``baselines``), or ``bm25``, which takes part in retrieval only.
+A system is named: a model, a baseline (``baselines``), ``bm25``, or ``run:FILE``, the hits of another tool as a TREC
+run. The last two take part in retrieval only.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from twinvec.encoder import Encoder
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.baselines import load_model
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.bias import (
@@ -22,8 +23,16 @@ from twinvec.evaluation.bias import (
     evaluate_winobias,
     evaluate_winogender,
 )
-from twinvec.evaluation.ir import IrResult, Reranked, bm25_index, evaluate_ir, evaluate_retriever, rerank_result
-from twinvec.evaluation.measures import MEASURES, cutoff
+from twinvec.evaluation.ir import (
+    IrResult,
+    Reranked,
+    bm25_index,
+    evaluate_ir,
+    evaluate_retriever,
+    measure_ir,
+    rerank_result,
+)
+from twinvec.evaluation.measures import MEASURES, cutoff, read_run
 from twinvec.evaluation.models import TextModel
 from twinvec.evaluation.nli import NliResult, NliSet, PairLabeller, evaluate_nli, load_nli
 from twinvec.evaluation.pairs import (
@@ -42,6 +51,7 @@ from twinvec.models import find_model
 from twinvec.retrieval import Reranker
 
 BM25 = "bm25"
+RUN = "run:"
 QUESTION_MEASURES = ("precision@1", "mrr@10", "ndcg@10", "recall@10")
 
 
@@ -188,6 +198,8 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
         raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")
     if system == BM25:
         return _evaluate_words(tasks, resamples)
+    if system.startswith(RUN):
+        return _evaluate_run(system, tasks, resamples)
     model = load_model(system)
     options: dict[str, Any] = {"resamples": resamples, "progress": progress}
     ir = {
@@ -268,6 +280,19 @@ def _evaluate_words(tasks: Tasks, resamples: int) -> Evaluation:
         reranked=_reranked(ir, tasks, BM25, resamples),
         questions={name: searched(data, QUESTION_MEASURES) for name, data in tasks.questions.items()},
     )
+
+
+def _evaluate_run(system: str, tasks: Tasks, resamples: int) -> Evaluation:
+    if len(tasks.ir) != 1:
+        raise ConfigurationError(f"{system}: a run is of one retrieval set: give --ir once")
+    ((name, data),) = tasks.ir.items()
+    run = read_run(system.removeprefix(RUN))
+    known = {document.id for document in data.documents}
+    strange = next((each for hits in run.values() for each in hits if each not in known), None)
+    if strange is not None:
+        raise InputError(f"{system}: the document {strange!r} is not among those of {name}")
+    ir = {name: measure_ir(run, data, measures=tasks.measures, depth=tasks.depth, resamples=resamples)}
+    return Evaluation(system, ir=ir, reranked=_reranked(ir, tasks, system, resamples))
 
 
 def _measure_bias(model: TextModel, tasks: Tasks, resamples: int) -> dict[str, Any]:

@@ -69,6 +69,8 @@ def test_runs_are_written_for_other_tools(twinvec, beir, model, tmp_path):
     run = ir_measures.read_trec_run(str(tmp_path / "runs" / "small.trec"))
     by_hand = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)
     assert figures["ndcg@10"] == pytest.approx(100 * by_hand[ir_measures.nDCG @ 10])
+    written = f"run:{tmp_path / 'runs' / 'small.trec'}"
+    assert json.loads(twinvec("evaluate", written, "--ir", beir, "--json").out)["ir"]["small"] == figures
 
 
 def test_vectors_are_measured_in_fewer_bytes(twinvec, beir, model, tmp_path):

@@ -50,6 +50,7 @@ def test_a_collection_answers_as_the_exact_index(collection, small, mode):
     assert expected.figures.items() <= result.figures.items()
     assert len(seconds) == len(small.queries)
     assert result.figures["neighbours@10"] == 100
+    assert result.figures["bytes"] == 4 * collection.encoder.dim + 2 * 16 * 4
     assert 0 < result.figures["ms_p50"] <= result.figures["ms_p95"] <= result.figures["ms_p99"]
 
 
@@ -59,6 +60,7 @@ def test_neighbours_that_an_index_misses_are_counted(collection, small):
 
         encoder = collection.encoder
         search = collection.search
+        info = collection.info
 
         @staticmethod
         def search_vector(vector, limit=10, *, exact=False):

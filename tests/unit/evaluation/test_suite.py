@@ -37,6 +37,20 @@ def test_words_take_part_in_retrieval_only(write, beir):
         evaluate("bm25", load_tasks(sts=[write("s.tsv", STS)]))
 
 
+def test_a_run_of_another_tool_is_a_system(write, beir):
+    run = write("run.trec", "q1 Q0 moon 1 2.5 x\nq1 Q0 cats 2 1.5 x\nq3 Q0 bread 1 9 x\n")
+    tasks = load_tasks(ir=[beir], measures=["recall@10"])
+    found = evaluate(f"run:{run}", tasks, resamples=50)
+    assert found.ir["small"].figures == {"recall@10": pytest.approx(50), "queries": 3}
+    with pytest.raises(ConfigurationError, match="a run is of one retrieval set"):
+        evaluate(f"run:{run}", load_tasks(sts=[write("s.tsv", STS)]))
+    strange = write("strange.trec", "q1 Q0 mars 1 2.5 x\n")
+    with pytest.raises(InputError, match=r"strange.trec: the document 'mars' is not among those of small"):
+        evaluate(f"run:{strange}", tasks)
+    with pytest.raises(InputError, match=r"bad.trec:1: 5 fields, expected 6"):
+        evaluate(f"run:{write('bad.trec', 'q1 Q0 moon 1 2.5')}", tasks)
+
+
 def test_nothing_to_measure_on_is_refused():
     with pytest.raises(ConfigurationError, match="nothing to evaluate on"):
         evaluate("default", load_tasks())
