@@ -125,6 +125,10 @@ class CollectionFolder:
 
     def put_copy_in_place(self) -> None:
         """Let the copy take the place of the engine's files, which nobody may have open; see ``settle``."""
+        for path in self.copy.rglob("*"):
+            if path.is_file():
+                with path.open("rb+") as file:
+                    os.fsync(file.fileno())  # the original goes: the copy has to survive a power cut
         self.copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)
