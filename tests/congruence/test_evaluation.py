@@ -17,7 +17,7 @@ from twinvec.documents import Document
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import evaluate_ir
 from twinvec.evaluation.pairs import LabelledPairs, Triplets, evaluate_pairs, evaluate_triplets
-from twinvec.evaluation.sts import StsSet, evaluate_sts
+from twinvec.evaluation.sts import StsSet, evaluate_sts, load_sts
 
 TEXTS = (
     "A cat sleeps on the sofa.",
@@ -44,7 +44,19 @@ def scores():
 
 def test_sts(encoder, reference, scores):
     first, second = (list(side) for side in zip(*PAIRS, strict=True))
-    ours = evaluate_sts(encoder, StsSet("made", first, second, scores), resamples=20).figures
+    compare_sts(encoder, reference, StsSet("made", first, second, scores))
+
+
+@pytest.mark.data
+def test_sts_on_real_rows(encoder, reference, data):
+    whole = load_sts(data / "sts" / "stsb" / "test.tsv")
+    rows = slice(None, None, 8)
+    compare_sts(encoder, reference, StsSet("stsb", whole.first[rows], whole.second[rows], whole.gold[rows]))
+
+
+def compare_sts(encoder, reference, data):
+    first, second, scores = data.first, data.second, data.gold
+    ours = evaluate_sts(encoder, data, resamples=20).figures
     evaluator = EmbeddingSimilarityEvaluator(
         first, second, scores.tolist(), similarity_fn_names=["cosine", "dot", "euclidean", "manhattan"]
     )
@@ -53,6 +65,7 @@ def test_sts(encoder, reference, scores):
         suffix = "" if name == "cosine" else f"_{name}"
         for figure in ("spearman", "pearson"):
             assert ours[f"{figure}{suffix}"] == pytest.approx(100 * theirs[f"{figure}_{name}"], abs=CLOSE)
+            assert 0 < abs(ours[f"{figure}{suffix}"]) < 100
 
 
 def test_retrieval_with_judgements_of_one_grade(encoder, reference):

@@ -28,7 +28,8 @@ _EXAMPLES = 5
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2129; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
 h1 { font-size: 1.7rem } h2 { font-size: 1.25rem; margin-top: 2.4rem; border-bottom: 1px solid #dde1e7 }
-table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem } img { max-width: 100% }
+table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem; display: block; overflow-x: auto }
+img { max-width: 100% }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid #e6e9ee; text-align: left; vertical-align: top }
 th { background: #f4f6f9; font-weight: 600 } td { font-variant-numeric: tabular-nums }
 td[style*="right"] { white-space: nowrap }
