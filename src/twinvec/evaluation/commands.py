@@ -181,8 +181,8 @@ def _evaluate_collection(
 ) -> tuple[dict[str, Any], dict[str, IrResult]]:
     """Figures as JSON has them, and the results of each set."""
     from twinvec.encoder import Encoder
+    from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
-    from twinvec.evaluation.suite import find_reranker
     from twinvec.stored import open_collection
 
     if not tasks.ir or tasks.needs_vectors or tasks.questions:
@@ -194,9 +194,9 @@ def _evaluate_collection(
         figures["ir"] = {each: result.as_json() for each, result in found.items()}
         if tasks.rerank is not None:
             reranker = find_reranker(tasks.rerank, opened.encoder)
+            stages: dict[str, Any] = {"candidates": tasks.candidates, "mode": mode, "progress": True}
             figures["reranked"] = {
-                each: evaluate_reranked(opened, reranker, before, candidates=tasks.candidates, mode=mode).as_json()
-                for each, before in found.items()
+                each: evaluate_reranked(opened, reranker, before, **stages).as_json() for each, before in found.items()
             }
         if plot is not None:
             kept = {each: evaluate_indexes(opened, data, **options) for each, data in tasks.ir.items()}

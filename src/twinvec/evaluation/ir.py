@@ -17,7 +17,7 @@ from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.measures import MEASURES, Measured, cutoff, measure_run
 from twinvec.evaluation.models import TextModel
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test
-from twinvec.retrieval import Hit, MemoryIndex, Reranker, Retriever
+from twinvec.retrieval import Hit, MemoryIndex, Retriever
 from twinvec.similarity import semantic_search
 
 
@@ -42,24 +42,6 @@ class IrResult:
         """The figures, and the interval of the first."""
         bounds = {f"{next(iter(self.figures))}_interval": self.interval.bounds} if self.interval else {}
         return {**self.figures, **bounds}
-
-
-@dataclass(frozen=True)
-class Reranked:
-    """A result after reranking.
-
-    Attributes:
-        result: The measures of the new order.
-        gain: Of the first measure, over the order before.
-    """
-
-    result: IrResult
-    gain: PairedTest
-
-    def as_json(self) -> dict[str, Any]:
-        """The figures, and the gain with its interval."""
-        gain = {"gain": self.gain.difference, "gain_interval": self.gain.interval.bounds, "p_value": self.gain.p_value}
-        return {**self.result.as_json(), **gain}
 
 
 def evaluate_ir(
@@ -101,40 +83,6 @@ def evaluate_retriever(
     return measure_ir(as_run(hits), data, measures=measures, depth=depth, resamples=resamples)
 
 
-def evaluate_stages(
-    retriever: Retriever,
-    reranker: Reranker,
-    data: BeirSet,
-    *,
-    candidates: int = 100,
-    measures: Sequence[str] = MEASURES,
-    resamples: int = RESAMPLES,
-    **options: Any,
-) -> dict[str, IrResult]:
-    """What reranking gains: the measures after each stage, over the same candidates."""
-    found = search_all(retriever, data, candidates + 1, **options)
-    reranked = rerank_all(reranker, data, found)
-    return {
-        "retrieved": measure_ir(as_run(found), data, measures=measures, resamples=resamples),
-        "reranked": measure_ir(as_run(reranked), data, measures=measures, resamples=resamples),
-    }
-
-
-def rerank_result(
-    result: IrResult, reranker: Reranker, *, candidates: int = 100, resamples: int = RESAMPLES
-) -> Reranked:
-    """Rerank the best ``candidates`` hits of a result, whole documents."""
-    texts = {document.id: document.full_text for document in result.data.documents}
-    found = {
-        query: [Hit(name, texts[name], score) for name, score in list(hits.items())[:candidates]]
-        for query, hits in result.run.items()
-    }
-    run = as_run(rerank_all(reranker, result.data, found))
-    measures = list(result.measured.per_query)
-    reranked = measure_ir(run, result.data, measures=measures, resamples=resamples)
-    return Reranked(reranked, compare_ir(result, reranked, measures[0], resamples=resamples))
-
-
 def bm25_index(documents: Sequence[Document]) -> MemoryIndex:
     """The BM25 baseline: search it with ``mode="sparse"``."""
     return MemoryIndex(_NoVectors(), documents)
@@ -170,14 +118,6 @@ def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) 
     many = getattr(retriever, "search_many", None)
     found = many(texts, limit, **options) if many else [retriever.search(text, limit, **options) for text in texts]
     return dict(zip(data.queries, found, strict=True))
-
-
-def rerank_all(reranker: Reranker, data: BeirSet, found: Mapping[str, Sequence[Hit]]) -> dict[str, list[Hit]]:
-    """Query id -> hits reranked, through ``rerank_many`` where the reranker has it."""
-    texts, hits = [data.queries[query] for query in found], list(found.values())
-    many = getattr(reranker, "rerank_many", None)
-    reranked = many(texts, hits) if many else [reranker.rerank(*each) for each in zip(texts, hits, strict=True)]
-    return dict(zip(found, reranked, strict=True))
 
 
 def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:

@@ -18,9 +18,10 @@ import numpy as np
 from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.ir import IrResult, Reranked, as_run, compare_ir, measure_ir
+from twinvec.evaluation.ir import IrResult, as_run, compare_ir, measure_ir
 from twinvec.evaluation.measures import MEASURES, cutoff
 from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.reranking import Reranked
 from twinvec.evaluation.statistics import RESAMPLES
 from twinvec.filters import Filter
 from twinvec.progress import progress_bar

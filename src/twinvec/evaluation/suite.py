@@ -23,15 +23,7 @@ from twinvec.evaluation.bias import (
     evaluate_winobias,
     evaluate_winogender,
 )
-from twinvec.evaluation.ir import (
-    IrResult,
-    Reranked,
-    bm25_index,
-    evaluate_ir,
-    evaluate_retriever,
-    measure_ir,
-    rerank_result,
-)
+from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_retriever, measure_ir
 from twinvec.evaluation.measures import MEASURES, cutoff, read_run
 from twinvec.evaluation.models import TextModel
 from twinvec.evaluation.nli import NliResult, NliSet, PairLabeller, evaluate_nli, load_nli
@@ -44,11 +36,11 @@ from twinvec.evaluation.pairs import (
     load_questions,
     load_triplets,
 )
+from twinvec.evaluation.reranking import Reranked, find_reranker, rerank_result
 from twinvec.evaluation.statistics import RESAMPLES, Interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
-from twinvec.frameworks import open_reranker
 from twinvec.models import find_model
-from twinvec.retrieval import Reranker
+from twinvec.progress import progress_bar
 
 BM25 = "bm25"
 RUN = "run:"
@@ -197,9 +189,9 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
     if tasks.empty:
         raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")
     if system == BM25:
-        return _evaluate_words(tasks, resamples)
+        return _evaluate_words(tasks, resamples, progress)
     if system.startswith(RUN):
-        return _evaluate_run(system, tasks, resamples)
+        return _evaluate_run(system, tasks, resamples, progress)
     model = load_model(system)
     options: dict[str, Any] = {"resamples": resamples, "progress": progress}
     ir = {
@@ -210,7 +202,7 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
         system,
         sts={name: evaluate_sts(model, data, **options) for name, data in tasks.sts.items()},
         ir=ir,
-        reranked=_reranked(ir, tasks, model, resamples),
+        reranked=_reranked(ir, tasks, model, resamples, progress),
         questions={
             name: evaluate_ir(model, data, measures=QUESTION_MEASURES, **options)
             for name, data in tasks.questions.items()
@@ -222,28 +214,17 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
     )
 
 
-def find_reranker(name: str, encoder: Any) -> Reranker:
-    """The reranker of this name behind searches with ``encoder``.
-
-    Raises:
-        ConfigurationError: "maxsim" with something else than an ``Encoder``.
-        ModelError: the cross-encoder is not found, damaged or not supported.
-    """
-    if name != "maxsim":
-        return open_reranker(name)
-    if not isinstance(encoder, Encoder):
-        raise ConfigurationError(f"maxsim compares token states, and {getattr(encoder, 'name', encoder)} has none")
-    return open_reranker(name, encoder=encoder)
-
-
-def _reranked(ir: dict[str, IrResult], tasks: Tasks, model: Any, resamples: int) -> dict[str, Reranked]:
+def _reranked(
+    ir: dict[str, IrResult], tasks: Tasks, model: Any, resamples: int, progress: bool = False
+) -> dict[str, Reranked]:
     if tasks.rerank is None or not ir:
         return {}
-    reranker = find_reranker(tasks.rerank, model)
-    return {
-        name: rerank_result(result, reranker, candidates=tasks.candidates, resamples=resamples)
-        for name, result in ir.items()
-    }
+    with progress_bar("Reranking", None, "texts", shown=progress) as advance:
+        reranker = find_reranker(tasks.rerank, model, advance)
+        return {
+            name: rerank_result(result, reranker, candidates=tasks.candidates, resamples=resamples)
+            for name, result in ir.items()
+        }
 
 
 def _evaluate_nli(model: TextModel, tasks: Tasks, options: dict[str, Any]) -> dict[str, NliResult]:
@@ -265,7 +246,7 @@ def _trained_head(model: TextModel) -> PairLabeller | None:
     return PairClassifier(model, folder)
 
 
-def _evaluate_words(tasks: Tasks, resamples: int) -> Evaluation:
+def _evaluate_words(tasks: Tasks, resamples: int, progress: bool) -> Evaluation:
     if not (tasks.ir or tasks.questions):
         raise ConfigurationError("bm25 looks at words, it has no vectors: it takes part in retrieval only")
 
@@ -277,12 +258,12 @@ def _evaluate_words(tasks: Tasks, resamples: int) -> Evaluation:
     return Evaluation(
         BM25,
         ir=ir,
-        reranked=_reranked(ir, tasks, BM25, resamples),
+        reranked=_reranked(ir, tasks, BM25, resamples, progress),
         questions={name: searched(data, QUESTION_MEASURES) for name, data in tasks.questions.items()},
     )
 
 
-def _evaluate_run(system: str, tasks: Tasks, resamples: int) -> Evaluation:
+def _evaluate_run(system: str, tasks: Tasks, resamples: int, progress: bool) -> Evaluation:
     if len(tasks.ir) != 1:
         raise ConfigurationError(f"{system}: a run is of one retrieval set: give --ir once")
     ((name, data),) = tasks.ir.items()
@@ -292,7 +273,7 @@ def _evaluate_run(system: str, tasks: Tasks, resamples: int) -> Evaluation:
     if strange is not None:
         raise InputError(f"{system}: the document {strange!r} is not among those of {name}")
     ir = {name: measure_ir(run, data, measures=tasks.measures, depth=tasks.depth, resamples=resamples)}
-    return Evaluation(system, ir=ir, reranked=_reranked(ir, tasks, system, resamples))
+    return Evaluation(system, ir=ir, reranked=_reranked(ir, tasks, system, resamples, progress))
 
 
 def _measure_bias(model: TextModel, tasks: Tasks, resamples: int) -> dict[str, Any]:

@@ -21,15 +21,15 @@ from typing import Any, cast
 import numpy as np
 
 from twinvec.encoder import Encoder
-from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.ir import as_run, rerank_all, search_all, without_own
+from twinvec.evaluation.ir import as_run, search_all, without_own
 from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.pseudo_queries import pseudo_queries
+from twinvec.evaluation.reranking import Watched, rerank_all
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.tuned_search import Setting
-from twinvec.progress import Advance, progress_bar
+from twinvec.progress import progress_bar
 from twinvec.reranker import MaxSimReranker, mixed_scores
 from twinvec.retrieval import Hit, MemoryIndex, Retriever
 
@@ -48,7 +48,6 @@ single stage on the other queries; this loses none on average, and 1 at most. Se
 """
 
 _SEED = 20190827
-_TEXTS_A_STEP = 64  # of the progress bar
 
 
 @dataclass(frozen=True)
@@ -180,22 +179,6 @@ def measure_settings(
     return values
 
 
-class _Watched:
-    """An encoder whose token states are counted while they are computed."""
-
-    def __init__(self, encoder: Encoder, advance: Advance) -> None:
-        self._encoder = encoder
-        self._advance = advance
-
-    def encode_tokens(self, texts: Sequence[str], **options: Any) -> list[FloatArray]:
-        states: list[FloatArray] = []
-        for start in range(0, len(texts), _TEXTS_A_STEP):
-            part = texts[start : start + _TEXTS_A_STEP]
-            states += self._encoder.encode_tokens(part, **options)
-            self._advance(len(part))
-        return states
-
-
 def _maxsim(
     encoder: Encoder, data: BeirSet, stages: Sequence[Mapping[str, Sequence[Hit]]], progress: bool
 ) -> dict[str, dict[str, float]]:
@@ -205,7 +188,7 @@ def _maxsim(
     }
     texts = {hit.text for hits in union.values() for hit in hits}
     with _quiet(), progress_bar("Comparing tokens", len(texts) + len(union), "texts", shown=progress) as advance:
-        watched = cast(Encoder, _Watched(encoder, advance))
+        watched = cast(Encoder, Watched(encoder, advance))
         reranked = rerank_all(MaxSimReranker(watched, mix=1.0), data, union)
     return {query: {hit.text: hit.scores[MaxSimReranker.stage] for hit in hits} for query, hits in reranked.items()}
 

@@ -17,10 +17,10 @@ from twinvec.evaluation.ir import (
     compare_ir,
     evaluate_ir,
     evaluate_retriever,
-    evaluate_stages,
     measure_ir,
 )
 from twinvec.evaluation.measures import read_run, write_run
+from twinvec.evaluation.reranking import evaluate_stages, rerank_result
 from twinvec.retrieval import Hit
 
 FAST = {"resamples": 50}
@@ -100,6 +100,16 @@ def test_reranking_is_measured_stage_by_stage(encoder, small):
         assert set(stages["reranked"].run[query]) == set(hits)  # the same candidates
     reverse = evaluate_stages(index, Reverse(), small, candidates=5, mode="dense", **FAST)
     assert reverse["reranked"].figures["mrr@10"] < reverse["retrieved"].figures["mrr@10"]
+
+
+def test_a_result_is_reranked_as_its_hits_would_be(encoder, remembering, small):
+    reranker = MaxSimReranker(encoder, mix=1.0)
+    before = evaluate_ir(remembering, small, measures=["ndcg@3"], depth=4, **FAST)
+    after = rerank_result(before, reranker, candidates=4, **FAST)
+    index = MemoryIndex(encoder, small.documents)
+    direct = evaluate_stages(index, reranker, small, candidates=3, measures=["ndcg@3"], mode="dense", **FAST)
+    assert after.result.figures == pytest.approx(direct["reranked"].figures)
+    assert after.gain.difference == pytest.approx(after.result.figures["ndcg@3"] - before.figures["ndcg@3"])
 
 
 class Reverse:
