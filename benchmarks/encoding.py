@@ -332,7 +332,7 @@ def processor() -> str:
 
 
 def cores() -> int:
-    from twinvec.engines.openvino import available_cores
+    from twinvec.engines.processor import available_cores
 
     return available_cores()
 

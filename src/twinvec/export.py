@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from twinvec.engines.processor import sums_bytes_exactly
 from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
 from twinvec.exportable import Exportable, open_exportable
 from twinvec.exported import EXPORTS, RANGES, export_key, graph_files, read_exports
@@ -151,11 +152,11 @@ def _add_graph(folder: Path, subject: Exportable, precision: ExportPrecision, sa
     exact = subject.graph()
     if not exact.exact:
         raise EngineError(f"{subject.folder}: its graph is not exact: {exact.difference:.2g}, expected at most {EXACT}")
-    size = _calibration_size(sample)
+    size, bits = _calibration_size(sample), 8 if sums_bytes_exactly() else 7
     graph = folder / _GRAPHS / "made.xml"
     graph.parent.mkdir(exist_ok=True)
     if precision == "int8":
-        quantize(exact.path, subject.calibration(sample[:size]), graph)
+        quantize(exact.path, subject.calibration(sample[:size]), graph, weight_bits=bits)
     else:
         shutil.copyfile(exact.path, graph)
         shutil.copyfile(exact.path.with_suffix(".bin"), graph.with_suffix(".bin"))
@@ -170,9 +171,9 @@ def _add_graph(folder: Path, subject: Exportable, precision: ExportPrecision, sa
         "quality": {"difference": exact.difference} if precision == "float32" else {},
     }
     key = export_key(_GRAPHS, precision)
-    _update_manifest(folder, {}, {key: entry})
+    _update_manifest(folder, {}, {key: entry})  # without its figures, so that it can be measured
     if precision == "int8":
-        entry["made_by"] += f", nncf {version('nncf')}"
+        entry |= {"made_by": f"{entry['made_by']}, nncf {version('nncf')}", "weight_bits": bits}
         entry["quality"] = subject.quality(folder, sample[size:])
         entry["passed"] = all(value >= BOUNDS[name] for name, value in entry["quality"].items())
         entry["texts"] = {"calibrated": size, "measured": len(sample) - size}

@@ -29,13 +29,13 @@ class Export:
         path: The graph, .xml; its .bin lies beside it.
         precision: "float32" or "int8".
         passed: Whether it came near enough to the float32 original to be used unasked.
-        quality: What was measured on texts that it was not calibrated on.
+        weight_bits: How many bits the weights of an int8 graph use; 8 saturate on some processors.
     """
 
     path: Path
     precision: str
     passed: bool
-    quality: dict[str, float]
+    weight_bits: int
 
 
 def export_key(engine: str, precision: str) -> str:
@@ -86,7 +86,7 @@ def find_export(root: Path, network: str, engine: str, precision: str) -> Export
         raise ModelIntegrityError(
             f"{root / MANIFEST}: the export {key} was made of other weights or settings; export the model again"
         )
-    return Export(root / entry["graph"], precision, entry["passed"] is True, dict(entry["quality"]))
+    return Export(root / entry["graph"], precision, entry["passed"] is True, entry.get("weight_bits", 8))
 
 
 def find_ranges(root: Path, network: str, dim: int) -> Ranges | None:

@@ -65,11 +65,11 @@ def encoder_graph(spec: ModelSpec, tokenizer: TextTokenizer, digest: str) -> Cac
     """
 
     def make(path: Path) -> float:
-        from twinvec.engines.openvino import OpenVinoEngine
-        from twinvec.tracing import Network, convert_openvino, probe_batches, reference, save_openvino, worst_cosine
+        from twinvec.engines.openvino import OpenVinoEngine, save_graph
+        from twinvec.tracing import Network, convert_openvino, probe_batches, reference, worst_cosine
 
         network = Network(spec)
-        save_openvino(convert_openvino(network, spec.folder), path)
+        save_graph(convert_openvino(network, spec.folder), path)
         engine = OpenVinoEngine(path)
         probes = probe_batches(tokenizer, 0 if spec.include_prompt else 2)
         return 1 - min(worst_cosine(engine.vectors(batch), reference(network, batch)) for batch in probes)
@@ -83,11 +83,11 @@ def classifier_graph(spec: ClassifierSpec, tokenizer: TextTokenizer, digest: str
     def make(path: Path) -> float:
         import numpy as np
 
-        from twinvec.engines.openvino import OpenVinoScoringEngine
-        from twinvec.tracing import Classifier, convert_openvino, probe_pairs, reference, save_openvino
+        from twinvec.engines.openvino import OpenVinoScoringEngine, save_graph
+        from twinvec.tracing import Classifier, convert_openvino, probe_pairs, reference
 
         network = Classifier(spec)
-        save_openvino(convert_openvino(network, spec.folder), path)
+        save_graph(convert_openvino(network, spec.folder), path)
         engine = OpenVinoScoringEngine(path)
         worst = 0.0
         for batch in probe_pairs(tokenizer):

@@ -98,13 +98,6 @@ def convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Mod
     return graph
 
 
-def save_openvino(graph: openvino.Model, path: Path) -> None:
-    """Write ``path`` (.xml) and its weights beside it (.bin), in the precision that the graph has."""
-    import openvino
-
-    openvino.save_model(graph, path, compress_to_fp16=False)
-
-
 def reference(module: Network | Classifier, batch: Batch) -> FloatArray:
     """What the torch module gives for a batch: vectors or logits."""
     with torch.inference_mode():

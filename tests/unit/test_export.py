@@ -15,6 +15,7 @@ import pytest
 from filelock import FileLock
 
 from twinvec import CrossEncoderReranker, Encoder
+from twinvec.engines.processor import sums_bytes_exactly
 from twinvec.errors import ConfigurationError, InputError, ModelIntegrityError, TextError, UnsupportedModelError
 from twinvec.export import LEAST_TEXTS, export_model, sample_texts
 from twinvec.models import MANIFEST, write_manifest
@@ -157,6 +158,14 @@ def test_one_that_did_not_pass_is_used_by_name_only(copy):
     change_manifest(copy, lambda manifest: manifest["exports"]["openvino-int8"].update(passed=False))
     assert Encoder(copy).engine.name == "torch, cpu, float32"
     assert Encoder(copy, engine="openvino").engine.name == "openvino, cpu, float32"
+    assert Encoder(copy, precision="int8").engine.name == "openvino, cpu, int8"
+
+
+def test_weights_of_8_bits_are_for_processors_that_sum_them_exactly(copy):
+    bits = manifest_of(copy)["exports"]["openvino-int8"]["weight_bits"]
+    assert bits == (8 if sums_bytes_exactly() else 7)
+    change_manifest(copy, lambda manifest: manifest["exports"]["openvino-int8"].update(weight_bits=8))
+    assert Encoder(copy).engine.name.endswith("int8" if sums_bytes_exactly() else "float32")
     assert Encoder(copy, precision="int8").engine.name == "openvino, cpu, int8"
 
 

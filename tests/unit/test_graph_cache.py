@@ -10,10 +10,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import openvino
 import pytest
 
 from twinvec import CrossEncoderReranker, Encoder
-from twinvec.engines.openvino import OpenVinoEngine
+from twinvec.engines.openvino import OpenVinoEngine, save_graph
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
 from twinvec.graph_cache import cache_folder, encoder_graph
 from twinvec.space import graph_digest
@@ -148,6 +149,12 @@ def test_a_cache_that_is_a_file(cache, tiny_model):
     cache.write_text("in the way")
     with pytest.raises(EngineError, match="cannot be written"):
         Encoder(tiny_model("bert"), engine="openvino").encode("fox")
+
+
+def test_a_graph_that_cannot_be_written(graph, tmp_path):
+    made = openvino.Core().read_model(graph().path)
+    with pytest.raises(EngineError, match=r"graph\.xml: cannot be written"):
+        save_graph(made, tmp_path / "nowhere" / "graph.xml")
 
 
 def test_a_graph_that_is_none(tmp_path):

@@ -6,7 +6,6 @@ the end of a layer. Neither torch nor transformers is imported.
 
 from __future__ import annotations
 
-import os
 import threading
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.engines.base import Batch, FloatArray
+from twinvec.engines.processor import available_cores
 from twinvec.errors import EngineError, MissingExtraError, ModelIntegrityError
 
 BATCH_TOKENS = 1024
@@ -118,15 +118,22 @@ class _Requests:
         return found
 
 
+def save_graph(graph: Any, path: Path) -> None:
+    """Write ``path`` (.xml) and its weights beside it (.bin), in the precision that the graph has.
+
+    Raises:
+        EngineError: they cannot be written.
+    """
+    try:
+        import_openvino().save_model(graph, path, compress_to_fp16=False)
+    except RuntimeError as error:
+        raise EngineError(f"{path}: cannot be written: {error}") from error
+
+
 @cache
 def _core() -> Any:
     """One for the process: it takes half a second."""
     return import_openvino().Core()
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def import_openvino() -> Any:

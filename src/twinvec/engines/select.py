@@ -18,6 +18,7 @@ from typing import Literal, get_args
 
 from twinvec.classifier import ClassifierSpec
 from twinvec.engines.base import Engine, ScoringEngine
+from twinvec.engines.processor import sums_bytes_exactly
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.exported import find_export
 from twinvec.graph_cache import EXACT, CachedGraph, classifier_graph, encoder_graph
@@ -149,10 +150,14 @@ def _is_for_openvino(wanted: Wanted) -> bool:
 
 
 def _exported(root: Path, digest: str, precision: str) -> _Graph | None:
-    """The graph in the model's own folder; one of int8 that failed its check only where int8 is asked for."""
+    """The graph in the model's own folder.
+
+    One of int8 that failed its check, or whose sums would saturate on this processor, only where int8 is asked for.
+    """
     if precision in ("auto", "int8"):
         found = find_export(root, digest, "openvino", "int8")
-        if found is not None and (found.passed or precision == "int8"):
+        good = found is not None and found.passed and (found.weight_bits < 8 or sums_bytes_exactly())
+        if found is not None and (good or precision == "int8"):
             return _Graph(found.path, found.precision)
         if precision == "int8":
             raise ConfigurationError(
