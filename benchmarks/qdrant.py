@@ -1,19 +1,26 @@
-"""Collections: rates of ingestion, latency and recall of search, bytes on disk, at several sizes.
+"""Collections: rates of ingestion, latency and recall of search, disk and memory, at several sizes.
 
-    python benchmarks/qdrant.py --data DIR [--texts N] [--sizes 10000,50000] [--local 10000]
+    python benchmarks/qdrant.py --data DIR [--texts N] [--sizes 10000,50000,200000] [--local 10000] [-o FILE.md]
 
 Texts are those of the sets below DATA/ir, chunking off. First, N are encoded, then ingested, then ingested again
-unchanged: the first two rates show what storing costs. Then collections of every size are filled with vectors that are
-there already: those of the texts, and above their number copies of them moved by noise. Searched is by vectors moved
-further; latency is without encoding, recall@10 is against exact search with numpy. The embedded engine is compared with
-qdrant-client's local mode (in memory) up to the size given by --local.
+unchanged: the first two rates show what storing costs. Then a collection of every size is filled with vectors that
+are there already: those of the texts, and above their number copies of them moved by noise. For each quantisation its
+index is built, and a process of its own opens the collection and searches by vectors moved further: latency is without
+encoding, recall@10 against exact search with numpy, disk without the engine's log, memory what the process has grown
+by, pages of files included. qdrant-client's local mode (in memory) is measured up to the size given by --local.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,10 +31,13 @@ from qdrant_client import QdrantClient
 from twinvec import Document, Encoder
 from twinvec.engines.base import FloatArray
 from twinvec.evaluation.beir import load_beir
-from twinvec_qdrant import Collection
+from twinvec_qdrant import Collection, IndexSettings
+from twinvec_qdrant.index_settings import Quantization
 
-QUERIES = 200
+QUERIES = 500
 LIMIT = 10
+QUANTIZATIONS: tuple[Quantization, ...] = ("none", "int8", "turbo", "binary")
+COLUMNS = ("points", "store", "built, s", "median, ms", "99th percentile, ms", "recall@10", "disk, B", "memory, B")
 
 
 class Precomputed:
@@ -46,29 +56,46 @@ class Precomputed:
     encode_query = encode_document
 
 
+@dataclass(frozen=True)
+class Searched:
+    """What many searches took and found."""
+
+    median: float
+    slow: float
+    recall: float
+    memory: int
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--texts", type=int, default=2000)
-    parser.add_argument("--sizes", default="10000,50000")
+    parser.add_argument("--sizes", default="10000,50000,200000")
     parser.add_argument("--local", type=int, default=10_000)
+    parser.add_argument("-o", "--output", type=Path, help="Also write what is printed to this file.")
+    parser.add_argument("--probe", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    documents = list(islice(_documents(options.data), options.texts))
-    base_ND = _pipeline(documents)
+    if options.probe is not None:
+        print(json.dumps(vars(_probe(options.probe))))
+        return
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    base_ND = _pipeline(list(islice(_documents(options.data), options.texts)), say)
+    say("")
+    say("| " + " | ".join(COLUMNS) + " |")
+    say("|" + " ---: |" * len(COLUMNS))
     for size in map(int, options.sizes.split(",")):
-        vectors_ND, queries_QD = _grown(base_ND, size), _moved(base_ND[:QUERIES], 0.5, seed=1)
         with TemporaryDirectory() as folder:
-            with Collection.open("b", folder, encoder=Precomputed(base_ND.shape[1]), chunking=False) as collection:
-                _store("embedded", collection, vectors_ND, queries_QD)
-            used = sum(file.stat().st_blocks * 512 for file in Path(folder).rglob("*"))
-            print(f"embedded, {size:,}: {used / size:,.0f} bytes on disk a point, log included")
-        if size <= options.local:
-            client = QdrantClient(":memory:")
-            with Collection.open(
-                "b", client=client, encoder=Precomputed(base_ND.shape[1]), chunking=False
-            ) as collection:
-                _store("local mode", collection, vectors_ND, queries_QD)
+            _measure(
+                Path(folder), _grown(base_ND, size), _moved(base_ND[:QUERIES], 0.5, seed=1), size, options.local, say
+            )
+    if options.output is not None:
+        options.output.write_text("\n".join(lines) + "\n")
 
 
 def _documents(data: Path) -> Iterator[Document]:
@@ -77,8 +104,8 @@ def _documents(data: Path) -> Iterator[Document]:
             yield Document(f"{folder.name}/{document.id}", document.text, document.title)
 
 
-def _pipeline(documents: list[Document]) -> FloatArray:
-    """Rates of the encoder alone, of an ingest, and of the same ingest again."""
+def _pipeline(documents: list[Document], say: Callable[[str], None]) -> FloatArray:
+    """Rates of the encoder alone, of an ingest, and of the same ingest again; the vectors."""
     encoder = Encoder("default")
     encoder.encode(["ready"])
     start = time.perf_counter()
@@ -91,28 +118,100 @@ def _pipeline(documents: list[Document]) -> FloatArray:
         start = time.perf_counter()
         assert collection.ingest(documents).encoded == 0
         again = len(documents) / (time.perf_counter() - start)
-    print(f"{len(documents):,} texts a second: encoded {alone:,.1f}, ingested {first:,.1f}, unchanged {again:,.0f}")
+    queries = [document.text[:60] for document in documents[:100]]
+    times = [_time(partial(encoder.encode_query, [query])) for query in queries]
+    say(
+        f"{len(documents):,} texts a second: encoded {alone:,.1f}, ingested {first:,.1f} ({first / alone:.0%}), "
+        f"unchanged {again:,.0f}. A query is encoded in {1000 * np.median(times):.1f} ms."
+    )
     return vectors_ND
 
 
-def _store(name: str, collection: Collection, vectors_ND: FloatArray, queries_QD: FloatArray) -> None:
-    size = len(vectors_ND)
+def _measure(
+    folder: Path, vectors_ND: FloatArray, queries_QD: FloatArray, size: int, local: int, say: Callable[[str], None]
+) -> None:
+    """The rows of one size."""
     ids = [str(row) for row in range(size)]
-    start = time.perf_counter()
-    collection.ingest(((key, f"text {key}") for key in ids), vectors=dict(zip(ids, vectors_ND, strict=True)))
-    filled = time.perf_counter() - start
-    exact = np.argsort(-(queries_QD @ vectors_ND.T), axis=1)[:, :LIMIT]
+    given = dict(zip(ids, vectors_ND, strict=True))
+    encoder = Precomputed(vectors_ND.shape[1])
+    np.save(folder / "queries.npy", queries_QD)
+    np.save(folder / "best.npy", np.argsort(-(queries_QD @ vectors_ND.T), axis=1)[:, :LIMIT])
+    with Collection.open("b", folder, encoder=encoder, chunking=False) as collection:
+        collection._backend.build_index = lambda *args, **options: False  # type: ignore[method-assign]
+        filled = _time(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
+        again = _time(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
+    rates = f"{size / filled:,.0f} points/s stored, {size / again:,.0f} documents/s unchanged"
+    _row(say, size, f"embedded, no index ({rates})", 0.0, _probed(folder), _disk(folder) / size)
+    for quantization in QUANTIZATIONS:
+        with Collection.open("b", folder, encoder=encoder) as collection:
+            built = _time(partial(collection.reindex, IndexSettings(quantization)))
+        _row(say, size, f"embedded, {quantization}", built, _probed(folder), _disk(folder) / size)
+    if size <= local:
+        with Collection.open("b", client=QdrantClient(":memory:"), encoder=encoder, chunking=False) as collection:
+            filled = _time(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
+            found = _search(collection, queries_QD, np.load(folder / "best.npy"))
+            _row(say, size, f"local mode of the client ({size / filled:,.0f} points/s stored)", 0.0, found, None)
+
+
+def _probed(folder: Path) -> Searched:
+    """Searches in a process of their own."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--probe", str(folder)], capture_output=True, text=True, check=True
+    )
+    return Searched(**json.loads(done.stdout))
+
+
+def _probe(folder: Path) -> Searched:
+    queries_QD, best_QK = np.load(folder / "queries.npy"), np.load(folder / "best.npy")
+    before = _resident()
+    with Collection.open("b", folder, encoder=Precomputed(queries_QD.shape[1])) as collection:
+        found = _search(collection, queries_QD, best_QK)
+        return Searched(found.median, found.slow, found.recall, _resident() - before)
+
+
+def _search(collection: Collection, queries_QD: FloatArray, best_QK: FloatArray) -> Searched:
     times, found = [], 0
-    for query_D, best in zip(queries_QD, exact, strict=True):
+    collection.search_vector(queries_QD[0], LIMIT)
+    for query_D, best in zip(queries_QD, best_QK, strict=True):
         start = time.perf_counter()
         hits = collection.search_vector(query_D, LIMIT)
         times.append(1000 * (time.perf_counter() - start))
         found += len({hit.id for hit in hits} & {str(row) for row in best})
     median, slow = np.percentile(times, [50, 99])
-    print(
-        f"{name}, {size:,}: {size / filled:,.0f} points/s stored; search {median:.1f} ms median, {slow:.1f} ms 99th "
-        f"percentile, recall@{LIMIT} {found / LIMIT / len(queries_QD):.3f}"
+    return Searched(float(median), float(slow), found / best_QK.size, 0)
+
+
+def _row(say: Callable[[str], None], size: int, store: str, built: float, found: Searched, disk: float | None) -> None:
+    memory = f"{found.memory / size:,.0f}" if found.memory else ""
+    values = (
+        f"{size:,}",
+        store,
+        f"{built:,.1f}" if built else "",
+        f"{found.median:.1f}",
+        f"{found.slow:.1f}",
+        f"{found.recall:.3f}",
+        f"{disk:,.0f}" if disk else "",
+        memory,
     )
+    say("| " + " | ".join(values) + " |")
+
+
+def _disk(folder: Path) -> float:
+    """Bytes of the collection without the engine's log, which is of fixed size."""
+    files = (folder / "b" / "shard" / "segments").rglob("*")
+    return float(sum(file.stat().st_blocks * 512 for file in files))
+
+
+def _resident() -> int:
+    """Bytes of this process in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _time(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
 
 
 def _grown(base_ND: FloatArray, size: int) -> FloatArray:

@@ -25,6 +25,7 @@ from killing import command_line, killed
 from twinvec.errors import CollectionNotFoundError
 from twinvec_qdrant import Collection
 from twinvec_qdrant import work as batches
+from twinvec_qdrant.backends import embedded
 from twinvec_qdrant.backends.conditions import field_is
 from words import WordEncoder
 
@@ -79,6 +80,7 @@ def open_collection(folder: Path, *, create: bool = True) -> Collection:
 def work(folder: Path, seed: int, version: int) -> None:
     """What the process to be killed does."""
     batches.BATCH_CHUNKS = BATCH_CHUNKS
+    embedded.WORTHWHILE = 1  # an index is built, and put in place, at the end of every ingest
     with open_collection(folder) as collection:
         collection.ingest(corpus(seed, version).items(), prune=True)
 
@@ -107,6 +109,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     outcome.lost = len(expected.keys() - found.keys())
     outcome.phantoms = len(found.keys() - expected.keys())
     outcome.duplicates = sum(count - 1 for count in Counter(found.values()).values())
+    assert sorted(path.name for path in (store / "notes").glob("shard*")) == ["shard"], "copies are left over"
     return outcome
 
 

@@ -164,7 +164,7 @@ class Searcher:
             block = [asked[index] for index in waiting]
             stages = self._stages(block, depth, conditions, exact)
             ordered = [rank(stage, each) for stage, each in zip(stages, block, strict=True)]
-            records = self._records(ordered, limit, group)
+            records = self._records(ordered, limit)
             for index, candidates in zip(waiting, ordered, strict=True):
                 results[index] = self._valid(candidates, records, limit, group)
             waiting = [
@@ -199,12 +199,12 @@ class Searcher:
                 stages[index][stage].update((each.id, each) for each in found)
         return stages
 
-    def _records(self, ordered: Sequence[Sequence[Candidate]], limit: int, group: bool) -> dict[str, Record]:
-        """The records that the best candidates of all queries need."""
+    def _records(self, ordered: Sequence[Sequence[Candidate]], limit: int) -> dict[str, Record]:
+        """The records that the best candidates of all queries need, with some to spare."""
         wanted: dict[str, None] = {}
         for candidates in ordered:
             sources = dict.fromkeys(candidate.source for candidate in candidates)
-            wanted.update(dict.fromkeys(list(sources)[: 2 * limit] if group else sources))
+            wanted.update(dict.fromkeys(list(sources)[: 2 * limit]))
         return self._catalog.records(wanted)
 
     def _valid(

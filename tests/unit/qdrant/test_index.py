@@ -93,6 +93,8 @@ def test_quantised_copies_are_searched_and_the_vectors_compared(folder, vectors)
             assert best.score == pytest.approx(cosines[0], abs=1e-5), "the score is that of the vector, not of its copy"
             assert found(collection, vectors, exact=True) == exact, quantization
             assert collection.info()["index"]["quantization"] == quantization
+    used = sum(file.stat().st_blocks * 512 for file in (folder / "notes" / "shard" / "segments").rglob("*"))
+    assert used < 6000 * SIZE, "holes of the engine's files are no bytes of the copy"
     with opened(folder, index=IndexSettings("none")) as collection:
         assert found(collection, vectors, exact=True) == exact
     with pytest.raises(ConfigurationError, match=r"indexed with no quantisation.*not with int8.*migrate"):
