@@ -21,13 +21,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from twinvec.engines.openvino import import_openvino
 from twinvec.engines.processor import sums_bytes_exactly
 from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
 from twinvec.exportable import Exportable, open_exportable
 from twinvec.exported import EXPORTS, RANGES, export_key, graph_files, read_exports
 from twinvec.graph_cache import EXACT
 from twinvec.models import MANIFEST, find_model, optional_json, sha256, write_manifest
-from twinvec.quantization import BOUNDS, quantize
+from twinvec.quantization import BOUNDS, import_nncf, quantize
 from twinvec.spec import read_modules
 from twinvec.text import check_text
 
@@ -96,6 +97,9 @@ def export_model(
         raise ConfigurationError(
             "an int8 export is calibrated on texts of the kind that will be encoded: give some (--calibrate TEXTS)"
         )
+    import_openvino()
+    if precision == "int8":
+        import_nncf()
     sample = [] if calibrate is None else sample_texts(calibrate)
     root = find_model(model).path
     subject = open_exportable(root)

@@ -42,7 +42,7 @@ def quantize(graph: Path, batches: Sequence[Batch], target: Path, *, weight_bits
         MissingExtraError: NNCF is not installed.
         EngineError: the graph cannot be quantised.
     """
-    openvino, nncf = import_openvino(), _import_nncf()
+    openvino, nncf = import_openvino(), import_nncf()
     try:
         model = openvino.Core().read_model(graph)
         names = [port.any_name for port in model.inputs]
@@ -111,7 +111,8 @@ def _own_output() -> contextlib.AbstractContextManager[Any]:
     return contextlib.redirect_stdout(sys.stderr if sys.stderr.isatty() else io.StringIO())
 
 
-def _import_nncf() -> Any:
+def import_nncf() -> Any:
+    """The package, or an error that says how to install it."""
     os.environ.setdefault("NNCF_CI", "1")  # it reports its use to its makers otherwise
     try:
         import nncf

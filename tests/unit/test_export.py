@@ -16,7 +16,14 @@ from filelock import FileLock
 
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines.processor import sums_bytes_exactly
-from twinvec.errors import ConfigurationError, InputError, ModelIntegrityError, TextError, UnsupportedModelError
+from twinvec.errors import (
+    ConfigurationError,
+    InputError,
+    MissingExtraError,
+    ModelIntegrityError,
+    TextError,
+    UnsupportedModelError,
+)
 from twinvec.export import LEAST_TEXTS, export_model, sample_texts
 from twinvec.models import MANIFEST, write_manifest
 
@@ -294,6 +301,14 @@ def test_calls_that_cannot_work(source, tmp_path):
             export_model(source, out, precision="int8", calibrate=texts)
     with pytest.raises(TextError, match="text 120: expected a string"):
         export_model(source, out, precision="int8", calibrate=[*TEXTS, None])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("package", "extra"), [("openvino", "openvino"), ("nncf", "export")])
+def test_a_package_that_is_missing_is_named_at_once(source, tmp_path, monkeypatch, package, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"'{package}': pip install 'twinvec\[{extra}\]'"):
+        export_model(source, tmp_path / "out", precision="int8", calibrate=TEXTS)
     assert list(tmp_path.iterdir()) == []
 
 
