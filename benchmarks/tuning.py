@@ -25,7 +25,7 @@ from twinvec.evaluation.pairs import load_questions
 from twinvec.evaluation.pseudo_queries import pseudo_queries
 from twinvec.evaluation.statistics import Values
 from twinvec.evaluation.tuned_search import Setting
-from twinvec.evaluation.tuning import PLAIN, choose, measure_settings
+from twinvec.evaluation.tuning import PLAIN, by_passages, choose, measure_settings
 
 MEASURE = "ndcg@10"
 DRAWN = (10, 20, 40, 80)
@@ -112,7 +112,7 @@ def table(name: str, judged: Measured, passages: Measured | None) -> str:
     ]
     rows = [drawn(judged, size) for size in DRAWN if size <= count // 2]
     if passages is not None:
-        rows.append(by_passages(judged, passages))
+        rows.append(chosen_by_passages(judged, passages))
     for row in rows:
         figures = (row.over_single, row.one_in_ten, row.worst, row.over_plain)
         lines.append(f"| {row.queries} | " + " | ".join(f"{figure:+.2f}" for figure in figures) + " |")
@@ -132,9 +132,9 @@ def drawn(judged: Measured, size: int) -> Row:
     return Row(f"{size} queries", float(over_single.mean()), low, float(over_single.min()), float(over_plain.mean()))
 
 
-def by_passages(judged: Measured, passages: Measured) -> Row:
+def chosen_by_passages(judged: Measured, passages: Measured) -> Row:
     """The choice by passages, measured on all judged queries."""
-    setting = choose(passages)
+    setting = choose(by_passages(passages))
     over_single, over_plain = gain(judged, setting)
     return Row(f"passages: {setting}", over_single, over_single, over_single, over_plain)
 

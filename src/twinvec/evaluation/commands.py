@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 @takes_tasks
 def evaluate_command(
     tasks: TaskOptions,
-    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help=SYSTEM_HELP)] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=SYSTEM_HELP)] = None,
     runs: Annotated[Path | None, typer.Option(help="Write the hits of each retrieval set here, as TREC runs.")] = None,
     forms: Annotated[
         Path | None,
@@ -55,8 +55,9 @@ def evaluate_command(
     path: Place = None,
     url: Url = None,
     mode: Annotated[
-        Literal["hybrid", "dense", "sparse"], typer.Option(help="How to search the collection.")
-    ] = "hybrid",
+        Literal["hybrid", "dense", "sparse"] | None,
+        typer.Option(help="How to search the collection; as tune has chosen for it, or hybrid, unless given."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure a model, or a collection as it answers: figures x 100, with 95% intervals.
@@ -177,29 +178,42 @@ def _show_tuning(collection: str, found: Tuning) -> None:
 
 
 def _evaluate_collection(
-    name: str, path: Path | None, url: str | None, model: str | None, mode: Mode, tasks: Tasks, plot: Path | None
+    name: str, path: Path | None, url: str | None, model: str | None, mode: Mode | None, tasks: Tasks, plot: Path | None
 ) -> tuple[dict[str, Any], dict[str, IrResult]]:
     """Figures as JSON has them, and the results of each set."""
     from twinvec.encoder import Encoder
     from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
+    from twinvec.evaluation.tuned_search import Setting, TunedSearch
     from twinvec.stored import open_collection
 
     if not tasks.ir or tasks.needs_vectors or tasks.questions:
         raise typer.BadParameter("a collection is measured on retrieval sets, and on nothing else: give --ir")
     with open_collection(name, path, url=url, encoder=None if model is None else Encoder(model)) as opened:
-        figures: dict[str, Any] = {"model": opened.info()["model"], "collection": name, "mode": mode}
-        options: dict[str, Any] = {"mode": mode, "measures": tasks.measures, "progress": True}
-        found = {each: evaluate_collection(opened, data, **options) for each, data in tasks.ir.items()}
-        figures["ir"] = {each: result.as_json() for each, result in found.items()}
+        setting, reranker, candidates = Setting(mode or "hybrid"), None, tasks.candidates
         if tasks.rerank is not None:
             reranker = find_reranker(tasks.rerank, opened.encoder)
-            stages: dict[str, Any] = {"candidates": tasks.candidates, "mode": mode, "progress": True}
+        elif mode is None:
+            tuned = TunedSearch(opened)
+            setting, reranker, candidates = tuned.setting, tuned.reranker, tuned.setting.candidates
+        figures: dict[str, Any] = {"model": opened.info()["model"], "collection": name, "mode": setting.mode}
+        figures["setting"] = str(setting)
+        options: dict[str, Any] = {**setting.first_stage, "progress": True}
+        found = {
+            each: evaluate_collection(opened, data, measures=tasks.measures, **options)
+            for each, data in tasks.ir.items()
+        }
+        figures["ir"] = {each: result.as_json() for each, result in found.items()}
+        if reranker is not None:
             figures["reranked"] = {
-                each: evaluate_reranked(opened, reranker, before, **stages).as_json() for each, before in found.items()
+                each: evaluate_reranked(opened, reranker, before, candidates=candidates, **options).as_json()
+                for each, before in found.items()
             }
         if plot is not None:
-            kept = {each: evaluate_indexes(opened, data, **options) for each, data in tasks.ir.items()}
+            kept = {
+                each: evaluate_indexes(opened, data, measures=tasks.measures, **options)
+                for each, data in tasks.ir.items()
+            }
             figures["forms"] = _drawn(kept, plot)
     return figures, found
 
@@ -226,7 +240,7 @@ def _drawn(found: Mapping[str, Sequence[Kept]], plot: Path) -> dict[str, dict[st
 def _show(figures: Mapping[str, Any]) -> None:
     from twinvec.evaluation.layout import figure_tables, form_tables
 
-    system = figures.get("collection", figures["model"])
+    system = f"{figures['collection']}, {figures['setting']}" if "collection" in figures else figures["model"]
     for each in (*figure_tables([figures]), *form_tables(figures)):
         lying = _laid_out(each, system)
         show(lying if fits(lying) else _laid_out(each.turned(), system))

@@ -27,16 +27,25 @@ class Reranked:
 
     Attributes:
         result: The measures of the new order.
-        gain: Of the first measure, over the order before.
+        gain: Of the first measure, over the order before; None where there is one query only.
     """
 
     result: IrResult
-    gain: PairedTest
+    gain: PairedTest | None
 
     def as_json(self) -> dict[str, Any]:
         """The figures, and the gain with its interval."""
-        gain = {"gain": self.gain.difference, "gain_interval": self.gain.interval.bounds, "p_value": self.gain.p_value}
-        return {**self.result.as_json(), **gain}
+        figures = self.result.as_json()
+        if self.gain is not None:
+            bounds = self.gain.interval.bounds
+            figures |= {"gain": self.gain.difference, "gain_interval": bounds, "p_value": self.gain.p_value}
+        return figures
+
+
+def gain(before: IrResult, after: IrResult, *, resamples: int = RESAMPLES) -> PairedTest | None:
+    """Of the first measure; None where there is one query only."""
+    measure = next(iter(before.measured.per_query))
+    return compare_ir(before, after, measure, resamples=resamples) if len(before.measured.queries) > 1 else None
 
 
 class Watched:
@@ -124,7 +133,7 @@ def rerank_result(
     run = as_run(rerank_all(reranker, result.data, found))
     measures = list(result.measured.per_query)
     reranked = measure_ir(run, result.data, measures=measures, resamples=resamples)
-    return Reranked(reranked, compare_ir(result, reranked, measures[0], resamples=resamples))
+    return Reranked(reranked, gain(result, reranked, resamples=resamples))
 
 
 def rerank_all(reranker: Reranker, data: BeirSet, found: Mapping[str, Sequence[Hit]]) -> dict[str, list[Hit]]:

@@ -18,10 +18,10 @@ import numpy as np
 from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.ir import IrResult, as_run, compare_ir, measure_ir
+from twinvec.evaluation.ir import IrResult, as_run, measure_ir
 from twinvec.evaluation.measures import MEASURES, cutoff
 from twinvec.evaluation.models import TextModel
-from twinvec.evaluation.reranking import Reranked
+from twinvec.evaluation.reranking import Reranked, gain
 from twinvec.evaluation.statistics import RESAMPLES
 from twinvec.filters import Filter
 from twinvec.progress import progress_bar
@@ -102,12 +102,12 @@ def evaluate_collection(
     collection: ServedCollection,
     data: BeirSet,
     *,
-    mode: Mode = "hybrid",
     measures: Sequence[str] = MEASURES,
     resamples: int = RESAMPLES,
     progress: bool = False,
+    **options: Any,
 ) -> IrResult:
-    """Ask a collection that holds the set's documents under their ids.
+    """Ask a collection that holds the set's documents under their ids; ``options``, such as ``mode``, go to its search.
 
     Figures, besides the measures: ``neighbours@10``, the share of the exact nearest vectors that a dense search finds;
     of one search after another, the query's encoding included, the milliseconds that half (``ms_p50``), 95 and 99 in a
@@ -118,7 +118,7 @@ def evaluate_collection(
         InputError: the collection holds none of the judged documents.
     """
     result, times = evaluate_served(
-        collection, data, measures=measures, resamples=resamples, progress=progress, mode=mode
+        collection, data, measures=measures, resamples=resamples, progress=progress, **options
     )
     served = {f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
     size = _searched_bytes(collection.info())
@@ -130,10 +130,10 @@ def evaluate_indexes(
     data: BeirSet,
     *,
     indexes: Mapping[str, Mapping[str, Any]] = INDEXES,
-    mode: Mode = "dense",
     measures: Sequence[str] = MEASURES,
     resamples: int = RESAMPLES,
     progress: bool = False,
+    **options: Any,
 ) -> list[Kept]:
     """``evaluate_collection`` with one index after another; at the end the collection has its own again."""
     own = collection.info()["index"]
@@ -142,7 +142,7 @@ def evaluate_indexes(
         for name, changed in indexes.items():
             collection.reindex({**own, **changed})
             result = evaluate_collection(
-                collection, data, mode=mode, measures=measures, resamples=resamples, progress=progress
+                collection, data, measures=measures, resamples=resamples, progress=progress, **options
             )
             found = result.figures[f"neighbours@{NEIGHBOURS}"]
             kept.append(Kept(name, int(result.figures["bytes"]), found, result))
@@ -167,8 +167,8 @@ def evaluate_reranked(
     result, times = evaluate_served(
         stages, before.data, measures=measures, resamples=resamples, progress=progress, **options
     )
-    gain = compare_ir(before, result, measures[0], resamples=resamples)
-    return Reranked(replace(result, figures={**result.figures, **latencies(times)}), gain)
+    timed = replace(result, figures={**result.figures, **latencies(times)})
+    return Reranked(timed, gain(before, result, resamples=resamples))
 
 
 def evaluate_served(

@@ -43,8 +43,8 @@ PLAIN = Setting("hybrid")
 ASSURED = 1.645
 """Standard errors that a mean gain has to be above 0: chance alone gets there once in 20 times.
 
-With 10 to 40 queries of cisi and nl2bash, taking the best mean instead lost up to 12 points nDCG@10 to the better
-single stage on the other queries; this loses none on average, and 1 at most. See ``benchmarks/TUNING.md``.
+Chosen by 10 to 40 queries of cisi and nl2bash and measured on the others, the best mean lost up to 12 points nDCG@10 to
+the better single stage, this choice 2 at most; see ``benchmarks/TUNING.md``.
 """
 
 _SEED = 20190827
@@ -97,7 +97,7 @@ def tune(
         encoder: For MaxSim; unless given, settings with it are not tried.
         measure: As in ``twinvec.evaluation.measures``.
         resamples: For the interval of the gain.
-        pseudo: Noted in the result.
+        pseudo: Whether the queries are passages, which may not choose all; see ``by_passages``. Noted in the result.
         progress: Show progress bars on a terminal.
 
     Raises:
@@ -107,16 +107,18 @@ def tune(
     cutoff(measure)
     if len(data.qrels) < 2 * FOLDS:
         raise InputError(f"{data.name}: {len(data.qrels)} judged queries; choosing needs at least {2 * FOLDS}")
-    values = measure_settings(retriever, data, encoder, measure, progress=progress)
-    single = max((setting for setting in values if setting.single), key=lambda each: float(values[each].mean()))
+    measured = measure_settings(retriever, data, encoder, measure, progress=progress)
+    values = by_passages(measured) if pseudo else measured
+    singles = {setting: each for setting, each in measured.items() if setting.single}
+    single = max(singles, key=lambda each: float(singles[each].mean()))
     expected = _cross_validated(values)
     return Tuning(
         choose(values),
         measure,
         float(expected.mean()),
         single,
-        paired_test(values[single], expected, resamples=resamples),
-        {setting: float(each.mean()) for setting, each in values.items()},
+        paired_test(singles[single], expected, resamples=resamples),
+        {setting: float(each.mean()) for setting, each in (values | singles).items()},
         len(expected),
         pseudo,
     )
@@ -217,6 +219,14 @@ def _mixed(hits: Sequence[Hit], maxsim: Mapping[str, float], mix: float) -> list
 def _values(found: Mapping[str, Sequence[Hit]], data: BeirSet, measure: str) -> Values:
     run = without_own(as_run(found), data, cutoff(measure))
     return measure_run(run, data.qrels, [measure]).per_query[measure]
+
+
+def by_passages(values: Mapping[Setting, Values]) -> dict[Setting, Values]:
+    """The settings that pseudo-queries may choose from.
+
+    Passages share more words with their documents than questions do: they cannot tell that words weigh too little.
+    """
+    return {setting: each for setting, each in values.items() if setting.mode != "sparse" and setting.words <= 1}
 
 
 def choose(values: Mapping[Setting, Values]) -> Setting:

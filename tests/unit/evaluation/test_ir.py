@@ -110,6 +110,8 @@ def test_a_result_is_reranked_as_its_hits_would_be(encoder, remembering, small):
     direct = evaluate_stages(index, reranker, small, candidates=3, measures=["ndcg@3"], mode="dense", **FAST)
     assert after.result.figures == pytest.approx(direct["reranked"].figures)
     assert after.gain.difference == pytest.approx(after.result.figures["ndcg@3"] - before.figures["ndcg@3"])
+    one = replace(small, queries={"q1": small.queries["q1"]}, qrels={"q1": small.qrels["q1"]})
+    assert rerank_result(evaluate_ir(remembering, one, **FAST), reranker, **FAST).gain is None
 
 
 class Reverse:

@@ -130,6 +130,14 @@ def test_the_weight_of_words_is_chosen(words_matter):
         assert found.figures[Setting("hybrid", words)] == pytest.approx(direct.figures["ndcg@10"])
 
 
+def test_passages_cannot_say_that_words_weigh_too_little(words_matter):
+    index, data = words_matter
+    found = tune(index, data, pseudo=True, **FAST)
+    assert found.setting == PLAIN
+    assert all(setting.words <= 1 for setting in found.figures)
+    assert {Setting("dense"), Setting("sparse")} < set(found.figures)  # to be compared with
+
+
 def test_a_retriever_of_other_documents_is_refused():
     class Elsewhere:
         def search(self, query, limit=10, **options):
@@ -227,6 +235,19 @@ def test_a_terminal_shows_how_far_tuning_is(on_terminal, tiny_model, tmp_path):
     shown = on_terminal(120, "tune", "--collection", "c", "--path", tmp_path)
     for step in ("Searching", "Comparing tokens", "30/30 texts", "chosen: "):
         assert step in shown
+
+
+def test_a_collection_is_measured_as_it_was_tuned(twinvec, tiny_model, tmp_path, make_beir):
+    documents = {f"d{row}": ("", text_of(row)) for row in range(15)}
+    judged = make_beir("made", documents=documents, queries={"q": "topic 14"}, qrels={"q": {"d2": 1}})
+    with Collection.open("c", tmp_path / "store", encoder=Encoder(tiny_model("bert"))) as collection:
+        collection.ingest([(name, text) for name, (_, text) in documents.items()])
+        save(collection, Setting("hybrid", words=2.0, mix=0.5, candidates=20), "ndcg@10")
+    place = ("--collection", "c", "--path", tmp_path / "store", "--ir", judged, "--measures", "mrr@10", "--json")
+    figures = json.loads(twinvec("evaluate", *place).out)
+    assert figures["setting"] == "hybrid, words x 2, maxsim 0.5 over 20"
+    assert set(figures["reranked"]) == {"made"}
+    assert "reranked" not in json.loads(twinvec("evaluate", *place, "--mode", "dense").out)
 
 
 def test_short_documents_give_no_queries(tiny_model, tmp_path):
