@@ -32,3 +32,4 @@ def build_aside(folder: CollectionFolder, settings: IndexSettings) -> None:
         folder.remove_copies()
         said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise StoreError(f"{folder.path}: the engine could not build the index: {said}")
+    folder.make_copy_durable()

@@ -124,12 +124,15 @@ class CollectionFolder:
             self.remove_copies()
             raise StoreUnavailableError(f"{self.path}: cannot be copied: {error}") from error
 
-    def put_copy_in_place(self) -> None:
-        """Let the copy take the place of the engine's files, which nobody may have open; see ``settle``."""
+    def make_copy_durable(self) -> None:
+        """Force the copy to the disk: the original goes, and the copy has to survive a power cut."""
         for path in self.copy.rglob("*"):
             if path.is_file():
                 with path.open("rb+") as file:
-                    os.fsync(file.fileno())  # the original goes: the copy has to survive a power cut
+                    os.fsync(file.fileno())
+
+    def put_copy_in_place(self) -> None:
+        """Let the copy take the place of the engine's files, which nobody may have open; see ``settle``."""
         self.copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)
