@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec import CrossEncoderReranker, Encoder
+from twinvec.engines.torch import quiet_transformers
 from twinvec.evaluation.sts import load_sts
 from twinvec.models import find_model
 from twinvec.similarity import most_similar_pairs
@@ -104,11 +105,12 @@ def cross_encoder_rate(folder: Path, sentences: list[str]) -> float:
     """Pairs a second of a cross-encoder with the default model's backbone and a random head."""
     from sentence_transformers import CrossEncoder
 
-    CrossEncoder(str(find_model("default").path), num_labels=1, device="cpu", local_files_only=True).save_pretrained(
-        str(folder), create_model_card=False
-    )
+    with quiet_transformers():
+        model = CrossEncoder(str(find_model("default").path), num_labels=1, device="cpu", local_files_only=True)
+        model.save_pretrained(str(folder), create_model_card=False)
     scorer = CrossEncoderReranker(folder)
-    pairs = list(zip(sentences[:SAMPLE], sentences[SAMPLE : 2 * SAMPLE], strict=True))
+    half = min(SAMPLE, len(sentences) // 2)
+    pairs = list(zip(sentences[:half], sentences[half : 2 * half], strict=True))
     scorer.score(pairs[:64])
     start = time.perf_counter()
     scorer.score(pairs)

@@ -101,6 +101,7 @@ def _tests(first: Evaluation, other: Evaluation, resamples: int) -> Iterator[Dif
             yield Difference("sts", name, "spearman", other.system, test)
     for section, mine, theirs in (
         ("ir", first.ir, other.ir),
+        ("reranked", _orders(first), _orders(other)),
         ("questions", first.questions, other.questions),
     ):
         for name, ir in theirs.items():
@@ -111,6 +112,10 @@ def _tests(first: Evaluation, other: Evaluation, resamples: int) -> Iterator[Dif
         if name in first.nli:
             test = paired_test(first.nli[name].correct, nli.correct, resamples=resamples)
             yield Difference("nli", name, "accuracy", other.system, test)
+
+
+def _orders(evaluation: Evaluation) -> dict[str, IrResult]:
+    return {name: reranked.result for name, reranked in evaluation.reranked.items()}
 
 
 def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
@@ -129,7 +134,14 @@ def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
         yield from _rows(
             ("data", "measure", "model", "difference", "95% interval", "p"),
             (
-                (d.data, d.measure, d.system, f"{d.test.difference:+.2f}", _range(d.test.interval), _p(d.test.p_value))
+                (
+                    f"{d.data}, reranked" if d.section == "reranked" else d.data,
+                    d.measure,
+                    d.system,
+                    f"{d.test.difference:+.2f}",
+                    _range(d.test.interval),
+                    _p(d.test.p_value),
+                )
                 for d in comparison.differences
             ),
             texts=3,
@@ -195,7 +207,8 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
     for evaluation in comparison.evaluations:
         for name, sts in evaluation.sts.items():
             groups.setdefault(f"{name}\nSpearman", {})[evaluation.system] = (sts.figures["spearman"], sts.interval)
-        for name, ir in {**evaluation.ir, **evaluation.questions}.items():
+        reranked = {f"{name}, reranked": result for name, result in _orders(evaluation).items()}
+        for name, ir in {**evaluation.ir, **reranked, **evaluation.questions}.items():
             measure = next(iter(ir.measured.per_query))
             groups.setdefault(f"{name}\n{measure}", {})[evaluation.system] = (ir.figures[measure], ir.interval)
         for name, nli in evaluation.nli.items():

@@ -80,6 +80,15 @@ def test_differences_are_those_of_the_figures(tasks, models):
         assert difference.test.difference == pytest.approx(other.ir["small"].figures["ndcg@10"] - first)
 
 
+def test_what_is_reranked_is_compared_too(tmp_path, tasks, models, tiny_cross_encoder):
+    tasks = replace(tasks, sts={}, winogender=None, rerank=str(tiny_cross_encoder("bert")), candidates=2)
+    comparison = compare([models[0], "bm25"], tasks, resamples=50)
+    assert [difference.section for difference in comparison.differences] == ["ir", "reranked"]
+    text = write_report(comparison, tmp_path)[0].read_text()
+    assert "## Retrieval, reranked" in text
+    assert "| small, reranked | ndcg@10 | bm25 |" in text
+
+
 def test_a_comparison_needs_two_different_models(tasks, models):
     for systems in ([], models[:1], models[:1] * 2):
         with pytest.raises(ConfigurationError, match="two or more different models"):
