@@ -153,6 +153,8 @@ def tune_command(
 
 
 def _show_tuning(collection: str, found: Tuning) -> None:
+    from twinvec.evaluation.tuning import PLAIN
+
     title = f"{collection}: the best of {len(found.figures)} ways to search it"
     lines = table(title, "way", found.measure, numbers=(found.measure,))
     ranked = sorted(found.figures, key=lambda each: -found.figures[each])
@@ -166,11 +168,12 @@ def _show_tuning(collection: str, found: Tuning) -> None:
             f"{found.queries:,} passages, each cut out of a document of the collection, whose rest had to be found; "
             "people ask otherwise, so give judged queries (--ir) where there are some"
         )
+    reason = "nothing beats it" if found.setting == PLAIN else f"it beats {PLAIN}"
     gain = found.gain
     show(
         lines,
         f"measured on {queries}",
-        f"chosen: {found.setting}",
+        f"chosen: {found.setting}; query by query {reason} beyond chance",
         f"gain over {found.single}, the best single stage: {gain.difference:+.2f} ({gain.interval.low:+.2f} to "
         f"{gain.interval.high:+.2f}, p {gain.p_value:.2f}), on queries that had no say in the choice",
         f"kept with the collection: twinvec search --collection {collection} goes by it",
