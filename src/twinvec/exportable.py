@@ -15,7 +15,7 @@ import numpy as np
 
 from twinvec.classifier import read_classifier
 from twinvec.encoder import Encoder
-from twinvec.engines.base import Batch
+from twinvec.engines.base import Batch, FloatArray
 from twinvec.graph_cache import CachedGraph, classifier_graph, encoder_graph
 from twinvec.models import read_object
 from twinvec.quantization import cosine_quality, score_quality
@@ -82,6 +82,7 @@ class _BiEncoder:
         self._root = root
         self._spec = read_spec(root)
         self._network = network_digest(self._spec)
+        self._known: dict[str, FloatArray] = {}
         self.folder = self._spec.folder
         self.digest = graph_digest(self._spec, self._network)
         self.tokenizer = TextTokenizer(self.folder, self._spec.max_tokens, lower_case=self._spec.lower_case)
@@ -97,20 +98,25 @@ class _BiEncoder:
         return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in np.flatnonzero(tokens.lengths)]
 
     def ranges(self, texts: Sequence[str]) -> dict[str, Any]:
-        encoder = Encoder(self._root, engine="openvino", precision="float32")
-        found = measure_ranges(encoder.encode_document(texts))
+        found = measure_ranges(self._exact(texts))
         return {
             "network": self._network,
-            "dim": encoder.dim,
+            "dim": self._spec.dim,
             "low": found.low_D.tolist(),
             "high": found.high_D.tolist(),
             "texts": len(texts),
         }
 
     def quality(self, copy: Path, texts: Sequence[str]) -> dict[str, float]:
-        exact = Encoder(self._root, engine="openvino", precision="float32").encode_document(texts)
         found = Encoder(copy, precision="int8").encode_document(texts)
-        return cosine_quality(exact, found, min(_QUERIES, len(texts)))
+        return cosine_quality(self._exact(texts), found, min(_QUERIES, len(texts)))
+
+    def _exact(self, texts: Sequence[str]) -> FloatArray:
+        """The vectors of float32, each text computed once."""
+        new = [text for text in texts if text not in self._known]
+        encoder = Encoder(self._root, engine="openvino", precision="float32")
+        self._known.update(zip(new, encoder.encode_document(new), strict=True))
+        return np.stack([self._known[text] for text in texts])
 
 
 class _CrossEncoder:

@@ -153,8 +153,9 @@ def test_a_cache_that_is_a_file(cache, tiny_model):
 
 def test_a_graph_that_cannot_be_written(graph, tmp_path):
     made = openvino.Core().read_model(graph().path)
+    (tmp_path / "file").write_text("in the way")
     with pytest.raises(EngineError, match=r"graph\.xml: cannot be written"):
-        save_graph(made, tmp_path / "nowhere" / "graph.xml")
+        save_graph(made, tmp_path / "file" / "graph.xml")
 
 
 def test_a_graph_that_is_none(tmp_path):
