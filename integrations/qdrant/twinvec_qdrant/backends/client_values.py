@@ -7,17 +7,8 @@ from typing import Any
 from qdrant_client import models
 
 from twinvec.lexical import SparseVector
+from twinvec_qdrant.backends import conditions as neutral
 from twinvec_qdrant.backends.base import SPARSE, Point, Query, stored_point
-from twinvec_qdrant.backends.conditions import (
-    AnyText,
-    Condition,
-    Conditions,
-    Exactly,
-    IdIs,
-    LacksVector,
-    Test,
-    alternatives,
-)
 from twinvec_qdrant.index_settings import IndexSettings
 
 
@@ -90,27 +81,27 @@ def client_quantization(settings: IndexSettings) -> models.QuantizationConfig | 
     return None
 
 
-def client_filter(conditions: Conditions) -> models.Filter | None:
+def client_filter(conditions: neutral.Conditions) -> models.Filter | None:
     """All of the conditions."""
     return models.Filter(must=[_condition(each) for each in conditions]) if conditions else None
 
 
-def _condition(condition: Condition) -> models.Condition:
-    if isinstance(condition, IdIs):
+def _condition(condition: neutral.Condition) -> models.Condition:
+    if isinstance(condition, neutral.IdIs):
         return models.HasIdCondition(has_id=list(condition.ids))
-    if isinstance(condition, LacksVector):
+    if isinstance(condition, neutral.LacksVector):
         return models.Filter(must_not=[models.HasVectorCondition(has_vector=condition.name)])
-    found: list[models.Condition] = [_test(each) for each in alternatives(condition)]
+    found: list[models.Condition] = [_test(each) for each in neutral.alternatives(condition)]
     if condition.instead:
-        instead = models.Filter(should=[_test(each) for each in alternatives(condition, condition.instead)])
+        instead = models.Filter(should=[_test(each) for each in neutral.alternatives(condition, condition.instead)])
         missing = models.IsEmptyCondition(is_empty=models.PayloadField(key=condition.paths[0]))
         found.append(models.Filter(must=[missing, instead]))
     return models.Filter(should=found)
 
 
-def _test(test: Test) -> models.FieldCondition:
-    if isinstance(test, AnyText):
+def _test(test: neutral.Test) -> models.FieldCondition:
+    if isinstance(test, neutral.AnyText):
         return models.FieldCondition(key=test.path, match=models.MatchAny(any=list(test.texts)))
-    if isinstance(test, Exactly):
+    if isinstance(test, neutral.Exactly):
         return models.FieldCondition(key=test.path, match=models.MatchValue(value=test.value))
     return models.FieldCondition(key=test.path, range=models.Range(**dict(test.bounds)))

@@ -8,17 +8,8 @@ import numpy as np
 import qdrant_edge as edge
 
 from twinvec.lexical import SparseVector
+from twinvec_qdrant.backends import conditions as neutral
 from twinvec_qdrant.backends.base import SPARSE, Point, Query, stored_point
-from twinvec_qdrant.backends.conditions import (
-    AnyText,
-    Condition,
-    Conditions,
-    Exactly,
-    IdIs,
-    LacksVector,
-    Test,
-    alternatives,
-)
 
 # without a corpus named, the engine counts terms of deleted points too, until it is optimised
 _LIVE_FREQUENCIES = edge.SearchParams(
@@ -71,27 +62,27 @@ def edge_request(query: Query) -> edge.QueryRequest:
     )
 
 
-def edge_filter(conditions: Conditions) -> edge.Filter | None:
+def edge_filter(conditions: neutral.Conditions) -> edge.Filter | None:
     """All of the conditions."""
     return edge.Filter(must=[_condition(each) for each in conditions]) if conditions else None
 
 
-def _condition(condition: Condition) -> Any:
-    if isinstance(condition, IdIs):
+def _condition(condition: neutral.Condition) -> Any:
+    if isinstance(condition, neutral.IdIs):
         return edge.HasIdCondition(set(condition.ids))
-    if isinstance(condition, LacksVector):
+    if isinstance(condition, neutral.LacksVector):
         return edge.Filter(must_not=[edge.HasVectorCondition(condition.name)])
-    found: list[Any] = [_test(each) for each in alternatives(condition)]
+    found: list[Any] = [_test(each) for each in neutral.alternatives(condition)]
     if condition.instead:
-        instead = edge.Filter(should=[_test(each) for each in alternatives(condition, condition.instead)])
+        instead = edge.Filter(should=[_test(each) for each in neutral.alternatives(condition, condition.instead)])
         found.append(edge.Filter(must=[edge.IsEmptyCondition(condition.paths[0]), instead]))
     return edge.Filter(should=found)
 
 
-def _test(test: Test) -> edge.FieldCondition:
-    if isinstance(test, AnyText):
+def _test(test: neutral.Test) -> edge.FieldCondition:
+    if isinstance(test, neutral.AnyText):
         return edge.FieldCondition(test.path, match=edge.MatchAny(list(test.texts)))
-    if isinstance(test, Exactly):
+    if isinstance(test, neutral.Exactly):
         # the engine takes Python's own booleans for the integers 0 and 1
         value = cast(bool, np.bool_(test.value)) if isinstance(test.value, bool) else test.value
         return edge.FieldCondition(test.path, match=edge.MatchValue(value))
