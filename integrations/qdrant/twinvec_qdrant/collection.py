@@ -27,6 +27,7 @@ from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.description import Description, SpaceEncoder, read_description
 from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.indexing import indexed_of
 from twinvec_qdrant.ingest import Ingestion
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.maintenance import Maintained
@@ -318,10 +319,11 @@ class Collection(Maintained):
         """What the collection holds and what it was made with; loads no model."""
         now = read_description(self._backend.read_metadata(), self._backend.location)
         chunk = field_is("kind", "chunk")
+        chunks = self._backend.count([chunk])
         return {
             "name": self.name,
             "location": self._backend.location,
-            "points": self.count(),
+            "points": chunks,
             "sources": self._backend.count([field_is("kind", "record")]),
             "model": now.model,
             "space": now.space,
@@ -329,7 +331,7 @@ class Collection(Maintained):
             "distance": now.distance,
             "chunking": now.chunking,
             "index": now.index,
-            "indexed": min(max(self._backend.indexed() - self.count(), 0), self.count()),
+            "indexed": indexed_of(self._backend, chunks),
             "tenant_key": now.tenant_key,
             "language": now.language,
             "average_length": now.average_length,
