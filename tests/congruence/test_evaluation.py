@@ -92,7 +92,7 @@ def test_retrieval_with_judgements_of_one_grade(encoder, reference):
 def test_labelled_pairs(encoder, reference, scores):
     first, second = (list(side) for side in zip(*PAIRS, strict=True))
     labels = (scores > 2.5).astype(float)
-    ours = evaluate_pairs(encoder, LabelledPairs("made", first, second, labels))
+    ours = evaluate_pairs(encoder, LabelledPairs("made", first, second, labels), resamples=50)
     theirs = BinaryClassificationEvaluator(first, second, labels.astype(int).tolist(), similarity_fn_names=["cosine"])(
         reference
     )

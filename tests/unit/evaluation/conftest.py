@@ -101,7 +101,7 @@ def on_terminal():
                     shown += part
             except OSError:  # the other end is closed
                 pass
-            assert process.wait(timeout=120) == 0, shown.decode()
+            assert process.wait(timeout=300) == 0, shown.decode()
         os.close(parent)
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())  # without colours
 

@@ -22,7 +22,7 @@ def test_labelled_pairs_by_hand(write, table_model):
     # cosines with "x": 1.0 (same), 0.8 (other), 0.6 (same), 0 (other)
     vectors = {"x": (1, 0), "a": (2, 0), "b": (0.8, 0.6), "c": (0.6, 0.8), "d": (0, 1)}
     data = load_labelled_pairs(write("p.tsv", HEADER + "1\tx\ta\n0\tx\tb\n1\tx\tc\n0\tx\td\n"))
-    found = evaluate_pairs(table_model(vectors), data)
+    found = evaluate_pairs(table_model(vectors), data, resamples=100)
     assert found["average_precision"] == pytest.approx(100 * (1 + 2 / 3) / 2)
     assert found["accuracy"] == 75  # at 1.0 or at 0.6
     assert found["f1"] == pytest.approx(100 * 2 * (2 / 3) / (2 / 3 + 1))
@@ -37,7 +37,7 @@ def test_a_threshold_gives_the_accuracy_that_it_stands_for(table_model):
 
     labels = random.integers(0, 2, 40).astype(float)
     data = LabelledPairs("lot", [str(r) for r in range(40)], [str(r) for r in range(40, 80)], labels)
-    found = evaluate_pairs(table_model(vectors), data)
+    found = evaluate_pairs(table_model(vectors), data, resamples=100)
     unit = np.stack([v / np.linalg.norm(v) for v in np.array(list(vectors.values()), dtype=np.float32)])
     cosines = (unit[:40] * unit[40:]).sum(axis=1)
     chosen = cosines >= found["accuracy_threshold"] - 1e-6
