@@ -35,7 +35,7 @@ demo: $(STAMP)  ## Ingest the standard library's documentation, then answer five
 	$(BIN)/twinvec search $(QUESTIONS) --collection pydocs --mode hybrid --rerank maxsim --limit 5
 
 test: $(STAMP)  ## Run all tests
-	$(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: lint types  ## Lint and types
 
