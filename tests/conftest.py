@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -16,12 +15,6 @@ import models
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on the hub
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tiny models on a busy machine: threads that wait must not spin
-
-
-@pytest.fixture(autouse=True)
-def warnings_are_logged() -> None:
-    """Libraries that an earlier test has loaded may have raised the level of the root logger."""
-    logging.getLogger().setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,10 @@ backbone tells the two texts of a pair apart, their segments are an input.
 
 from __future__ import annotations
 
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +88,7 @@ def convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Mod
     ones_BT = np.ones((2, 5), dtype=np.int64)
     example = _inputs(module, Batch(ones_BT, ones_BT, ones_BT, prompt_tokens=1))
     shapes = [(name, [-1] * value.dim(), openvino.Type.i64) for name, value in example.items()]
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), _root_logger_kept(), torch.no_grad():
         warnings.simplefilter("ignore")  # the tracer's, of shapes that the inputs above fix
         try:
             graph = openvino.convert_model(module, example_input=example, input=shapes)
@@ -128,6 +131,18 @@ def worst_cosine(a_BD: FloatArray, b_BD: FloatArray) -> float:
     products = (a_BD.astype(np.float64) * b_BD).sum(axis=1)
     same = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(a_BD == b_BD, axis=1))
     return float(np.nan_to_num(same, nan=-1.0).min())
+
+
+@contextmanager
+def _root_logger_kept() -> Iterator[None]:
+    """Where a conversion fails, OpenVINO leaves the root logger deaf to warnings, those of the whole process."""
+    root = logging.getLogger()
+    level, filters, handlers = root.level, list(root.filters), list(root.handlers)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.filters, root.handlers = filters, handlers
 
 
 def _attention(config: dict[str, Any]) -> str | None:

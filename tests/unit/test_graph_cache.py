@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -13,7 +14,8 @@ import numpy as np
 import openvino
 import pytest
 
-from twinvec import CrossEncoderReranker, Encoder
+from twinvec import CrossEncoderReranker, Encoder, tracing
+from twinvec.engines import select
 from twinvec.engines.openvino import OpenVinoEngine, save_graph
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
 from twinvec.graph_cache import cache_folder, encoder_graph
@@ -181,3 +183,18 @@ def test_what_openvino_does_not_do(cache, tiny_model, options, message):
     with pytest.raises(ConfigurationError, match=message):
         Encoder(tiny_model("bert"), engine="openvino", **options).encode("fox")
     assert files_of(cache) == []
+
+
+def test_where_a_model_cannot_be_converted_torch_computes_and_says_so(cache, tiny_model, monkeypatch, caplog):
+    def untraceable(*inputs, **named):
+        raise RuntimeError("not to be traced")
+
+    monkeypatch.setattr(tracing.Network, "forward", untraceable)
+    monkeypatch.setattr(select, "_WORTH_CONVERTING", 0)
+    root = logging.getLogger()
+    before = root.level, list(root.filters), list(root.handlers)
+    with pytest.raises(EngineError, match="cannot be converted for OpenVINO"):
+        Encoder(tiny_model("bert"), engine="openvino").encode("fox")
+    assert (root.level, root.filters, root.handlers) == before
+    assert Encoder(tiny_model("bert")).engine.name == "torch, cpu, float32"
+    assert "torch computes instead" in caplog.text
