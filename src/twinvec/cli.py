@@ -144,14 +144,12 @@ def similarity_command(
     \b
     twinvec similarity "a dog runs" "a puppy is running" "stocks fell"
     """
-    import numpy as np
-
     from twinvec.encoder import Encoder
     from twinvec.terminal import show, show_json, table
+    from twinvec.vectors import unit
 
-    vectors_ND = Encoder(model).encode([first, *others])
-    norms_N = np.maximum(np.linalg.norm(vectors_ND, axis=1), 1e-12)
-    cosines = (vectors_ND[1:] @ vectors_ND[0]) / (norms_N[1:] * norms_N[0])
+    vectors_ND = unit(Encoder(model).encode([first, *others]))
+    cosines = vectors_ND[1:] @ vectors_ND[0]
     found = [{"text": text, "score": float(score)} for text, score in zip(others, cosines, strict=True)]
     if as_json:
         show_json({"text": first, "similarities": found})

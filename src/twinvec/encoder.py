@@ -223,16 +223,17 @@ class Encoder:
         *,
         prompt: str | None = None,
         progress: bool = False,
+        on_batch: Callable[[int], None] | None = None,
     ) -> list[FloatArray]:
         """Token states for late interaction: for each text (tokens, hidden size), L2-normalised rows.
 
-        The last layer's states, special tokens included; no pooling, no Dense. Truncation and errors are those of
-        ``encode``.
+        The last layer's states, special tokens included; no pooling, no Dense. Options, truncation and errors are
+        those of ``encode``.
         """
         unique, inverse = _unique(check_texts(texts, self._max_text_bytes))
         states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)
         prefix = self._prompt_text(prompt)
-        for indices, lengths, states_BTD in self._run(self.engine.states, unique, prefix, progress, None):
+        for indices, lengths, states_BTD in self._run(self.engine.states, unique, prefix, progress, on_batch):
             norms_BT1 = np.linalg.norm(states_BTD, axis=-1, keepdims=True)
             for row, (index, length) in enumerate(zip(indices, lengths, strict=True)):
                 self._require_finite(norms_BT1[row, :length])

@@ -21,6 +21,7 @@ from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
 from twinvec.retrieval import Reranker
 from twinvec.spec import read_spec
 from twinvec.text import check_text, check_texts
+from twinvec.vectors import unit
 
 Row = list[float]
 """One vector, as Python floats."""
@@ -90,7 +91,7 @@ class TwoSided:
     def _rows(self, vectors: Any) -> list[Row]:
         vectors_ND = np.asarray(vectors, dtype=np.float32)
         if self.normalize:
-            vectors_ND = vectors_ND / np.maximum(np.linalg.norm(vectors_ND, axis=-1, keepdims=True), 1e-12)
+            vectors_ND = unit(vectors_ND)
         rows: list[Row] = vectors_ND.tolist()
         return rows
 

@@ -24,6 +24,7 @@ import numpy as np
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.openvino import import_openvino, save_graph
 from twinvec.errors import EngineError, MissingExtraError
+from twinvec.vectors import unit
 
 TOP = 10
 BOUNDS = {"cosine_mean": 0.99, "cosine_worst": 0.95, "correlation": 0.99, "top10_overlap": 0.85}
@@ -68,7 +69,7 @@ def cosine_quality(exact_ND: FloatArray, found_ND: FloatArray, queries: int) -> 
     Returns:
         "cosine_mean" and "cosine_worst", of the first ``queries`` rows, and "top10_overlap", from 0 to 1.
     """
-    exact_ND, found_ND = _unit(exact_ND), _unit(found_ND)
+    exact_ND, found_ND = unit(exact_ND), unit(found_ND)
     cosines = (exact_ND[:queries] * found_ND[:queries]).sum(axis=1)
     exact_QN, found_QN = exact_ND[:queries] @ exact_ND.T, found_ND[:queries] @ found_ND.T
     for scores_QN in (exact_QN, found_QN):
@@ -99,11 +100,6 @@ def top_overlap(exact_QN: FloatArray, found_QN: FloatArray) -> float:
     exact, found = (np.argpartition(-scores_QN, top - 1, axis=1)[:, :top] for scores_QN in (exact_QN, found_QN))
     shared = [len(np.intersect1d(a, b)) for a, b in zip(exact, found, strict=True)]
     return float(np.mean(shared) / top)
-
-
-def _unit(vectors_ND: FloatArray) -> FloatArray:
-    unit: FloatArray = vectors_ND / np.maximum(np.linalg.norm(vectors_ND, axis=1, keepdims=True), 1e-12)
-    return unit
 
 
 def _own_output() -> contextlib.AbstractContextManager[Any]:

@@ -21,6 +21,7 @@ from twinvec.engines.select import EngineName, Precision, Wanted, load_scoring_e
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models import find_model
 from twinvec.pipeline import run_batches
+from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, check_limit
 from twinvec.text import check_text, check_texts
 from twinvec.tokenizer import TextTokenizer
@@ -64,20 +65,25 @@ class MaxSimReranker:
         return self.rerank_many([query], [hits], limit)[0]
 
     def rerank_many(
-        self, queries: Sequence[str], hits_lists: Sequence[Sequence[Hit]], limit: int | None = None
+        self,
+        queries: Sequence[str],
+        hits_lists: Sequence[Sequence[Hit]],
+        limit: int | None = None,
+        *,
+        progress: bool = False,
     ) -> list[list[Hit]]:
         """``rerank`` for many queries. Memory holds the token states of about 1,000 queries and 256 texts."""
         queries, lists = _checked(queries, hits_lists, limit)
         reranked: list[list[Hit]] = []
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             part = lists[start : start + _QUERIES_AT_ONCE]
-            found = self._maxsim(queries[start : start + _QUERIES_AT_ONCE], part)
+            found = self._maxsim(queries[start : start + _QUERIES_AT_ONCE], part, progress)
             for hits, scores in zip(part, found, strict=True):
                 before = np.array([hit.score for hit in hits], dtype=np.float64)
                 reranked.append(_ordered(hits, self.stage, scores, mixed_scores(before, scores, self._mix), limit))
         return reranked
 
-    def _maxsim(self, queries: list[str], lists: list[list[Hit]]) -> list[FloatArray]:
+    def _maxsim(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
         """The MaxSim of each query with each of its hits."""
         scores = [np.zeros(len(hits), dtype=np.float32) for hits in lists]
         places: dict[str, list[tuple[int, int]]] = {}  # text -> (query, hit) that look at it
@@ -88,16 +94,17 @@ class MaxSimReranker:
             return scores
         query_states = self._encoder.encode_tokens(queries, prompt="query")
         texts = list(places)  # those of one query stand together, so that a block has few queries with many texts each
-        for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            block = texts[start : start + _TEXTS_AT_ONCE]
-            states = self._encoder.encode_tokens(block, prompt="document")
-            asked: dict[int, list[tuple[int, int]]] = {}  # query -> (text of the block, hit)
-            for number, text in enumerate(block):
-                for row, column in places[text]:
-                    asked.setdefault(row, []).append((number, column))
-            for row, wanted in asked.items():
-                numbers, columns = zip(*wanted, strict=True)
-                scores[row][list(columns)] = maxsim(query_states[row], [states[number] for number in numbers])
+        with progress_bar("Reranking", len(texts), "texts", shown=progress) as advance:
+            for start in range(0, len(texts), _TEXTS_AT_ONCE):
+                block = texts[start : start + _TEXTS_AT_ONCE]
+                states = self._encoder.encode_tokens(block, prompt="document", on_batch=advance)
+                asked: dict[int, list[tuple[int, int]]] = {}  # query -> (text of the block, hit)
+                for number, text in enumerate(block):
+                    for row, column in places[text]:
+                        asked.setdefault(row, []).append((number, column))
+                for row, wanted in asked.items():
+                    numbers, columns = zip(*wanted, strict=True)
+                    scores[row][list(columns)] = maxsim(query_states[row], [states[number] for number in numbers])
         return scores
 
 
@@ -189,18 +196,24 @@ class CrossEncoderReranker:
         return self.rerank_many([query], [hits], limit)[0]
 
     def rerank_many(
-        self, queries: Sequence[str], hits_lists: Sequence[Sequence[Hit]], limit: int | None = None
+        self,
+        queries: Sequence[str],
+        hits_lists: Sequence[Sequence[Hit]],
+        limit: int | None = None,
+        *,
+        progress: bool = False,
     ) -> list[list[Hit]]:
         """``rerank`` for many queries, in batches over the pairs of all of them."""
         queries, lists = _checked(queries, hits_lists, limit)
-        scores = self._score([(query, hit.text) for query, hits in zip(queries, lists, strict=True) for hit in hits])
+        pairs = [(query, hit.text) for query, hits in zip(queries, lists, strict=True) for hit in hits]
+        scores = self._score(pairs, progress)
         ends = np.cumsum([len(hits) for hits in lists])
         return [
             _ordered(hits, self.stage, scores[end - len(hits) : end], scores[end - len(hits) : end], limit)
             for hits, end in zip(lists, ends, strict=True)
         ]
 
-    def _score(self, pairs: list[tuple[str, str]]) -> FloatArray:
+    def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> FloatArray:
         unique = list(dict.fromkeys(pairs))
         scores = np.empty(len(unique), dtype=np.float32)
         batches = run_batches(
@@ -211,8 +224,10 @@ class CrossEncoderReranker:
             workers=self.engine.workers,
             pad_id=self._tokenizer.pad_id,
         )
-        for indices, _, logits_BL in batches:
-            scores[indices] = self._activate(logits_BL[:, 0])
+        with progress_bar("Reranking", len(unique), "pairs", shown=progress) as advance:
+            for indices, _, logits_BL in batches:
+                scores[indices] = self._activate(logits_BL[:, 0])
+                advance(len(indices))
         if not np.isfinite(scores).all():
             raise BadVectorError(f"engine {self.engine.name}: a score is not finite")
         where = {pair: index for index, pair in enumerate(unique)}

@@ -22,7 +22,9 @@ from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.filters import Filter
 from twinvec.fusion import CANDIDATES, Method, check_method, fuse
 from twinvec.lexical import Analyzer
+from twinvec.progress import progress_bar
 from twinvec.text import check_text, check_texts
+from twinvec.vectors import unit, without_direction
 
 Mode = Literal["hybrid", "dense", "sparse"]
 """How to search: by vectors, by words (BM25), or by both, fused."""
@@ -66,6 +68,22 @@ class Reranker(Protocol):
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
         """New hits, best first, with the new stage's score added; at most ``limit``."""
+        ...
+
+
+@runtime_checkable
+class BatchReranker(Reranker, Protocol):
+    """A reranker that takes many queries at once."""
+
+    def rerank_many(
+        self,
+        queries: Sequence[str],
+        hits_lists: Sequence[Sequence[Hit]],
+        limit: int | None = None,
+        *,
+        progress: bool = False,
+    ) -> list[list[Hit]]:
+        """``rerank`` for each query and its hits; ``progress`` shows a bar on a terminal."""
         ...
 
 
@@ -208,7 +226,7 @@ class MemoryIndex:
                 f"the encoder gave for queries vectors of shape {vectors_QD.shape}, "
                 f"expected {(len(queries), dim)} and finite"
             )
-        return _normalized(vectors_QD)
+        return unit(vectors_QD)
 
     def _hits(
         self,
@@ -253,11 +271,10 @@ class MemoryIndex:
         expected = (len(documents), dim or vectors_ND.shape[-1])
         if vectors_ND.shape != expected:
             raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape}, expected {expected}")
-        norms = np.linalg.norm(vectors_ND, axis=1)
-        bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
+        bad = without_direction(vectors_ND)
         if bad.size:
             raise BadVectorError(f"document {documents[bad[0]].id!r}: its vector is zero or not finite")
-        return _normalized(vectors_ND)
+        return unit(vectors_ND)
 
 
 class RetrieveRerank:
@@ -294,15 +311,35 @@ class RetrieveRerank:
         """``search`` for many queries at once."""
         check_limit(limit)
         queries = check_texts(queries)
-        options = {"limit": max(limit, self.candidates), "filter": filter, **options}
-        if hasattr(self.retriever, "search_many"):
-            found: list[list[Hit]] = self.retriever.search_many(queries, **options)
-        else:
-            found = [self.retriever.search(query, **options) for query in queries]
-        if hasattr(self.reranker, "rerank_many"):
-            reranked: list[list[Hit]] = self.reranker.rerank_many(queries, found, limit=limit)
-            return reranked
-        return [self.reranker.rerank(query, hits, limit=limit) for query, hits in zip(queries, found, strict=True)]
+        found = search_many(self.retriever, queries, max(limit, self.candidates), filter=filter, **options)
+        return rerank_many(self.reranker, queries, found, limit)
+
+
+def search_many(retriever: Retriever, queries: Sequence[str], limit: int = 10, **options: Any) -> list[list[Hit]]:
+    """Hits for each query: by ``search_many`` where the retriever has it, else one query after the other."""
+    if hasattr(retriever, "search_many"):
+        found: list[list[Hit]] = retriever.search_many(queries, limit=limit, **options)
+        return found
+    return [retriever.search(query, limit=limit, **options) for query in queries]
+
+
+def rerank_many(
+    reranker: Reranker,
+    queries: Sequence[str],
+    hits_lists: Sequence[Sequence[Hit]],
+    limit: int | None = None,
+    *,
+    progress: bool = False,
+) -> list[list[Hit]]:
+    """New hits for each query: by ``rerank_many`` where the reranker has it, else one query after the other."""
+    if isinstance(reranker, BatchReranker):
+        return reranker.rerank_many(queries, hits_lists, limit, progress=progress)
+    reranked = []
+    with progress_bar("Reranking", len(queries), "queries", shown=progress) as advance:
+        for query, hits in zip(queries, hits_lists, strict=True):
+            reranked.append(reranker.rerank(query, hits, limit))
+            advance(1)
+    return reranked
 
 
 def check_limit(limit: int, name: str = "limit") -> None:
@@ -313,12 +350,6 @@ def check_limit(limit: int, name: str = "limit") -> None:
     """
     if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1:
         raise ConfigurationError(f"{name} must be a whole number from 1, got {limit!r}")
-
-
-def _normalized(vectors_ND: FloatArray) -> FloatArray:
-    norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    unit_ND: FloatArray = np.divide(vectors_ND, np.maximum(norms_N1, 1e-12), dtype=np.float32)
-    return unit_ND
 
 
 def _top(scores: FloatArray, ranks: Rows, limit: int) -> Rows:

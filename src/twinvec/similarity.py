@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
+from twinvec.vectors import unit
 
 Indices = npt.NDArray[np.int64]
 Measure = Literal["cosine", "dot"]
@@ -50,7 +51,7 @@ def semantic_search(
     if queries_QD.shape[1] != corpus_ND.shape[1] and len(queries_QD) and len(corpus_ND):
         raise InputError(f"queries have {queries_QD.shape[1]} columns, the corpus has {corpus_ND.shape[1]}")
     if measure == "cosine":
-        queries_QD, corpus_ND = _normalized(queries_QD), _normalized(corpus_ND)
+        queries_QD, corpus_ND = unit(queries_QD), unit(corpus_ND)
     kept = min(limit, len(corpus_ND))
     scores = np.empty((len(queries_QD), kept), dtype=np.float32)
     rows = np.empty((len(queries_QD), kept), dtype=np.int64)
@@ -85,7 +86,7 @@ def most_similar_pairs(
     if limit < 1:
         raise ConfigurationError(f"limit must be at least 1, got {limit}")
     check_cosine(threshold)
-    vectors_ND = _normalized(_table(vectors, "vectors"))
+    vectors_ND = unit(_table(vectors, "vectors"))
     best = np.empty(0, dtype=np.float32)
     pairs = np.empty((0, 2), dtype=np.int64)
     floor = -np.inf if threshold is None else threshold
@@ -130,7 +131,7 @@ def cluster(
         ConfigurationError: the method lacks what it wants, gets what it does not use, or more clusters than vectors.
         InputError: ``vectors`` is no table of finite numbers.
     """
-    vectors_ND = _normalized(_table(vectors, "vectors"))
+    vectors_ND = unit(_table(vectors, "vectors"))
     check_clustering(method, clusters, threshold)
     _check_count(clusters, len(vectors_ND))
     if len(vectors_ND) < 2:
@@ -150,7 +151,7 @@ def cluster(
 
 def medoids(vectors: FloatArray, labels: Indices) -> dict[int, int]:
     """For each cluster the row nearest to its mean, by cosine: what stands for it best. Label -> row."""
-    vectors_ND = _normalized(_table(vectors, "vectors"))
+    vectors_ND = unit(_table(vectors, "vectors"))
     found = {}
     for label in sorted(set(labels.tolist()) - {-1}):
         rows = np.flatnonzero(labels == label)
@@ -217,12 +218,6 @@ def _table(vectors: Any, name: str) -> FloatArray:
     if bad.size:
         raise InputError(f"{name}: row {bad[0]} is not finite")
     return table
-
-
-def _normalized(vectors_ND: FloatArray) -> FloatArray:
-    norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    unit_ND: FloatArray = np.divide(vectors_ND, np.maximum(norms_N1, 1e-12), dtype=np.float32)
-    return unit_ND
 
 
 def _check_count(clusters: int | None, count: int) -> None:

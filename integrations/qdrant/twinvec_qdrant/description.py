@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.lexical import Analyzer
+from twinvec.vectors import unit, without_direction
 from twinvec_qdrant.backends.base import DENSE
 from twinvec_qdrant.chunking import ChunkSettings
 from twinvec_qdrant.index_settings import IndexSettings
@@ -253,13 +254,6 @@ def _probe_vectors(encoder: SpaceEncoder, texts: Sequence[str]) -> FloatArray:
     vectors_PD = np.asarray(encoder.encode_document(list(texts)), dtype=np.float32)
     if vectors_PD.ndim != 2 or len(vectors_PD) != len(texts):
         raise BadVectorError(f"encoder {encoder.name!r}: shape {vectors_PD.shape} for {len(texts)} texts")
-    norms = np.linalg.norm(vectors_PD, axis=1)
-    if not np.isfinite(norms).all() or not norms.all():
+    if without_direction(vectors_PD).size:
         raise BadVectorError(f"encoder {encoder.name!r}: the vector of a probe text is zero or not finite")
     return vectors_PD
-
-
-def unit(vectors_PD: FloatArray) -> FloatArray:
-    """Vectors of length 1."""
-    unit_PD: FloatArray = vectors_PD / np.linalg.norm(vectors_PD, axis=1, keepdims=True)
-    return unit_PD

@@ -23,6 +23,7 @@ from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreError
 from twinvec.progress import Advance, progress_bar
 from twinvec.tokenizer import TextTokenizer
+from twinvec.vectors import unit, without_direction
 from twinvec_qdrant.backends.base import Backend, Point, Query
 from twinvec_qdrant.backends.conditions import LacksVector, field_is
 from twinvec_qdrant.description import (
@@ -33,7 +34,6 @@ from twinvec_qdrant.description import (
     check_probes,
     generation,
     read_description,
-    unit,
 )
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.report import MigrationReport
@@ -138,10 +138,9 @@ class Migration:
     def _encoded(self, points: Sequence[Point]) -> FloatArray:
         texts = [point.payload["text"] for point in points]
         vectors_ND = np.asarray(self._encoder.encode_document(texts), dtype=np.float32)
-        norms_N = np.linalg.norm(vectors_ND, axis=-1)
         if vectors_ND.shape != (len(texts), self._next.dim):
             raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape} for {len(texts)} chunks")
-        bad = np.flatnonzero(~np.isfinite(norms_N) | (norms_N == 0))
+        bad = without_direction(vectors_ND)
         if bad.size:
             source = points[int(bad[0])].payload["source"]
             raise BadVectorError(f"document {source!r}: the encoder gave a vector that is zero or not finite")
@@ -160,7 +159,7 @@ class Migration:
         stored = self._backend.retrieve([point.id for point in sample], [], name)
         for point, vector_D, hits in zip(sample, vectors_ND, found, strict=True):
             there = stored[point.id].dense if point.id in stored else None
-            same = there is not None and float(unit(there[None])[0] @ unit(vector_D[None])[0]) >= SAME_VECTOR
+            same = there is not None and float(unit(there) @ unit(vector_D)) >= SAME_VECTOR
             if not same or not hits or hits[0].score < SAME_VECTOR:
                 raise BadVectorError(
                     f"document {point.payload['source']!r}: its new vector is not what {self._encoder.name!r} gives "

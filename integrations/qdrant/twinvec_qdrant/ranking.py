@@ -14,6 +14,7 @@ import numpy as np
 from twinvec.engines.base import FloatArray
 from twinvec.fusion import fuse
 from twinvec.lexical import SparseVector
+from twinvec.vectors import unit
 from twinvec_qdrant.backends.base import Scored
 
 
@@ -85,7 +86,7 @@ def rank(stages: Mapping[str, Mapping[str, Scored]], asked: Asked) -> list[Candi
 
 def marginal(relevance_N: Any, vectors_ND: FloatArray, limit: int, diversity: float) -> list[int]:
     """Maximal marginal relevance (Carbonell and Goldstein 1998): indices in the order they are chosen."""
-    unit_ND = vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    unit_ND = unit(vectors_ND)
     closest_N = np.full(len(unit_ND), -np.inf)
     chosen: list[int] = []
     while len(chosen) < min(limit, len(unit_ND)):

@@ -19,6 +19,7 @@ from twinvec.fusion import CANDIDATES
 from twinvec.lexical import SparseVector
 from twinvec.retrieval import Hit, Mode, check_limit
 from twinvec.text import check_text, check_texts
+from twinvec.vectors import without_direction
 from twinvec_qdrant.backends.base import Backend, Query, Scored
 from twinvec_qdrant.backends.conditions import Condition, IdIs
 from twinvec_qdrant.catalog import Catalog
@@ -137,8 +138,7 @@ class Searcher:
         dense: Sequence[FloatArray | None] = [None] * len(texts)
         if encoder is not None:
             vectors_QD = np.asarray(encoder.encode_query(list(texts)), dtype=np.float32)
-            norms = np.linalg.norm(vectors_QD, axis=-1)
-            if vectors_QD.shape != (len(texts), encoder.dim) or not np.isfinite(norms).all() or not norms.all():
+            if vectors_QD.shape != (len(texts), encoder.dim) or without_direction(vectors_QD).size:
                 raise BadVectorError(
                     f"the encoder {encoder.name!r} gave for queries vectors of shape {vectors_QD.shape}, expected "
                     f"{(len(texts), encoder.dim)}, finite and not zero"
@@ -189,7 +189,7 @@ class Searcher:
         for (index, stage, _), found in zip(tasks, self._backend.search(queries), strict=True):
             stages[index][stage] = {each.id: each for each in found}
         missing = [
-            (index, stage, self._query(vector, len(unscored), (IdIs(tuple(unscored)),)))
+            (index, stage, self._query(vector, len(unscored), (IdIs(tuple(unscored)),), exact=True))
             for index, stage, vector in tasks
             if (unscored := others(stages[index], stage))
         ]

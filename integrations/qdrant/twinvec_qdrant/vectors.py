@@ -9,6 +9,7 @@ import numpy as np
 
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, InputError
+from twinvec.vectors import without_direction
 from twinvec_qdrant.backends.base import Backend
 from twinvec_qdrant.description import SpaceEncoder
 from twinvec_qdrant.work import Work, texts
@@ -86,8 +87,7 @@ class Vectors:
             raise BadVectorError(
                 f"the encoder gave vectors of shape {vectors_ND.shape}, expected {(len(texts), self._encoder.dim)}"
             )
-        norms_N = np.linalg.norm(vectors_ND, axis=1)
-        bad = np.flatnonzero(~np.isfinite(norms_N) | (norms_N == 0))
+        bad = without_direction(vectors_ND)
         if bad.size:
             text = list(texts.values())[int(bad[0])]
             raise BadVectorError(f"the encoder gave a vector that is zero or not finite for {text[:60]!r}")

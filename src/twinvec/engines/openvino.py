@@ -17,6 +17,7 @@ import numpy as np
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.processor import available_cores
 from twinvec.errors import EngineError, MissingExtraError, ModelIntegrityError
+from twinvec.vectors import unit
 
 BATCH_TOKENS = 1024
 
@@ -54,11 +55,7 @@ class OpenVinoEngine:
         if self._dim is None:
             return vectors_BD
         cut_BD = vectors_BD[:, : self._dim]
-        if not self._normalizes:
-            return np.ascontiguousarray(cut_BD)
-        norms_B1 = np.linalg.norm(cut_BD, axis=1, keepdims=True)
-        normalised: FloatArray = cut_BD / np.maximum(norms_B1, 1e-12)
-        return normalised
+        return unit(cut_BD) if self._normalizes else np.ascontiguousarray(cut_BD)
 
     def states(self, batch: Batch) -> FloatArray:
         with self._loading:

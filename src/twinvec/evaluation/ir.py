@@ -17,7 +17,7 @@ from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.measures import MEASURES, Measured, cutoff, measure_run
 from twinvec.evaluation.models import TextModel
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test
-from twinvec.retrieval import Hit, MemoryIndex, Retriever
+from twinvec.retrieval import Hit, MemoryIndex, Retriever, search_many
 from twinvec.similarity import semantic_search
 
 
@@ -113,11 +113,8 @@ def compare_ir(first: IrResult, second: IrResult, measure: str, *, resamples: in
 
 
 def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) -> dict[str, list[Hit]]:
-    """Query id -> hits, through ``search_many`` where the retriever has it."""
-    texts = list(data.queries.values())
-    many = getattr(retriever, "search_many", None)
-    found = many(texts, limit, **options) if many else [retriever.search(text, limit, **options) for text in texts]
-    return dict(zip(data.queries, found, strict=True))
+    """Query id -> hits; ``options`` go to the search."""
+    return dict(zip(data.queries, search_many(retriever, list(data.queries.values()), limit, **options), strict=True))
 
 
 def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:

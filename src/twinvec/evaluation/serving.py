@@ -27,6 +27,8 @@ from twinvec.filters import Filter
 from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, Mode, Reranker, Retriever, RetrieveRerank
 from twinvec.similarity import semantic_search
+from twinvec.storage import from_int8, measure_ranges, to_int8
+from twinvec.vectors import unit
 
 NEIGHBOURS = 10
 """How many of the exact nearest neighbours an index, or a form, has to find."""
@@ -44,7 +46,6 @@ INDEXES: Mapping[str, Mapping[str, Any]] = {
 
 _BITS = {"none": 32, "int8": 8, "turbo": 4, "binary": 1}
 _EDGE_BYTES = 4
-_INT8_LEVELS = 127
 
 
 class ServedCollection(Protocol):
@@ -217,8 +218,8 @@ def evaluate_forms(
     progress: bool = False,
 ) -> list[Kept]:
     """Exact search over the model's document vectors in each form: float32 first, then from large to small."""
-    corpus_ND = _unit(model.encode_document([each.full_text for each in data.documents], progress=progress))
-    queries_QD = _unit(model.encode_query(list(data.queries.values())))
+    corpus_ND = unit(np.asarray(model.encode_document([each.full_text for each in data.documents], progress=progress)))
+    queries_QD = unit(np.asarray(model.encode_query(list(data.queries.values()))))
     dim = corpus_ND.shape[1]
     forms: dict[str, tuple[int, Callable[[FloatArray], FloatArray], int]] = {
         "float32": (4 * dim, np.asarray, dim),
@@ -233,7 +234,7 @@ def evaluate_forms(
     exact: list[set[int]] = []
     kept = []
     for form, (size, change, leading) in forms.items():
-        stored_ND = change(_unit(corpus_ND[:, :leading]))
+        stored_ND = change(unit(corpus_ND[:, :leading]))
         scores, rows = semantic_search(queries_QD[:, :leading], stored_ND, depth)
         nearest = [set(found[:NEIGHBOURS].tolist()) for found in rows]
         exact = exact or nearest
@@ -265,21 +266,14 @@ def _overlap(exact: Sequence[set[Any]], found: Sequence[set[Any]]) -> float:
     return 100 * float(np.mean([len(a & b) / len(a) for a, b in zip(exact, found, strict=True) if a]))
 
 
-def _unit(vectors: Any) -> FloatArray:
-    table: FloatArray = np.asarray(vectors, dtype=np.float32)
-    unit_ND: FloatArray = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
-    return unit_ND
-
-
 def _float16(vectors_ND: FloatArray) -> FloatArray:
     return vectors_ND.astype(np.float16).astype(np.float32)
 
 
 def _int8(vectors_ND: FloatArray) -> FloatArray:
-    """Whole numbers from -127 to 127, one scale for all, from the largest value there is."""
-    scale = np.abs(vectors_ND).max() / _INT8_LEVELS
-    rounded: FloatArray = np.round(vectors_ND / scale).astype(np.int8).astype(np.float32)
-    return rounded
+    """As ``Encoder.encode(storage="int8")`` keeps them, with the ranges of the documents at hand."""
+    ranges = measure_ranges(vectors_ND)
+    return from_int8(to_int8(vectors_ND, ranges), ranges)
 
 
 def _binary(vectors_ND: FloatArray) -> FloatArray:

@@ -40,7 +40,6 @@ from twinvec.evaluation.reranking import Reranked, find_reranker, rerank_result
 from twinvec.evaluation.statistics import RESAMPLES, Interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
 from twinvec.models import find_model
-from twinvec.progress import progress_bar
 
 BM25 = "bm25"
 RUN = "run:"
@@ -219,12 +218,11 @@ def _reranked(
 ) -> dict[str, Reranked]:
     if tasks.rerank is None or not ir:
         return {}
-    with progress_bar("Reranking", None, "texts", shown=progress) as advance:
-        reranker = find_reranker(tasks.rerank, model, advance)
-        return {
-            name: rerank_result(result, reranker, candidates=tasks.candidates, resamples=resamples)
-            for name, result in ir.items()
-        }
+    reranker = find_reranker(tasks.rerank, model)
+    return {
+        name: rerank_result(result, reranker, candidates=tasks.candidates, resamples=resamples, progress=progress)
+        for name, result in ir.items()
+    }
 
 
 def _evaluate_nli(model: TextModel, tasks: Tasks, options: dict[str, Any]) -> dict[str, NliResult]:

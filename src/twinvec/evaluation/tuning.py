@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import as_run, search_all, without_own
 from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.pseudo_queries import pseudo_queries
-from twinvec.evaluation.reranking import Watched, rerank_all
+from twinvec.evaluation.reranking import rerank_all
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.tuned_search import Setting
 from twinvec.progress import progress_bar
@@ -188,10 +188,8 @@ def _maxsim(
     union = {
         query: list({hit.text: hit for found in stages for hit in found[query]}.values()) for query in data.queries
     }
-    texts = {hit.text for hits in union.values() for hit in hits}
-    with _quiet(), progress_bar("Comparing tokens", len(texts) + len(union), "texts", shown=progress) as advance:
-        watched = cast(Encoder, Watched(encoder, advance))
-        reranked = rerank_all(MaxSimReranker(watched, mix=1.0), data, union)
+    with _quiet():
+        reranked = rerank_all(MaxSimReranker(encoder, mix=1.0), data, union, progress=progress)
     return {query: {hit.text: hit.scores[MaxSimReranker.stage] for hit in hits} for query, hits in reranked.items()}
 
 

@@ -22,6 +22,7 @@ from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, check_limit
 from twinvec.training.masks import text_hash
 from twinvec.training.mining import parse_pair
+from twinvec.vectors import unit
 
 _BLOCK = 65_536
 _WINDOW = 4096
@@ -61,7 +62,7 @@ class DenseIndex:
     def search_many(self, queries: Sequence[str], limit: int = 10) -> list[list[Hit]]:
         """``search`` for many queries at once."""
         check_limit(limit)
-        queries_QD = _unit(self._encoder.encode_query(list(queries)))
+        queries_QD = unit(self._encoder.encode_query(list(queries)))
         scores_QK = np.empty((len(queries), 0), dtype=np.float32)
         rows_QK = np.empty((len(queries), 0), dtype=np.int64)
         for start in range(0, len(self), _BLOCK):
@@ -94,7 +95,7 @@ class DenseIndex:
         with progress_bar("Encoding", len(self), "texts", shown=progress) as advance:
             for start in range(0, len(self), _WINDOW):
                 rows = range(start, min(start + _WINDOW, len(self)))
-                whole_ND[rows.start : rows.stop] = _unit(self._encoder.encode_document(list(self._texts(rows))))
+                whole_ND[rows.start : rows.stop] = unit(self._encoder.encode_document(list(self._texts(rows))))
                 advance(len(rows))
         whole_ND.flush()
         partial.replace(path)
@@ -113,9 +114,3 @@ def _first_occurrences(source: Path) -> array[int]:
                 offsets.append(offset)
             offset += len(line)
     return offsets
-
-
-def _unit(vectors_ND: FloatArray) -> FloatArray:
-    norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    unit_ND: FloatArray = vectors_ND / np.maximum(norms_N1, 1e-12)
-    return unit_ND

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.progress import progress_bar
-from twinvec.retrieval import Hit, Retriever
+from twinvec.retrieval import Hit, Retriever, search_many
 from twinvec.text import check_text
 from twinvec.training.masks import text_hash
 
@@ -115,7 +115,7 @@ def mine_negatives(
     while window := list(islice(stream, _WINDOW)):
         anchors = list(dict.fromkeys(anchor for anchor, _ in window))
         depth = chosen.last_rank + max(judged.count(anchor) for anchor in anchors) + 1
-        hits = dict(zip(anchors, _search(retriever, anchors, depth), strict=True))
+        hits = dict(zip(anchors, search_many(retriever, anchors, depth), strict=True))
         rows = [_candidates(anchor, positive, hits[anchor], judged, chosen) for anchor, positive in window]
         if scorer is not None:
             rows = _denoised([anchor for anchor, _ in window], rows, scorer, chosen.denoise_above)
@@ -204,13 +204,6 @@ def parse_pair(line: bytes, where: str) -> tuple[str, str]:
             raise InputError(f"{where}, field {field!r}: expected a text, got {value!r}")
         check_text(value, f"{where}, field {field!r}")
     return row["anchor"], row["positive"]
-
-
-def _search(retriever: Any, anchors: list[str], depth: int) -> list[list[Hit]]:
-    if hasattr(retriever, "search_many"):
-        found: list[list[Hit]] = retriever.search_many(anchors, depth)
-        return found
-    return [retriever.search(anchor, depth) for anchor in anchors]
 
 
 def _candidates(anchor: str, positive: str, hits: list[Hit], judged: Judged, options: MiningOptions) -> list[str]:
