@@ -36,7 +36,7 @@ def refused(done, said):
         ("--sts", STS.replace("0\tc", "5\tc"), "f.tsv: all 2 scores are 5"),
         ("--sts", STS.encode("utf-16"), "f.tsv:1: not UTF-8"),
         ("--sts", STS.encode() + b"3\t\xff\tb\n", "f.tsv:4: not UTF-8"),
-        ("--sts", gzip.compress(STS.encode()), "f.tsv: packed by gzip; unpack it first"),
+        ("--sts", gzip.compress(STS.encode(), mtime=0), "f.tsv: packed by gzip; unpack it first"),
         ("--nli", NLI + " \ta\tb\n", "f.tsv:4: the label is empty"),
         ("--nli", NLI.replace("no", "yes"), "f.tsv: every label is 'yes'; at least two are needed"),
         ("--pairs", LABELLED + "2\ta\tb\n", "f.tsv:4: label '2' is neither 0 nor 1"),
