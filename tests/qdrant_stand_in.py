@@ -86,7 +86,8 @@ class StandIn:
             return info
         if action == "PUT":
             wanted = models.CreateCollection.model_validate(body)
-            self._index[name] = _index(wanted, models.HnswConfig(m=16, ef_construct=100, full_scan_threshold=10_000))
+            graph = models.HnswConfig(m=16, ef_construct=100, full_scan_threshold=10_000)
+            self._index[name] = _index(wanted, graph, models.CollectionParams(vectors=wanted.vectors))
             return client.create_collection(
                 name,
                 vectors_config=wanted.vectors,
@@ -95,7 +96,7 @@ class StandIn:
             )
         if action == "PATCH":
             changes = models.UpdateCollection.model_validate(body)
-            self._index[name] |= _index(changes, self._index[name]["hnsw_config"])
+            self._index[name] = _index(changes, *self._index[name].values())
             self.graphs.append(self._index[name]["hnsw_config"].m)
             return client.update_collection(name, metadata=changes.metadata)
         if action == "DELETE":
@@ -141,14 +142,19 @@ class StandIn:
         raise NotImplementedError(action)
 
 
-def _index(wanted: Any, graph: models.HnswConfig) -> dict[str, Any]:
-    """The settings of the index that a request names, as the server keeps them."""
+def _index(wanted: Any, graph: models.HnswConfig, params: models.CollectionParams) -> dict[str, Any]:
+    """The settings of indexes after a request that makes or changes a collection, as the server keeps them."""
     given = wanted.hnsw_config.model_dump(exclude_none=True) if wanted.hnsw_config else {}
-    index: dict[str, Any] = {"hnsw_config": graph.model_copy(update=given)}
-    if wanted.quantization_config is not None:
-        disabled = wanted.quantization_config is models.Disabled.DISABLED
-        index["quantization_config"] = None if disabled else wanted.quantization_config
-    return index
+    vectors = dict(params.vectors)
+    changes = wanted.vectors or {} if isinstance(wanted, models.UpdateCollection) else {}
+    for name, change in changes.items():
+        copies = change.quantization_config
+        kept = None if copies is models.Disabled.DISABLED else copies
+        vectors[name] = vectors[name].model_copy(update={"quantization_config": kept})
+    return {
+        "hnsw_config": graph.model_copy(update=given),
+        "params": params.model_copy(update={"vectors": vectors}),
+    }
 
 
 def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:

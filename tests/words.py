@@ -9,6 +9,7 @@ import zlib
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,30 @@ class WordEncoder:
                 code = zlib.crc32(f"{self.name}{word}".encode("utf-8", "replace"))
                 vectors[row, code % self.dim] += 1 if code & 1024 else -1
         return vectors
+
+
+class StateEncoder(WordEncoder):
+    """The same with token states: one a word, and one at the end.
+
+    Args:
+        states_dim: Size of a state.
+        **options: Those of ``WordEncoder``.
+    """
+
+    def __init__(self, states_dim: int = 24, **options: Any) -> None:
+        super().__init__(**options)
+        self.states_dim = states_dim
+        self.states_of: list[str] = []
+
+    def encode_tokens(self, texts, *, prompt, on_batch=None):
+        if prompt == "document":
+            self.states_of.extend(texts)
+        found = []
+        for text in texts:
+            seeds = [zlib.crc32(f"{self.name}{word}".encode()) for word in [*text.lower().split(), "."]]
+            states = np.stack([np.random.default_rng(seed).normal(size=self.states_dim) for seed in seeds])
+            found.append((states / np.linalg.norm(states, axis=1, keepdims=True)).astype(np.float32))
+        return found
 
 
 @cache

@@ -15,14 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.classifier import read_classifier
-from twinvec.encoder import Encoder
 from twinvec.engines.base import FloatArray
 from twinvec.engines.select import EngineName, Precision, Wanted, load_scoring_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models import find_model
 from twinvec.pipeline import run_batches
 from twinvec.progress import progress_bar
-from twinvec.retrieval import Hit, check_limit
+from twinvec.retrieval import Hit, TokenEncoder, check_limit
 from twinvec.text import check_text, check_texts
 from twinvec.tokenizer import TextTokenizer
 
@@ -39,7 +38,7 @@ class MaxSimReranker:
     means something, and mixed: ``(1 - mix) * z(before) + mix * z(maxsim)``.
 
     Args:
-        encoder: The encoder that found the candidates.
+        encoder: The encoder that found the candidates, such as an ``Encoder``.
         mix: Weight of MaxSim, from 0 (the order of the stage before) to 1 (MaxSim alone).
 
     Raises:
@@ -48,7 +47,7 @@ class MaxSimReranker:
 
     stage = "maxsim"
 
-    def __init__(self, encoder: Encoder, *, mix: float = 0.4) -> None:
+    def __init__(self, encoder: TokenEncoder, *, mix: float = 0.4) -> None:
         if not 0 <= mix <= 1:
             raise ConfigurationError(f"mix must lie between 0 and 1, got {mix}")
         self._encoder = encoder

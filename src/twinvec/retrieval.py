@@ -9,7 +9,7 @@ retriever.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -84,6 +84,17 @@ class BatchReranker(Reranker, Protocol):
         progress: bool = False,
     ) -> list[list[Hit]]:
         """``rerank`` for each query and its hits; ``progress`` shows a bar on a terminal."""
+        ...
+
+
+@runtime_checkable
+class TokenEncoder(Protocol):
+    """What late interaction needs of an encoder."""
+
+    def encode_tokens(
+        self, texts: Sequence[str], *, prompt: str | None, on_batch: Callable[[int], None] | None = None
+    ) -> list[FloatArray]:
+        """For each text its token states, of length 1: shape (tokens, states dim); ``on_batch`` as for ``Encoder``."""
         ...
 
 

@@ -22,8 +22,8 @@ import pytest
 from qdrant_client import QdrantClient
 
 from qdrant_stand_in import StandIn
-from twinvec import Document, Encoder, MemoryIndex
-from twinvec_qdrant import Collection
+from twinvec import Document, Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
+from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.lexicon import DRIFT
 
 QUERIES = [
@@ -69,12 +69,14 @@ def documentation() -> list[Document]:
 
 
 class Remembering:
-    """The default model; a text is encoded once."""
+    """The default model; a text is encoded once, and its token states too."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.name, self.dim, self.space = encoder.name, encoder.dim, encoder.space
+        self.tokenizer = encoder.tokenizer
         self._encoder = encoder
         self._known: dict[str, np.ndarray] = {}
+        self._states: dict[tuple[str, str], np.ndarray] = {}
 
     def encode_document(self, texts, *, progress=False):
         unknown = [text for text in dict.fromkeys(texts) if text not in self._known]
@@ -83,6 +85,12 @@ class Remembering:
 
     def encode_query(self, texts):
         return self._encoder.encode_query(texts)
+
+    def encode_tokens(self, texts, *, prompt, on_batch=None):
+        unknown = [text for text in dict.fromkeys(texts) if (prompt, text) not in self._states]
+        states = self._encoder.encode_tokens(unknown, prompt=prompt, on_batch=on_batch)
+        self._states.update({(prompt, text): each for text, each in zip(unknown, states, strict=True)})
+        return [self._states[prompt, text] for text in texts]
 
 
 @pytest.fixture(scope="module")
@@ -98,26 +106,27 @@ def stand_in():
 
 
 @pytest.fixture(params=["embedded", "client", "stand-in", "server"])
-def opened(request, tmp_path, encoder):
-    """An empty collection on each store."""
-    if request.param == "embedded":
-        with Collection.open("docs", tmp_path, encoder=encoder, chunking=False) as collection:
-            yield collection
-        return
-    if request.param == "stand-in":
-        place = {"url": request.getfixturevalue("stand_in").url}
-        with Collection.open(f"twinvec-{uuid4().hex}", encoder=encoder, chunking=False, **place) as collection:
-            yield collection
-        return
-    url = os.environ.get("QDRANT_URL")
-    if request.param == "server" and not url:
-        pytest.skip("no Qdrant server: set QDRANT_URL (and QDRANT_API_KEY) to run the suite on one")
-    client = QdrantClient(":memory:") if request.param == "client" else None
+def place(request, tmp_path):
+    """Arguments of ``Collection.open`` for an empty place in each store."""
     name = f"twinvec-{uuid4().hex}"
-    place = {"client": client} if client else {"url": url}
-    with Collection.open(name, encoder=encoder, chunking=False, **place) as collection:
+    if request.param == "embedded":
+        yield {"name": name, "path": tmp_path}
+    elif request.param == "stand-in":
+        yield {"name": name, "url": request.getfixturevalue("stand_in").url}
+    elif request.param == "client":
+        yield {"name": name, "client": QdrantClient(":memory:")}
+    elif url := os.environ.get("QDRANT_URL"):
+        yield {"name": name, "url": url}
+        drop_collection(name, url=url)
+    else:
+        pytest.skip("no Qdrant server: set QDRANT_URL (and QDRANT_API_KEY) to run the suite on one")
+
+
+@pytest.fixture
+def opened(place, encoder):
+    """An empty collection on each store."""
+    with Collection.open(**place, encoder=encoder, chunking=False) as collection:
         yield collection
-        collection._backend._client.delete_collection(name)
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +192,29 @@ def test_after_changes_scores_are_those_of_the_documents_there_are(opened, encod
         found = {hit.id: hit.score for hit in opened.search(query, len(left), "sparse")}
         expected = {hit.id: hit.score for hit in memory.search(query, len(left), mode="sparse")}
         assert found == pytest.approx(expected, rel=2 * DRIFT)
+
+
+def test_late_interaction_over_kept_states_gives_the_scores_of_computed_ones(place, encoder, documents, monkeypatch):
+    with Collection.open(**place, encoder=encoder, late_interaction=True) as collection:
+        collection.ingest(documents[::8])
+        assert collection.count() > len(documents[::8]), "some are cut into several chunks"
+        for options in ({"group": True}, {"group": False}):
+            found = collection.search_many(QUERIES, 20, **options)
+            computed = MaxSimReranker(encoder).rerank_many(QUERIES, found)
+            with monkeypatch.context() as patch:
+                patch.setattr(encoder, "encode_tokens", _of_queries(encoder.encode_tokens))
+                kept = RetrieveRerank(collection, collection.maxsim(), 20).search_many(QUERIES, 20, **options)
+            for hits, expected in zip(kept, computed, strict=True):
+                assert_same(hits, expected, 5e-3)  # standardised within the list, which enlarges the rounding
+                stages = {hit.id: hit.scores["maxsim"] for hit in expected}
+                assert {hit.id: hit.scores["maxsim"] for hit in hits} == pytest.approx(stages, abs=2e-4)
+
+
+def _of_queries(encode_tokens):
+    """``encode_tokens`` that computes no state of a document."""
+
+    def encode(texts, *, prompt, on_batch=None):
+        assert prompt == "query"
+        return encode_tokens(texts, prompt=prompt, on_batch=on_batch)
+
+    return encode

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
-import textwrap
 import threading
 from pathlib import Path
 
 import pytest
 from qdrant_client import QdrantClient
 
+from qdrant_stand_in import StandIn
 from twinvec_qdrant import Collection, read_source
 from words import WordEncoder
-
-WRITER = """
-    import sys
-    from words import WordEncoder
-    from twinvec_qdrant import Collection, read_source
-    encoder = WordEncoder(max_tokens=16)
-    for folder in sys.argv[2:]:
-        with Collection.open("notes", sys.argv[1], encoder=encoder, wait_seconds=120) as collection:
-            report = collection.ingest(read_source(folder))
-            assert not report.failed, report
-"""
 
 
 @pytest.fixture
@@ -54,15 +43,18 @@ def check_union(collection: Collection, folders: list[Path]) -> None:
     assert collection.count() == listed > 30
 
 
-def test_two_processes_take_turns_at_an_embedded_collection(tmp_path, folders):
-    store = tmp_path / "store"
-    command = [sys.executable, "-c", textwrap.dedent(WRITER), str(store)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    orders = ([*folders, folders[0]], [*reversed(folders), folders[1]])
-    processes = [subprocess.Popen([*command, *map(str, order)], env=environment) for order in orders]
-    assert [process.wait(timeout=200) for process in processes] == [0, 0]
-    with Collection.open("notes", store, encoder=WordEncoder(max_tokens=16)) as collection:
-        check_union(collection, folders)
+@pytest.mark.parametrize("store", ["embedded", "server"])
+def test_two_processes_write_at_once(store):
+    command = [sys.executable, str(Path(__file__).with_name("two_writers.py")), "--rounds", "2", "--seed", "0"]
+    with StandIn().running() as server:
+        done = subprocess.run(
+            [*command, *(["--url", server.url] if store == "server" else [])],
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"rounds": 2, "documents": 16}
 
 
 def test_two_threads_write_the_same_and_other_documents_through_clients(folders, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -27,8 +28,8 @@ from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.description import Description, SpaceEncoder, read_description
 from twinvec_qdrant.index_settings import IndexSettings
-from twinvec_qdrant.indexing import indexed_of
 from twinvec_qdrant.ingest import Ingestion
+from twinvec_qdrant.late_interaction import token_encoder
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.maintenance import Maintained
 from twinvec_qdrant.notes import Notes
@@ -41,6 +42,10 @@ from twinvec_qdrant.twins import in_thread
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
+
+    from twinvec.reranker import MaxSimReranker
+
+_SAMPLE = 32  # chunks whose token states are measured
 
 
 class Collection(Maintained):
@@ -75,6 +80,7 @@ class Collection(Maintained):
         chunking: ChunkSettings | Literal[False] | None = None,
         index: IndexSettings | None = None,
         tenant_key: str | None = None,
+        late_interaction: bool | None = None,
         create: bool = True,
         language: str = "english",
         api_key: str | None = None,
@@ -93,6 +99,8 @@ class Collection(Maintained):
             index: How vectors are indexed and searched approximately; unless given, as the collection has it.
             tenant_key: The key of payloads that says whose a document is, of a new collection of many tenants: every
                 document then has to name its tenant, and every search, in its filter.
+            late_interaction: Keep the token states of every chunk, which ``maxsim`` then need not compute, in a new
+                collection: two bytes a number, for the default model 768 a token.
             create: Make the collection where there is none.
             language: Snowball language of the stemmer for BM25, of a new collection.
             api_key: For ``url``; the environment's ``QDRANT_API_KEY`` unless given.
@@ -111,7 +119,7 @@ class Collection(Maintained):
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
         store = find_store(name, path, url, client, api_key, wait_seconds)
-        wanted = Wanted(encoder, chunking, index, tenant_key, language)
+        wanted = Wanted(encoder, chunking, index, tenant_key, language, late_interaction)
         return cls(name, *open_in(store, name, wanted, create=create))
 
     def __repr__(self) -> str:
@@ -165,7 +173,7 @@ class Collection(Maintained):
             documents: Anything that ``twinvec.documents.as_document`` takes, or a ``Failure`` of ``read_source``; read
                 once.
             vectors: Vectors of the collection's space for documents that are embedded already, by id; only where
-                chunking is off.
+                chunking is off and no token states are kept.
             prune: Remove the sources that are not among the documents. Nothing is removed when a failure may hide
                 documents.
             allow_empty: Let ``prune`` remove everything where no documents come at all; an error unless given.
@@ -182,6 +190,8 @@ class Collection(Maintained):
         chunker = Chunker(self.encoder, self._settings)
         if vectors and self._settings.enabled:
             raise ConfigurationError("vectors of whole documents, but the collection cuts documents into chunks")
+        if vectors and self._description.states_dim is not None:
+            raise ConfigurationError("vectors without token states, which the collection keeps too: leave them out")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
         ingestion = Ingestion(self._backend, self.encoder, chunker, self._lexicon, self._description, given)
         return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
@@ -281,6 +291,26 @@ class Collection(Maintained):
             vector_D = np.asarray(query, dtype=np.float32)
         return self._searcher.diverse(self._checked(vector_D), limit, candidates, diversity, filter)
 
+    def maxsim(self, *, mix: float = 0.4) -> MaxSimReranker:
+        """Late interaction over this collection's hits, for ``RetrieveRerank(collection, collection.maxsim())``.
+
+        A collection that was made with ``late_interaction`` compares the token states that it keeps, and gives the
+        scores of ``MaxSimReranker`` but for their rounding; for any other they are computed from the hits' texts.
+
+        Args:
+            mix: As for ``MaxSimReranker``.
+
+        Raises:
+            ConfigurationError: the encoder has no token states, or ``mix`` lies outside 0 to 1.
+        """
+        from twinvec.reranker import MaxSimReranker
+        from twinvec_qdrant.stored_maxsim import StoredMaxSim
+
+        encoder = token_encoder(self.encoder)
+        if self._description.states_dim is None:
+            return MaxSimReranker(encoder, mix=mix)
+        return StoredMaxSim(self._backend, self._description.vector, encoder, mix=mix)
+
     def get(self, ids: Sequence[str]) -> list[Document]:
         """The documents with these ids, in their order, those missing left out.
 
@@ -331,7 +361,8 @@ class Collection(Maintained):
             "distance": now.distance,
             "chunking": now.chunking,
             "index": now.index,
-            "indexed": indexed_of(self._backend, chunks),
+            "indexed": self._backend.indexed(chunks),
+            "late_interaction": self._states_size(now),
             "tenant_key": now.tenant_key,
             "language": now.language,
             "average_length": now.average_length,
@@ -348,6 +379,15 @@ class Collection(Maintained):
     aget = in_thread(get)
     afind = in_thread(find)
     adelete = in_thread(delete)
+
+    def _states_size(self, now: Description) -> dict[str, int] | None:
+        """What token states take, where they are kept; a chunk's from a sample."""
+        if now.states_dim is None:
+            return None
+        sample = [point.id for point in islice(self._backend.scroll([field_is("kind", "chunk")], ["kind"]), _SAMPLE)]
+        sizes = [states_TD.nbytes for states_TD in self._backend.states(sample, now.vector).values()]
+        each = sum(sizes) // len(sizes) if sizes else 0
+        return {"dim": now.states_dim, "bytes_a_token": 2 * now.states_dim, "bytes_a_chunk": each}
 
     def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
         vector_D = np.asarray(vector, dtype=np.float32)

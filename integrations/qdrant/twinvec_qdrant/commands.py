@@ -89,6 +89,10 @@ def ingest_command(
     tenant_key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Payload key that names a document's tenant (new collections).")
     ] = None,
+    late_interaction: Annotated[
+        bool | None,
+        typer.Option("--late-interaction", help="Keep token states, so that maxsim need not compute them (new)."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Take documents into a collection; again for updates.
@@ -114,6 +118,7 @@ def ingest_command(
         chunking=chunking,
         index=index,
         tenant_key=tenant_key,
+        late_interaction=late_interaction,
         create=not dry_run,
         language=language,
     ) as opened:
@@ -220,6 +225,7 @@ def open_collection(
     chunking: ChunkSettings | Literal[False] | None = None,
     index: IndexSettings | None = None,
     tenant_key: str | None = None,
+    late_interaction: bool | None = None,
     language: str = "english",
 ) -> Collection:
     """The collection that the options of a command name."""
@@ -236,6 +242,7 @@ def open_collection(
         chunking=chunking,
         index=index,
         tenant_key=tenant_key,
+        late_interaction=late_interaction,
         create=create,
         language=language,
     )
@@ -261,17 +268,11 @@ def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> Chunk
 
 
 def _reranker(name: str, collection: Collection) -> MaxSimReranker | CrossEncoderReranker | None:
-    from twinvec.encoder import Encoder
-    from twinvec.errors import ConfigurationError
-    from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
+    from twinvec.reranker import CrossEncoderReranker
 
     if name == "none":
         return None
-    if name != "maxsim":
-        return CrossEncoderReranker(name)
-    if not isinstance(collection.encoder, Encoder):
-        raise ConfigurationError(f"{collection.encoder!r} has no token states, which maxsim compares")
-    return MaxSimReranker(collection.encoder)
+    return collection.maxsim() if name == "maxsim" else CrossEncoderReranker(name)
 
 
 def _filter(conditions: Sequence[str]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from twinvec.vectors import unit, without_direction
 from twinvec_qdrant.backends.base import DENSE
 from twinvec_qdrant.chunking import ChunkSettings
 from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.late_interaction import states_dim
 
 PROBES = (
     "How do I compare two files and show the differences?",
@@ -91,6 +92,8 @@ class Generation(BaseModel):
     space: str
     dim: int
     vector: str = DENSE
+    states_dim: int | None = Field(default=None, gt=0)
+    """Size of a token's state, where token states are kept beside the dense vectors."""
     probes: list[Probe] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -153,15 +156,22 @@ class Description(Generation):
 
 
 def describe(
-    encoder: SpaceEncoder, chunking: ChunkSettings, language: str, index: IndexSettings, tenant_key: str | None
+    encoder: SpaceEncoder,
+    chunking: ChunkSettings,
+    language: str,
+    index: IndexSettings,
+    tenant_key: str | None,
+    *,
+    late_interaction: bool,
 ) -> Description:
-    """The description of a new collection.
+    """The description of a new collection; with ``late_interaction`` it keeps token states.
 
     Raises:
         BadVectorError: the encoder gives no usable vectors.
+        ConfigurationError: it has no token states to keep.
     """
     return Description(
-        **dict(generation(encoder, DENSE)),
+        **dict(generation(encoder, DENSE, late_interaction=late_interaction)),
         chunking=chunking.as_dict(),
         language=language,
         index=index.as_dict(),
@@ -169,11 +179,12 @@ def describe(
     )
 
 
-def generation(encoder: SpaceEncoder, vector: str) -> Generation:
+def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) -> Generation:
     """An encoder's model, with its probes, and the name for its vectors.
 
     Raises:
         BadVectorError: the encoder gives no usable vectors.
+        ConfigurationError: with ``late_interaction``, it has no token states.
     """
     vectors_PD = _probe_vectors(encoder, PROBES)
     probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(PROBES, vectors_PD, strict=True)]
@@ -181,7 +192,13 @@ def generation(encoder: SpaceEncoder, vector: str) -> Generation:
 
     options = EncoderOptions(**encoder.overrides) if isinstance(encoder, Encoder) else EncoderOptions()
     return Generation(
-        model=encoder.name, options=options, space=encoder.space, dim=encoder.dim, vector=vector, probes=probes
+        model=encoder.name,
+        options=options,
+        space=encoder.space,
+        dim=encoder.dim,
+        vector=vector,
+        states_dim=states_dim(encoder) if late_interaction else None,
+        probes=probes,
     )
 
 

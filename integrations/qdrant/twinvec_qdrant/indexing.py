@@ -24,12 +24,7 @@ def reindex(backend: Backend, settings: IndexSettings | None) -> IndexReport:
         now = read_description(backend.read_metadata(), backend.location)
         backend.write_metadata({**now.model_dump(), "index": wanted.as_dict()})
     chunks = backend.count([_CHUNKS])
-    return IndexReport(str(wanted), chunks, indexed_of(backend, chunks), _recall(backend, now.vector, wanted))
-
-
-def indexed_of(backend: Backend, chunks: int) -> int:
-    """About how many of so many chunks have their dense vector in the index; each has a sparse one, which always is."""
-    return min(max(backend.indexed() - chunks, 0), chunks)
+    return IndexReport(str(wanted), chunks, backend.indexed(chunks), _recall(backend, now.vector, wanted))
 
 
 def _recall(backend: Backend, vector: str, settings: IndexSettings) -> float | None:

@@ -32,7 +32,7 @@ from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.migration import check_in_force
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.schema import Record
-from twinvec_qdrant.vectors import Encoded, Vectors
+from twinvec_qdrant.vectors import Encoded, TextVectors, Vectors
 from twinvec_qdrant.work import Work, in_batches, make_work, texts
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Ingestion:
         self._lexicon = lexicon
         self._vector = description.vector
         self._index = IndexSettings.from_dict(description.index)
-        self._vectors = Vectors(backend, encoder, description.vector, given)
+        self._vectors = Vectors(backend, encoder, description, given)
         self._catalog = Catalog(backend)
         self._report = IngestReport()
         self._intake = Intake(chunker.settings.as_dict(), description.tenant_key, self._refused, self._unchanged)
@@ -170,7 +170,7 @@ class Ingestion:
         for work in batch:
             self._report.fail(work.document.id, "another writer keeps changing it")
 
-    def _commit(self, batch: Sequence[Work], vectors: Mapping[str, FloatArray]) -> set[str]:
+    def _commit(self, batch: Sequence[Work], vectors: Mapping[str, TextVectors]) -> set[str]:
         """Write a batch; returns the sources that were lost to another writer."""
         terms = self._lexicon.terms([chunk.text for work in batch for chunk in work.chunks])
         weights = iter(zip(self._lexicon.documents(terms), map(len, terms), strict=True))
@@ -180,7 +180,8 @@ class Ingestion:
             for (identity, payload), key in zip(work.points(), work.keys, strict=True):
                 sparse, count = next(weights)
                 length += count
-                points.append(Point(identity, {**payload, "revision": revision}, vectors[key], sparse, self._vector))
+                dense, states = vectors[key]
+                points.append(Point(identity, {**payload, "revision": revision}, dense, sparse, self._vector, states))
             chunks = tuple(point.id for point in points)
             record = Record(work.document.id, work.version, revision, chunks, length, {} if chunks else work.payload)
             change = Change(record, [point for point in points if point.id not in work.kept], work.old)

@@ -44,7 +44,7 @@ class Maintained:
                 documents writes them again.
         """
         with self._backend.writing:
-            return verify(self._backend, self._description.vector, repair=repair)
+            return verify(self._backend, self._description, repair=repair)
 
     def migrate(
         self,
@@ -150,6 +150,6 @@ class Maintained:
             store.close()
             raise
         try:
-            return Push(self._backend, now.vector, target).run(prune=prune, progress=progress)
+            return Push(self._backend, now, target).run(prune=prune, progress=progress)
         finally:
             target.close()

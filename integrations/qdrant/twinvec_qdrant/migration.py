@@ -19,12 +19,11 @@ from itertools import islice
 
 import numpy as np
 
-from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreError
 from twinvec.progress import Advance, progress_bar
 from twinvec.tokenizer import TextTokenizer
 from twinvec.vectors import unit, without_direction
-from twinvec_qdrant.backends.base import Backend, Point, Query
+from twinvec_qdrant.backends.base import Backend, Point, Query, States
 from twinvec_qdrant.backends.conditions import LacksVector, field_is
 from twinvec_qdrant.description import (
     SAME_VECTOR,
@@ -36,6 +35,7 @@ from twinvec_qdrant.description import (
     read_description,
 )
 from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.late_interaction import token_states
 from twinvec_qdrant.report import MigrationReport
 
 _PAGE = 512
@@ -103,31 +103,32 @@ class Migration:
         if following is not None and following.space == self._encoder.space:
             check_probes(following, self._encoder, self._backend.location)
         else:
-            following = generation(self._encoder, f"dense-{self._encoder.space[:16]}")
+            name = f"dense-{self._encoder.space[:16]}"
+            following = generation(self._encoder, name, late_interaction=now.states_dim is not None)
             if previous is not None:
                 self._backend.drop_vector(previous.vector)
                 previous = None
         updated = now.model_copy(update={"next": following, "previous": previous})
         self._backend.write_metadata(updated.model_dump())
-        self._backend.add_vector(following.vector, following.dim)
+        self._backend.add_vector(following.vector, following.dim, following.states_dim)
         return following
 
     def _sweep(self, advance: Advance) -> None:
         """Encode until no chunk is without a vector of the next model."""
         while page := list(islice(self._without(), _PAGE)):
             started = time.monotonic()
-            self._store(dict(zip((point.id for point in page), self._encoded(page), strict=True)))
+            self._store(self._encoded(page))
             self.report.encoded += len(page)
             advance(len(page))
             if self._chunks_per_second is not None:
                 time.sleep(max(len(page) / self._chunks_per_second - (time.monotonic() - started), 0))
 
-    def _store(self, vectors: dict[str, FloatArray]) -> None:
+    def _store(self, points: Sequence[Point]) -> None:
         """Give chunks their vectors; those that a writer has removed meanwhile are passed over."""
         with self._backend.writing:
-            there = self._backend.retrieve(list(vectors), [])
+            there = self._backend.retrieve([point.id for point in points], [])
             try:
-                self._backend.update_dense(self._next.vector, {key: vectors[key] for key in there})
+                self._backend.update_dense([point for point in points if point.id in there])
             except StoreError:
                 if len(self._backend.retrieve(list(there), [])) == len(there):
                     raise
@@ -135,7 +136,8 @@ class Migration:
     def _without(self) -> Iterator[Point]:
         return self._backend.scroll([_CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
 
-    def _encoded(self, points: Sequence[Point]) -> FloatArray:
+    def _encoded(self, points: Sequence[Point]) -> list[Point]:
+        """The points with nothing but their new vectors."""
         texts = [point.payload["text"] for point in points]
         vectors_ND = np.asarray(self._encoder.encode_document(texts), dtype=np.float32)
         if vectors_ND.shape != (len(texts), self._next.dim):
@@ -146,7 +148,13 @@ class Migration:
             raise BadVectorError(f"document {source!r}: the encoder gave a vector that is zero or not finite")
         if self._tokenizer is not None:
             self.report.truncated += int((self._tokenizer.count(texts) > self._tokenizer.max_tokens).sum())
-        return vectors_ND
+        states: Sequence[States | None] = [None] * len(points)
+        if self._next.states_dim is not None:
+            states = token_states(self._encoder, texts, self._next.states_dim)
+        return [
+            Point(point.id, dense=vector_D, vector=self._next.vector, states=states_TD)
+            for point, vector_D, states_TD in zip(points, vectors_ND, states, strict=True)
+        ]
 
     def _check_sample(self) -> None:
         """Encode some chunks again: what is stored must be that, and must be found by it."""

@@ -44,6 +44,7 @@ class Wanted:
     index: IndexSettings | None
     tenant_key: str | None
     language: str
+    late_interaction: bool | None
 
 
 def open_in(store: Store, name: str, wanted: Wanted, *, create: bool) -> Opened:
@@ -99,8 +100,15 @@ def _new(wanted: Wanted) -> NewCollection:
     Chunker(wanted.encoder, chunking)
     Lexicon.check_language(wanted.language)
     path = None if wanted.tenant_key is None else tenant_path(wanted.tenant_key)
-    description = describe(wanted.encoder, chunking, wanted.language, index, wanted.tenant_key)
-    return NewCollection(wanted.encoder.dim, description.model_dump(), index, path)
+    description = describe(
+        wanted.encoder,
+        chunking,
+        wanted.language,
+        index,
+        wanted.tenant_key,
+        late_interaction=wanted.late_interaction or False,
+    )
+    return NewCollection(wanted.encoder.dim, description.model_dump(), index, path, description.states_dim)
 
 
 def _checked(metadata: Mapping[str, Any], wanted: Wanted, location: str) -> Description:
@@ -120,6 +128,12 @@ def _checked(metadata: Mapping[str, Any], wanted: Wanted, location: str) -> Desc
     if wanted.tenant_key not in (None, description.tenant_key):
         divided = f"by {description.tenant_key!r}" if description.tenant_key else "between no tenants"
         raise ConfigurationError(f"{location}: is divided {divided}, not by {wanted.tenant_key!r}")
+    if wanted.late_interaction not in (None, description.states_dim is not None):
+        kept = "keeps no token states" if description.states_dim is None else "keeps token states"
+        raise ConfigurationError(
+            f"{location}: {kept}, which is settled when a collection is made: leave late_interaction out, or ingest "
+            "into a new collection"
+        )
     if wanted.encoder is not None:
         check_space(description, wanted.encoder, location)
     return description

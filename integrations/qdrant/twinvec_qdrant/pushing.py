@@ -16,7 +16,7 @@ from twinvec.progress import progress_bar
 from twinvec_qdrant.backends.base import DENSE, Backend, NewCollection, Point, Store
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog, Change
-from twinvec_qdrant.description import Description, read_description
+from twinvec_qdrant.description import Description, Generation, read_description
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.report import PushReport
@@ -38,7 +38,8 @@ def open_target(store: Store, source: Description) -> Backend:
     if store.peek() is None:
         copy = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
         path = None if source.tenant_key is None else tenant_path(source.tenant_key)
-        backend = store.create(NewCollection(source.dim, {**source.model_dump(), **copy}, settings, path))
+        metadata = {**source.model_dump(), **copy}
+        backend = store.create(NewCollection(source.dim, metadata, settings, path, source.states_dim))
     else:
         backend = store.open()
     try:
@@ -54,6 +55,11 @@ def open_target(store: Store, source: Description) -> Backend:
                     f"{backend.location}: its {name} is {getattr(there, name)!r}, that of what is pushed "
                     f"{getattr(source, name)!r}; push to another name"
                 )
+        if there.states_dim != source.states_dim:
+            kept = "no token states are" if there.states_dim is None else "token states are"
+            raise ConfigurationError(
+                f"{backend.location}: {kept} kept there, unlike here (late_interaction); push to another name"
+            )
     except BaseException:
         backend.close()
         raise
@@ -61,15 +67,15 @@ def open_target(store: Store, source: Description) -> Backend:
 
 
 class Push:
-    """One push of the collection in ``source``, whose dense vectors are named ``vector``, to ``target``."""
+    """One push of the collection in ``source``, whose model in force is ``model``, to ``target``."""
 
-    def __init__(self, source: Backend, vector: str, target: Backend) -> None:
+    def __init__(self, source: Backend, model: Generation, target: Backend) -> None:
         if source.place == target.place:
             raise ConfigurationError(f"{source.location}: a collection cannot be pushed onto itself")
         description = read_description(target.read_metadata(), target.location)
         self.report = PushReport()
         self._source = source
-        self._vector = vector
+        self._model = model
         self._target = target
         self._target_vector = description.vector
         self._index = IndexSettings.from_dict(description.index)
@@ -126,17 +132,23 @@ class Push:
 
     def _change(self, record: Record, old: Record | None) -> Change | None:
         """The commit of one document; None where chunks of it are gone, changed by a writer or lost."""
-        points = self._source.retrieve(record.chunks, None, self._vector)
-        if any(chunk not in points or points[chunk].dense is None for chunk in record.chunks):
+        points = self._source.retrieve(record.chunks, None, self._model.vector)
+        kept = self._model.states_dim is not None
+        states = self._source.states(record.chunks, self._model.vector) if kept else {}
+        if any(
+            chunk not in points or points[chunk].dense is None or (kept and chunk not in states)
+            for chunk in record.chunks
+        ):
             self.report.missed.append(record.source)
             return None
         terms = self._lexicon.terms([points[chunk].payload["text"] for chunk in record.chunks])
-        revision, kept = uuid4().hex, frozenset(old.chunks) if old else frozenset()
+        revision, there = uuid4().hex, frozenset(old.chunks) if old else frozenset()
         copies = []
         for chunk, sparse in zip(record.chunks, self._lexicon.documents(terms), strict=True):
-            if chunk not in kept:
+            if chunk not in there:
                 payload = {**points[chunk].payload, "revision": revision}
-                copies.append(Point(chunk, payload, points[chunk].dense, sparse, self._target_vector))
+                dense = points[chunk].dense
+                copies.append(Point(chunk, payload, dense, sparse, self._target_vector, states.get(chunk)))
         return Change(replace(record, revision=revision), copies, old)
 
     def _copy_notes(self) -> None:

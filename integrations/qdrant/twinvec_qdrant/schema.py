@@ -1,7 +1,7 @@
 """What a collection keeps: four kinds of points, their ids, and their payloads.
 
-    chunk      dense and sparse vector; source, position, heading, perhaps title, text, content, the revision of the
-               commit that wrote it, the user's payload below "metadata"
+    chunk      dense and sparse vector, perhaps token states; source, position, heading, perhaps title, text, content,
+               the revision of the commit that wrote it, the user's payload below "metadata"
     record     one a source, without vectors: version, revision and the ids of its chunks. Writing it is the commit
     intent     the sources that a writer is busy with, and the revisions that it may leave unfinished, without vectors;
                removed when it is done

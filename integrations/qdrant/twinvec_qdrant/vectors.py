@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, InputError
 from twinvec.vectors import without_direction
-from twinvec_qdrant.backends.base import Backend
-from twinvec_qdrant.description import SpaceEncoder
+from twinvec_qdrant.backends.base import Backend, States
+from twinvec_qdrant.description import Generation, SpaceEncoder
+from twinvec_qdrant.late_interaction import token_states
 from twinvec_qdrant.work import Work, texts
 
 OnTexts = Callable[[int], None]
 """Told how many more texts have been encoded."""
+
+
+class TextVectors(NamedTuple):
+    """What a text is found by: its dense vector, and its token states where they are kept."""
+
+    dense: FloatArray
+    states: States | None = None
 
 
 @dataclass(slots=True)
@@ -28,7 +37,7 @@ class Encoded:
         failures: Source and reason of each document that has a text without a vector.
     """
 
-    vectors: dict[str, FloatArray]
+    vectors: dict[str, TextVectors]
     encoded: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list)
 
@@ -39,27 +48,41 @@ class Vectors:
     Args:
         backend: Where the versions in force are.
         encoder: Of the collection's model; checked.
-        vector: Name of the dense vector in force.
-        given: Vectors of documents that come with theirs, by id; checked.
+        model: The one in force.
+        given: Vectors of documents that come with theirs, by id; checked. Only where no token states are kept.
     """
 
-    def __init__(self, backend: Backend, encoder: SpaceEncoder, vector: str, given: Mapping[str, FloatArray]) -> None:
+    def __init__(
+        self, backend: Backend, encoder: SpaceEncoder, model: Generation, given: Mapping[str, FloatArray]
+    ) -> None:
         self._backend = backend
         self._encoder = encoder
-        self._vector = vector
+        self._vector = model.vector
+        self._states_dim = model.states_dim
         self._given = given
 
-    def known(self, batch: Sequence[Work]) -> dict[str, FloatArray]:
+    def known(self, batch: Sequence[Work]) -> dict[str, TextVectors]:
         """Those that need no encoding, by the key of their text."""
         old = [chunk for work in batch if work.old for chunk in work.old.chunks]
         points = self._backend.retrieve(old, ["content"], self._vector).values() if old else ()
-        kept = {point.payload["content"]: point.dense for point in points if point.dense is not None}
+        wanted = texts(batch)
+        kept = {each.payload["content"]: each for each in points if each.payload["content"] in wanted}
+        states: Mapping[str, States] = {}
+        if self._states_dim is not None:
+            states = self._backend.states([point.id for point in kept.values()], self._vector)
         brought = {
-            key: self._given[work.document.id] for work in batch if work.document.id in self._given for key in work.keys
+            key: TextVectors(self._given[work.document.id])
+            for work in batch
+            if work.document.id in self._given
+            for key in work.keys
         }
-        return kept | brought
+        return {
+            key: TextVectors(point.dense, states.get(point.id))
+            for key, point in kept.items()
+            if point.dense is not None and (self._states_dim is None or point.id in states)
+        } | brought
 
-    def complete(self, batch: Sequence[Work], known: Mapping[str, FloatArray], on_texts: OnTexts) -> Encoded:
+    def complete(self, batch: Sequence[Work], known: Mapping[str, TextVectors], on_texts: OnTexts) -> Encoded:
         """The vectors of all texts; the store is not asked. Where some have none, their documents fail and no other."""
         found = Encoded(dict(known))
         missing = {key: text for key, text in texts(batch).items() if key not in known}
@@ -76,7 +99,7 @@ class Vectors:
                     found.failures.append((work.document.id, str(error)))
         return found
 
-    def _encode(self, texts: Mapping[str, str], on_texts: OnTexts) -> dict[str, FloatArray]:
+    def _encode(self, texts: Mapping[str, str], on_texts: OnTexts) -> dict[str, TextVectors]:
         if not texts:
             return {}
         from twinvec.encoder import Encoder
@@ -91,4 +114,7 @@ class Vectors:
         if bad.size:
             text = list(texts.values())[int(bad[0])]
             raise BadVectorError(f"the encoder gave a vector that is zero or not finite for {text[:60]!r}")
-        return dict(zip(texts, vectors_ND, strict=True))
+        if self._states_dim is None:
+            return {key: TextVectors(vector_D) for key, vector_D in zip(texts, vectors_ND, strict=True)}
+        states = token_states(self._encoder, list(texts.values()), self._states_dim)
+        return {key: TextVectors(*each) for key, *each in zip(texts, vectors_ND, states, strict=True)}

@@ -195,7 +195,7 @@ def _evaluate_collection(
     with open_collection(name, path, url=url, encoder=None if model is None else Encoder(model)) as opened:
         setting, reranker, candidates = Setting(mode or "hybrid"), None, tasks.candidates
         if tasks.rerank is not None:
-            reranker = find_reranker(tasks.rerank, opened.encoder)
+            reranker = opened.maxsim() if tasks.rerank == "maxsim" else find_reranker(tasks.rerank, opened.encoder)
         elif mode is None:
             tuned = TunedSearch(opened)
             setting, reranker, candidates = tuned.setting, tuned.reranker, tuned.setting.candidates

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from twinvec.encoder import Encoder
-from twinvec.errors import ConfigurationError
 from twinvec.filters import Filter
-from twinvec.reranker import MaxSimReranker
-from twinvec.retrieval import Hit, Mode, RetrieveRerank
+from twinvec.retrieval import Hit, Mode, Reranker, RetrieveRerank
 
 NOTES = "twinvec.search"
 """Namespace of the collection's notes in which the choice is kept."""
@@ -68,7 +65,7 @@ class TunedSearch:
     """A retriever that searches a collection by the choice kept with it; hybrid, where there is none.
 
     Args:
-        collection: With ``encoder``, ``notes`` and a search with modes, such as ``twinvec_qdrant.Collection``.
+        collection: With ``notes``, ``maxsim`` and a search with modes, such as ``twinvec_qdrant.Collection``.
 
     Attributes:
         setting: The choice.
@@ -80,12 +77,10 @@ class TunedSearch:
 
     def __init__(self, collection: Any) -> None:
         self.setting = saved(collection) or Setting("hybrid")
-        self.reranker: MaxSimReranker | None = None
+        self.reranker: Reranker | None = None
         self._retriever: Any = collection
         if self.setting.mix:
-            if not isinstance(collection.encoder, Encoder):
-                raise ConfigurationError(f"{collection.encoder!r} has no token states, which maxsim compares")
-            self.reranker = MaxSimReranker(collection.encoder, mix=self.setting.mix)
+            self.reranker = collection.maxsim(mix=self.setting.mix)
             self._retriever = RetrieveRerank(collection, self.reranker, self.setting.candidates)
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:

@@ -121,7 +121,7 @@ def test_another_index_of_a_server(server):
             collection.reindex(settings)
             assert server.graphs[-1] == settings.m
             stored = collection._backend._client.get_collection("notes").config
-            assert stored.quantization_config == client_quantization(settings)
+            assert stored.params.vectors["dense"].quantization_config == client_quantization(settings)
             assert collection.info()["index"] == settings.as_dict()
             assert collection.search("note 7", 1, "dense")[0].id == "n07"
 

@@ -74,6 +74,22 @@ def test_what_is_no_text_fails_alone(folder):
     assert found["a.md"] == "# A"
 
 
+def test_a_file_that_changes_while_it_is_read_fails(folder, monkeypatch):
+    real, looked = os.fstat, []
+
+    def fstat(descriptor):
+        looked.append(descriptor)
+        if len(looked) == 2:  # the second look at the first file is the one after reading
+            (folder / "a.md").write_text("# A, and more")
+        return real(descriptor)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    found = read(folder)
+    assert "changed while it was read" in found["a.md"]
+    assert found["z/deep/b.txt"] == "b"
+    assert read(folder)["a.md"] == "# A, and more"
+
+
 def test_names_that_are_not_unicode_can_be_reported(folder):
     (folder / os.fsdecode(b"caf\xe9.txt")).write_text("x")
     failures = [each for each in read_source(folder) if isinstance(each, Failure)]

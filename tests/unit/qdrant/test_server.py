@@ -65,6 +65,15 @@ def test_a_server_that_stays_busy_is_given_up(server):
         connect("notes", url, None, 0.5).peek()
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_pause_that_a_server_names_is_kept_to(server, status):
+    url, answers, asked = server
+    answers += [(status, {"retry-after": "3600"}, b"{}"), ABSENT]
+    with pytest.raises(StoreUnavailableError, match=url):
+        connect("notes", url, None, 30).peek()
+    assert len(asked) == 1, "an hour is more than the caller waits"
+
+
 def test_what_will_not_pass_is_not_repeated(server):
     url, answers, asked = server
     answers.append((403, {}, b'{"status": {"error": "Forbidden"}}'))

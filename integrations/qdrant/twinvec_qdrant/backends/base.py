@@ -15,12 +15,13 @@ conditions on payloads from their neutral form in ``conditions``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from twinvec.engines.base import FloatArray
 from twinvec.lexical import SparseVector
@@ -30,6 +31,9 @@ from twinvec_qdrant.index_settings import USUAL, IndexSettings
 DENSE = "dense"
 SPARSE = "sparse"
 """Names of the two vectors of a chunk. While a collection changes its model, chunks have a second dense one."""
+
+States = npt.NDArray[np.float16]
+"""The token states of a text, shape (tokens, dim), of length 1; see ``late_interaction``."""
 
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_POINTS = 512
@@ -55,13 +59,16 @@ class Point:
     dense: FloatArray | None = None
     sparse: SparseVector | None = None
     vector: str = DENSE
+    states: States | None = None
+    """Token states to be written beside the dense vector; read back by ``Backend.states`` only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """One search: by a dense or by a sparse vector; ``fields`` of the payload come with what is found.
 
-    ``name`` is that of the stored dense vector to compare with.
+    ``name`` is that of the stored dense vector to compare with, or that of token states (``states_name``), for a
+    ``vector`` of shape (tokens, dim): the score is the sum over its tokens of the best cosine.
     ``exact`` passes over the index of dense vectors, and over their quantised copies: every stored vector is compared.
     ``index`` says how they are searched otherwise.
     """
@@ -77,11 +84,16 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A found point: cosine, or BM25 by the store's document frequencies."""
+    """A found point: cosine, BM25 by the store's document frequencies, or the sum of best cosines of token states."""
 
     id: str
     score: float
     payload: Mapping[str, Any]
+
+
+def states_name(vector: str) -> str:
+    """The name of the token states that stand beside the dense vector of this name."""
+    return f"{vector}-states"
 
 
 def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
@@ -101,7 +113,7 @@ def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
 
 def size_of(point: Point) -> int:
     """About the size of a point as JSON."""
-    dense = 0 if point.dense is None else 12 * len(point.dense)
+    dense = sum(12 * numbers.size for numbers in (point.dense, point.states) if numbers is not None)
     sparse = 0 if point.sparse is None else 22 * len(point.sparse[0])
     return dense + sparse + sum(_weight(value) for value in point.payload.values()) + 64
 
@@ -116,6 +128,16 @@ def _weight(value: Any) -> int:
     return 8
 
 
+def dense_vectors(point: Point) -> dict[str, Any]:
+    """The dense vector and the token states of a point to be written, by name."""
+    vectors: dict[str, Any] = {}
+    if point.dense is not None:
+        vectors[point.vector] = point.dense.tolist()
+    if point.states is not None:
+        vectors[states_name(point.vector)] = point.states.tolist()
+    return vectors
+
+
 def stored_point(identity: object, payload: Mapping[str, Any] | None, vectors: object, vector: str | None) -> Point:
     """A point as either store gives it back, with the dense vector named ``vector``, if it has one."""
     dense = vectors.get(vector) if vector and isinstance(vectors, dict) else None
@@ -127,6 +149,24 @@ def stored_point(identity: object, payload: Mapping[str, Any] | None, vectors: o
     )
 
 
+def indexed_chunks(vectors: int, chunks: int, names: int) -> int:
+    """About how many of so many chunks are indexed under all of their dense ``names``.
+
+    Stores count the ``vectors`` in indexes of all names together, sparse ones included, which always are.
+    """
+    return min(max((vectors - chunks) // names, 0), chunks)
+
+
+def stored_states(records: Iterable[Any], vector: str) -> dict[str, States]:
+    """The token states beside the dense vector of this name, as either store's records have them, by id."""
+    name = states_name(vector)
+    return {
+        str(record.id): np.asarray(record.vector[name], dtype=np.float16)
+        for record in records
+        if isinstance(record.vector, dict) and name in record.vector
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class NewCollection:
     """What a collection is made of when there is none yet."""
@@ -136,6 +176,8 @@ class NewCollection:
     index: IndexSettings = USUAL
     tenant_path: str | None = None
     """Where in payloads tenants are named, where there are many: gets an index of its own."""
+    states_dim: int | None = None
+    """Size of a token's state, where token states are kept."""
 
 
 class Store(Protocol):
@@ -211,16 +253,19 @@ class Backend(Protocol):
         """Replace the sparse vectors of stored points, by id."""
         ...
 
-    def add_vector(self, name: str, dim: int) -> None:
-        """Give points room for one more dense vector; nothing changes where there is one of that name."""
+    def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
+        """Give points room for one more dense vector, and for token states of this size beside it.
+
+        Nothing changes where there is one of that name.
+        """
         ...
 
     def drop_vector(self, name: str) -> None:
-        """Remove a dense vector from all points; nothing changes where there is none of that name."""
+        """Remove a dense vector and its token states from all points; nothing changes where there are none."""
         ...
 
-    def update_dense(self, name: str, vectors: Mapping[str, FloatArray]) -> None:
-        """Replace the dense vectors ``name`` of stored points, by id."""
+    def update_dense(self, points: Sequence[Point]) -> None:
+        """Replace the dense vectors of stored points, and the token states that come with them, both at once."""
         ...
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
@@ -246,14 +291,18 @@ class Backend(Protocol):
         """
         ...
 
-    def indexed(self) -> int:
-        """About how many vectors are in indexes, sparse ones included, which always are."""
+    def indexed(self, chunks: int) -> int:
+        """About how many of so many chunks have their dense vectors in the index."""
         ...
 
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
         """The points that are there, by id; ``fields`` None for the whole payload, ``vector`` names a dense one."""
+        ...
+
+    def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
+        """The token states beside the dense vector of this name, by id, of those points that have them."""
         ...
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from qdrant_client import models
 
 from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends import conditions as neutral
-from twinvec_qdrant.backends.base import SPARSE, Point, Query, stored_point
+from twinvec_qdrant.backends.base import SPARSE, Point, Query, dense_vectors, stored_point
 from twinvec_qdrant.index_settings import IndexSettings
 
 
 def struct(point: Point) -> models.PointStruct:
     """A point to be written."""
-    vectors: dict[str, Any] = {}
-    if point.dense is not None:
-        vectors[point.vector] = point.dense.tolist()
+    vectors = dense_vectors(point)
     if point.sparse is not None:
         vectors[SPARSE] = client_sparse(point.sparse)
     return models.PointStruct(id=point.id, vector=vectors, payload=dict(point.payload))
@@ -66,6 +62,18 @@ def _params(query: Query) -> models.SearchParams | None:
         return models.SearchParams(hnsw_ef=settings.ef) if settings.ef else None
     quantization = models.QuantizationSearchParams(rescore=True, oversampling=settings.compared)
     return models.SearchParams(hnsw_ef=settings.ef, quantization=quantization)
+
+
+def client_states(dim: int) -> models.VectorParams:
+    """How a server keeps token states: on the disk, without a graph; they are only compared with."""
+    return models.VectorParams(
+        size=dim,
+        distance=models.Distance.DOT,
+        multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
+        datatype=models.Datatype.FLOAT16,
+        hnsw_config=models.HnswConfigDiff(m=0),
+        on_disk=True,
+    )
 
 
 def client_quantization(settings: IndexSettings) -> models.QuantizationConfig | None:

@@ -9,7 +9,7 @@ import qdrant_edge as edge
 
 from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends import conditions as neutral
-from twinvec_qdrant.backends.base import SPARSE, Point, Query, stored_point
+from twinvec_qdrant.backends.base import SPARSE, Point, Query, dense_vectors, stored_point
 
 # without a corpus named, the engine counts terms of deleted points too, until it is optimised
 _LIVE_FREQUENCIES = edge.SearchParams(
@@ -19,9 +19,7 @@ _LIVE_FREQUENCIES = edge.SearchParams(
 
 def edge_point(point: Point) -> edge.Point:
     """A point to be written."""
-    vectors: dict[str, Any] = {}
-    if point.dense is not None:
-        vectors[point.vector] = point.dense.tolist()
+    vectors = dense_vectors(point)
     if point.sparse is not None:
         vectors[SPARSE] = edge_sparse(point.sparse)
     return edge.Point(point.id, vectors, dict(point.payload))

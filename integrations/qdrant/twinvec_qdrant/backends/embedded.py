@@ -18,7 +18,6 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec.engines.base import FloatArray
 from twinvec.errors import StoreBusyError, StoreCorruptError, StoreError, StoreUnavailableError
 from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends.base import (
@@ -29,8 +28,13 @@ from twinvec_qdrant.backends.base import (
     Point,
     Query,
     Scored,
+    States,
+    dense_vectors,
     in_batches,
+    indexed_chunks,
     size_of,
+    states_name,
+    stored_states,
 )
 from twinvec_qdrant.backends.conditions import Conditions, field_is
 from twinvec_qdrant.backends.edge_index import WORTHWHILE, build_aside
@@ -39,8 +43,11 @@ from twinvec_qdrant.backends.folder import CollectionFolder, collection_names
 from twinvec_qdrant.index_settings import IndexSettings
 
 _PAGE = 1000
+_STATES = 32  # points a page whose token states are read
 _ROOM = 32 * 2**20  # bytes that a page of vectors may take in the engine's log and files, and then some
 _ROOM_TO_DELETE = 4 * 2**20
+
+_LATE_INTERACTION = edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
 
 _open: dict[Path, EmbeddedBackend] = {}
 _opening = threading.Lock()
@@ -89,21 +96,27 @@ class EmbeddedBackend:
         for start in range(0, len(changes), _PAGE):
             self._update(edge.UpdateOperation.update_vectors(changes[start : start + _PAGE]))
 
-    def add_vector(self, name: str, dim: int) -> None:
-        """Give points room for one more dense vector; nothing changes where there is one of that name."""
+    def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
+        """Give points room for one more dense vector, and for token states of this size beside it."""
         self._update(edge.UpdateOperation.create_dense_vector(name, dim, edge.Distance.Cosine))
+        if states_dim is not None:
+            created = edge.UpdateOperation.create_dense_vector(
+                states_name(name), states_dim, edge.Distance.Dot, _LATE_INTERACTION, edge.VectorStorageDatatype.Float16
+            )
+            self._update(created)
         self.flush()
 
     def drop_vector(self, name: str) -> None:
-        """Remove a dense vector from all points; nothing changes where there is none of that name."""
+        """Remove a dense vector and its token states from all points; nothing changes where there are none."""
         self._update(edge.UpdateOperation.delete_vector_name(name))
+        self._update(edge.UpdateOperation.delete_vector_name(states_name(name)))
         self.flush()
 
-    def update_dense(self, name: str, vectors: Mapping[str, FloatArray]) -> None:
-        """Replace the dense vectors ``name`` of stored points, by id."""
-        changes = [edge.PointVectors(key, {name: vector.tolist()}) for key, vector in vectors.items()]
-        for start in range(0, len(changes), _PAGE):
-            self._update(edge.UpdateOperation.update_vectors(changes[start : start + _PAGE]))
+    def update_dense(self, points: Sequence[Point]) -> None:
+        """Replace the dense vectors of stored points, and the token states that come with them, both at once."""
+        for batch in in_batches(points):
+            changes = [edge.PointVectors(point.id, dense_vectors(point)) for point in batch]
+            self._update(edge.UpdateOperation.update_vectors(changes))
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
         """Remove points: nobody else can have written them anew since they were read."""
@@ -128,7 +141,7 @@ class EmbeddedBackend:
         """
         with self.writing:
             chunks = self.count([field_is("kind", "chunk")])
-            missing = 2 * chunks - self.indexed()
+            missing = chunks - self.indexed(chunks)
             if not force and missing < max(WORTHWHILE, chunks // 10):
                 return False
             self.flush()
@@ -142,10 +155,11 @@ class EmbeddedBackend:
                     self._shard = _load(self._folder.shard)
             return True
 
-    def indexed(self) -> int:
-        """About how many vectors are in indexes, sparse ones included, which always are."""
+    def indexed(self, chunks: int) -> int:
+        """About how many of so many chunks have their dense vectors in the index."""
         with self._translated("read"):
-            return self._shard.info().indexed_vectors_count
+            vectors = self._shard.info().indexed_vectors_count
+        return indexed_chunks(vectors, chunks, self._folder.count_dense_names())
 
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
@@ -156,6 +170,15 @@ class EmbeddedBackend:
         with self._translated("read"):
             records = self._shard.retrieve(list(ids), with_payload, with_vector)
         return {point.id: point for point in (point_of(record, vector) for record in records)}
+
+    def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
+        """The token states beside the dense vector of this name, by id, of those points that have them."""
+        found: dict[str, States] = {}
+        for start in range(0, len(ids), _STATES):
+            with self._translated("read"):
+                records = self._shard.retrieve(list(ids[start : start + _STATES]), [], [states_name(vector)])
+            found |= stored_states(records, vector)
+        return found
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
         """All points that satisfy the conditions, without vectors, in the order of their ids."""
@@ -297,8 +320,17 @@ def _create(folder: CollectionFolder, new: NewCollection) -> None:
     """Make the engine's files aside and rename them: a folder named ``shard`` is complete."""
     folder.check_room(_ROOM)
     aside = folder.path / "shard.new"
+    vectors = {DENSE: edge.EdgeVectorParams(size=new.dim, distance=edge.Distance.Cosine)}
+    if new.states_dim is not None:
+        vectors[states_name(DENSE)] = edge.EdgeVectorParams(
+            size=new.states_dim,
+            distance=edge.Distance.Dot,
+            multivector_config=_LATE_INTERACTION,
+            datatype=edge.VectorStorageDatatype.Float16,
+            memory=edge.Memory.Cold,
+        )
     config = edge.EdgeConfig(
-        vectors={DENSE: edge.EdgeVectorParams(size=new.dim, distance=edge.Distance.Cosine)},
+        vectors=vectors,
         sparse_vectors={SPARSE: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)},
     )
     with _translated(str(folder.path), "create"):

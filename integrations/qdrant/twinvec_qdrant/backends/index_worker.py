@@ -21,23 +21,34 @@ _FULL_SCAN_KILOBYTES = 10_000  # of vectors below which the engine compares with
 def build(folder: Path, settings: dict[str, Any]) -> None:
     """Build what is missing of the index, or differs from the settings."""
     stored = json.loads((folder / "edge_config.json").read_text())
+    copies = _quantization(settings["quantization"])
     config = edge.EdgeConfig(
-        vectors={
-            name: edge.EdgeVectorParams(size=each["size"], distance=edge.Distance.Cosine)
-            for name, each in stored["vectors"].items()
-        },
+        vectors={name: _vector(each, copies) for name, each in stored["vectors"].items()},
         sparse_vectors={
             name: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf) for name in stored["sparse_vectors"]
         },
         hnsw_config=edge.HnswIndexConfig(
             m=settings["m"], ef_construct=settings["ef_construct"], full_scan_threshold=_FULL_SCAN_KILOBYTES
         ),
-        quantization_config=_quantization(settings["quantization"]),
     )
     shard = edge.EdgeShard.load(str(folder), config)
     shard.optimize()
     shard.flush()
     shard.close()
+
+
+def _vector(stored: dict[str, Any], copies: Any) -> edge.EdgeVectorParams:
+    """A dense vector with its copies; token states, which are only compared with, get neither copies nor a graph."""
+    if stored.get("multivector_config") is None:
+        return edge.EdgeVectorParams(size=stored["size"], distance=edge.Distance.Cosine, quantization_config=copies)
+    return edge.EdgeVectorParams(
+        size=stored["size"],
+        distance=edge.Distance.Dot,
+        multivector_config=edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim),
+        datatype=edge.VectorStorageDatatype.Float16,
+        hnsw_config=edge.HnswIndexConfig(m=0, ef_construct=4, full_scan_threshold=_FULL_SCAN_KILOBYTES),
+        memory=edge.Memory.Cold,
+    )
 
 
 def _quantization(name: str) -> Any:

@@ -40,7 +40,8 @@ def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome is not None else None
     if isinstance(error, ResourceExhaustedResponse):
         return float(error.retry_after_s)
-    return _GROWING(state)
+    named = error.headers.get("retry-after", "") if isinstance(error, UnexpectedResponse) else ""
+    return float(named) if named.isdecimal() else _GROWING(state)
 
 
 def reason(error: BaseException | None) -> str:

@@ -22,15 +22,29 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec.lexical import SparseVector
-from twinvec_qdrant.backends.base import DENSE, INDEXED_FIELDS, SPARSE, NewCollection, Point, Query, Scored, in_batches
+from twinvec_qdrant.backends.base import (
+    DENSE,
+    INDEXED_FIELDS,
+    SPARSE,
+    NewCollection,
+    Point,
+    Query,
+    Scored,
+    States,
+    dense_vectors,
+    in_batches,
+    indexed_chunks,
+    states_name,
+    stored_states,
+)
 from twinvec_qdrant.backends.client_values import (
     client_filter,
     client_quantization,
     client_request,
     client_sparse,
+    client_states,
     point_of,
     replacement,
     struct,
@@ -44,7 +58,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _PAGE = 1000
-_VECTORS = 256  # dense ones a request
+_STATES = 32  # points a page whose token states are read
 
 _LOCAL_MODE = threading.RLock()
 """One thread at a time: the client's local mode searches arrays while another thread makes them longer."""
@@ -87,15 +101,18 @@ class ServerBackend:
 
     def create(self, new: NewCollection) -> None:
         """Make the collection, unless another process makes it at the same moment."""
+        dense = models.VectorParams(
+            size=new.dim, distance=models.Distance.COSINE, quantization_config=client_quantization(new.index)
+        )
+        states = {} if new.states_dim is None else {states_name(DENSE): client_states(new.states_dim)}
         try:
             self._call(
                 self._client.create_collection,
                 self._name,
-                vectors_config={DENSE: models.VectorParams(size=new.dim, distance=models.Distance.COSINE)},
+                vectors_config={DENSE: dense, **states},
                 sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
                 metadata=dict(new.metadata),
                 hnsw_config=models.HnswConfigDiff(m=new.index.m, ef_construct=new.index.ef_construct),
-                quantization_config=client_quantization(new.index),
             )
         except StoreError:
             if not self.exists():
@@ -136,20 +153,35 @@ class ServerBackend:
         for start in range(0, len(changes), _PAGE):
             self._call(self._client.update_vectors, self._name, changes[start : start + _PAGE], wait=True)
 
-    def add_vector(self, name: str, dim: int) -> None:
-        """Give points room for one more dense vector; nothing changes where there is one of that name."""
+    def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
+        """Give points room for one more dense vector, and for token states of this size beside it."""
         config = models.DenseVectorNameConfig(dense=models.DenseVectorConfig(size=dim, distance=models.Distance.COSINE))
         self._call(self._client.create_vector_name, self._name, name, config)
+        if states_dim is None:
+            return
+        states = client_states(states_dim)
+        kept = models.DenseVectorConfig(
+            size=states.size,
+            distance=states.distance,
+            multivector_config=states.multivector_config,
+            datatype=models.VectorStorageDatatype.FLOAT16,
+        )
+        config = models.DenseVectorNameConfig(dense=kept)
+        self._call(self._client.create_vector_name, self._name, states_name(name), config)
+        if not self._local:
+            placed = models.VectorParamsDiff(hnsw_config=states.hnsw_config, on_disk=states.on_disk)
+            self._call(self._client.update_collection, self._name, vectors_config={states_name(name): placed})
 
     def drop_vector(self, name: str) -> None:
-        """Remove a dense vector from all points; nothing changes where there is none of that name."""
+        """Remove a dense vector and its token states from all points; nothing changes where there are none."""
         self._call(self._client.delete_vector_name, self._name, name)
+        self._call(self._client.delete_vector_name, self._name, states_name(name))
 
-    def update_dense(self, name: str, vectors: Mapping[str, FloatArray]) -> None:
-        """Replace the dense vectors ``name`` of stored points, by id."""
-        changes = [models.PointVectors(id=key, vector={name: vector.tolist()}) for key, vector in vectors.items()]
-        for start in range(0, len(changes), _VECTORS):
-            self._call(self._client.update_vectors, self._name, changes[start : start + _VECTORS], wait=True)
+    def update_dense(self, points: Sequence[Point]) -> None:
+        """Replace the dense vectors of stored points, and the token states that come with them, both at once."""
+        for batch in in_batches(points):
+            changes = [models.PointVectors(id=point.id, vector=dense_vectors(point)) for point in batch]
+            self._call(self._client.update_vectors, self._name, changes, wait=True)
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
         """Remove points, with ``revisions`` only those that still carry one of them; see ``Backend.delete``."""
@@ -175,21 +207,28 @@ class ServerBackend:
         if self._local:
             return False
         config = self._call(self._client.get_collection, self._name).config
-        wanted = client_quantization(settings)
-        graph = config.hnsw_config
-        if (graph.m, graph.ef_construct, config.quantization_config) == (settings.m, settings.ef_construct, wanted):
+        wanted, graph = client_quantization(settings), config.hnsw_config
+        vectors = config.params.vectors if isinstance(config.params.vectors, dict) else {}
+        dense = {name: each for name, each in vectors.items() if each.multivector_config is None}
+        if (graph.m, graph.ef_construct) == (settings.m, settings.ef_construct) and all(
+            each.quantization_config == wanted for each in dense.values()
+        ):
             return False
+        copies = models.VectorParamsDiff(quantization_config=wanted or models.Disabled.DISABLED)
         self._call(
             self._client.update_collection,
             self._name,
             hnsw_config=models.HnswConfigDiff(m=settings.m, ef_construct=settings.ef_construct),
-            quantization_config=wanted or models.Disabled.DISABLED,
+            vectors_config=dict.fromkeys(dense, copies),
         )
         return True
 
-    def indexed(self) -> int:
-        """About how many vectors are in indexes, sparse ones included, which always are."""
-        return self._call(self._client.get_collection, self._name).indexed_vectors_count or 0
+    def indexed(self, chunks: int) -> int:
+        """About how many of so many chunks have their dense vectors in the index."""
+        info = self._call(self._client.get_collection, self._name)
+        vectors = info.config.params.vectors
+        names = len(vectors) if isinstance(vectors, dict) else 1
+        return indexed_chunks(info.indexed_vectors_count or 0, chunks, names)
 
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
@@ -205,6 +244,15 @@ class ServerBackend:
                 with_vectors=[vector] if vector else False,
             )
             found.update((str(record.id), point_of(record, vector)) for record in records)
+        return found
+
+    def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
+        """The token states beside the dense vector of this name, by id, of those points that have them."""
+        found: dict[str, States] = {}
+        for start in range(0, len(ids), _STATES):
+            page, names = list(ids[start : start + _STATES]), [states_name(vector)]
+            records = self._call(self._client.retrieve, self._name, page, with_payload=False, with_vectors=names)
+            found |= stored_states(records, vector)
         return found
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:

@@ -1,0 +1,66 @@
+"""Token states, which late interaction compares: what is kept of a chunk beside its vector.
+
+MaxSim looks at the token states of a query and of each candidate (``twinvec.reranker``). A collection that was made
+with ``late_interaction`` keeps those of every chunk, in half precision, as a multivector: reranking computes nothing
+but the query (``stored_maxsim``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.retrieval import TokenEncoder
+from twinvec_qdrant.backends.base import States
+
+if TYPE_CHECKING:
+    from twinvec_qdrant.description import SpaceEncoder
+
+MAX_NUMBERS = 1024 * 1024
+"""Of the token states of one chunk: more a server does not take."""
+
+
+def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:
+    """The encoder, which has to have token states.
+
+    Raises:
+        ConfigurationError: it has none.
+    """
+    if not isinstance(encoder, TokenEncoder):
+        raise ConfigurationError(f"{encoder!r} has no token states (encode_tokens), which late interaction compares")
+    return encoder
+
+
+def states_dim(encoder: SpaceEncoder) -> int:
+    """The size of a token's state.
+
+    Raises:
+        ConfigurationError: the encoder has no token states.
+    """
+    return int(token_encoder(encoder).encode_tokens(["size"], prompt="document")[0].shape[1])
+
+
+def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int) -> list[States]:
+    """What is kept of documents' texts.
+
+    Raises:
+        ConfigurationError: the encoder has no token states.
+        BadVectorError: they are not finite or of another size, or those of one text are more than a store takes.
+    """
+    kept = []
+    for text, states_TD in zip(texts, token_encoder(encoder).encode_tokens(texts, prompt="document"), strict=True):
+        if states_TD.ndim != 2 or not len(states_TD) or states_TD.shape[1] != dim or not np.isfinite(states_TD).all():
+            raise BadVectorError(
+                f"the encoder gave token states of shape {states_TD.shape} for {text[:60]!r}, expected (tokens, {dim}) "
+                "and finite"
+            )
+        if states_TD.size > MAX_NUMBERS:
+            raise BadVectorError(
+                f"the token states of {text[:60]!r} are {states_TD.size:,} numbers, and {MAX_NUMBERS:,} at most can be "
+                "kept: cut shorter chunks (ChunkSettings(max_tokens=...)), or keep no token states"
+            )
+        kept.append(states_TD.astype(np.float16))
+    return kept
