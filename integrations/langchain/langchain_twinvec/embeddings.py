@@ -13,17 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError
 from twinvec.frameworks import Prompt, TwoSided, open_encoder
-
-_MODEL_KWARGS = {
-    "device": "device",
-    "revision": "revision",
-    "truncate_dim": "dim",
-    "prompts": "prompts",
-    "default_prompt_name": "default_prompt",
-    "backend": "engine",
-}
-"""Arguments of ``SentenceTransformer`` that have the same meaning here, and their names here."""
-_ENCODE_KWARGS = {"normalize_embeddings", "prompt", "prompt_name", "batch_size", "show_progress_bar"}
+from twinvec.passed_on import encode_options, loading_options
 
 
 class TwinvecEmbeddings(BaseModel, Embeddings):
@@ -41,7 +31,11 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
     """
 
     model_config = ConfigDict(
-        extra="forbid", protected_namespaces=(), populate_by_name=True, arbitrary_types_allowed=True
+        extra="forbid",
+        protected_namespaces=(),
+        populate_by_name=True,
+        arbitrary_types_allowed=True,
+        hide_input_in_errors=True,  # there may be a token in model_kwargs
     )
 
     model_name: str = Field(default="default", alias="model")
@@ -70,11 +64,12 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
     """Where hub models are kept, in place of the hub's own cache."""
     multi_process: Literal[False] = False
     """As in ``HuggingFaceEmbeddings``; several processes are not supported."""
-    model_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """As in ``HuggingFaceEmbeddings``: device, revision, truncate_dim, prompts, default_prompt_name, backend."""
+    model_kwargs: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """As in ``HuggingFaceEmbeddings``: device, revision, token, local_files_only, truncate_dim, prompts,
+    default_prompt_name, backend, and the dtype in its own ``model_kwargs``."""
     encode_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """As in ``HuggingFaceEmbeddings``: normalize_embeddings, prompt, prompt_name; ``batch_size`` is taken and not
-    needed, since batches are made under a token budget."""
+    """As in ``HuggingFaceEmbeddings``: normalize_embeddings, prompt, prompt_name, truncate_dim, device; ``batch_size``
+    is taken and not needed, since batches are made under a token budget."""
     query_encode_kwargs: dict[str, Any] = Field(default_factory=dict)
     """As ``encode_kwargs``, and in place of them, for queries."""
 
@@ -82,29 +77,32 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
 
     def model_post_init(self, context: Any, /) -> None:
         """Open the encoder."""
-        documents = _checked(self.encode_kwargs, _ENCODE_KWARGS, "encode_kwargs")
-        queries = _checked(self.query_encode_kwargs, _ENCODE_KWARGS, "query_encode_kwargs") or documents
+        documents = encode_options(self.encode_kwargs, "encode_kwargs: ")
+        queries = documents
+        if self.query_encode_kwargs:
+            queries = encode_options(self.query_encode_kwargs, "query_encode_kwargs: ")
+        if documents.get("truncate_dim") != queries.get("truncate_dim"):
+            raise ConfigurationError("truncate_dim must be the same for documents and queries")
         common = self.model_kwargs.get("default_prompt_name")
         settings = {
             "engine": None if self.engine == "auto" else self.engine,
             "precision": None if self.precision == "auto" else self.precision,
-            "device": self.device,
-            "dim": self.dimensions,
+            "device": self.device or documents.get("device") or queries.get("device"),
+            "dim": documents.get("truncate_dim") if self.dimensions is None else self.dimensions,
             "max_tokens": self.max_tokens,
             "cache_folder": self.cache_folder,
             "query_prompt": _prompt(queries, self.query_prompt, common),
             "document_prompt": _prompt(documents, self.document_prompt, common),
         }
-        given = _loading(self.model_kwargs) | {name: value for name, value in settings.items() if value is not None}
+        given = loading_options(self.model_kwargs, "model_kwargs: ")
+        given |= {name: value for name, value in settings.items() if value is not None}
         if self.encoder is None:
             self.encoder = open_encoder(self.model_name, **given)
         elif given or "model_name" in self.model_fields_set:
             raise ConfigurationError(f"an encoder is given; set these there: {', '.join(given) or 'model'}")
-        normalize = [self.normalize or bool(each.get("normalize_embeddings")) for each in (documents, queries)]
-        if len(set(normalize)) > 1 and not self.encoder.normalizes:
-            raise ConfigurationError("normalize_embeddings must be the same for documents and queries")
+        normalize = [self.normalize or bool(each.get("normalize_embeddings")) for each in (queries, documents)]
         progress = self.show_progress or bool(documents.get("show_progress_bar"))
-        self._sides = TwoSided(self.encoder, normalize=normalize[0], progress=progress)
+        self._sides = TwoSided(self.encoder, normalize=(normalize[0], normalize[1]), progress=progress)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector a text, in order; with the model's prompt for documents.
@@ -131,28 +129,11 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         return await self._sides.aquery(text)
 
 
-def _loading(model_kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of ``open_encoder`` that mean the same as these of ``SentenceTransformer``."""
-    checked = _checked(model_kwargs, {*_MODEL_KWARGS, "trust_remote_code"}, "model_kwargs")
-    if checked.pop("trust_remote_code", False):
-        raise ConfigurationError("model_kwargs: trust_remote_code: code that comes with a model is never run")
-    return {_MODEL_KWARGS[name]: value for name, value in checked.items() if value is not None}
-
-
-def _prompt(encode_kwargs: dict[str, Any], text: str | None, common: str | None) -> Prompt | None:
+def _prompt(options: dict[str, Any], text: str | None, common: str | None) -> Prompt | None:
     """The prompt of one side, where the model's own for it is not wanted; ``common`` names one for both."""
     if text is None:
-        text = encode_kwargs.get("prompt")
+        text = options.get("prompt")
     if text is not None:
         return Prompt(text)
-    name = encode_kwargs.get("prompt_name", common)
+    name = options.get("prompt_name", common)
     return None if name is None else Prompt(name=name)
-
-
-def _checked(values: dict[str, Any], known: set[str], where: str) -> dict[str, Any]:
-    unknown = sorted(set(values) - known)
-    if unknown:
-        raise ConfigurationError(
-            f"{where}: {', '.join(unknown)} cannot be honoured; known are {', '.join(sorted(known))}"
-        )
-    return dict(values)

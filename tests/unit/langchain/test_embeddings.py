@@ -72,8 +72,15 @@ def test_fields_of_hugging_face_embeddings_mean_the_same(prompted, tmp_path) -> 
     ours = TwinvecEmbeddings(
         model_name=prompted,
         cache_folder=str(tmp_path),
-        model_kwargs={"device": "cpu", "trust_remote_code": False, "truncate_dim": 16},
-        encode_kwargs={"normalize_embeddings": True, "batch_size": 8, "prompt": ""},
+        model_kwargs={"device": "cpu", "trust_remote_code": False, "token": "hf_x", "local_files_only": True},
+        encode_kwargs={
+            "normalize_embeddings": True,
+            "batch_size": 8,
+            "prompt": "",
+            "truncate_dim": 16,
+            "device": "cpu",
+            "convert_to_numpy": True,
+        },
         multi_process=False,
         show_progress=False,
     )
@@ -82,11 +89,37 @@ def test_fields_of_hugging_face_embeddings_mean_the_same(prompted, tmp_path) -> 
     )
 
 
+def test_each_side_is_normalised_as_its_own_arguments_say(prompted) -> None:
+    reference = SentenceTransformer(prompted, device="cpu")
+    ours = TwinvecEmbeddings(
+        model_name=prompted,
+        encode_kwargs={"normalize_embeddings": True, "prompt": ""},
+        query_encode_kwargs={"prompt_name": "query"},
+    )
+    expected = reference.encode("a text", prompt="", normalize_embeddings=True)
+    np.testing.assert_allclose(ours.embed_documents(["a text"])[0], expected, atol=1e-5)
+    np.testing.assert_allclose(ours.embed_query("a text"), reference.encode_query("a text"), atol=1e-5)
+    assert np.linalg.norm(ours.embed_query("a text")) > 1.5
+
+
+def test_a_token_is_shown_nowhere(prompted) -> None:
+    secret = {"token": "hf_secret"}
+    assert "secret" not in repr(TwinvecEmbeddings(model_name=prompted, model_kwargs=secret))
+    for fault in ({"encode_kwargs": {"truncate_dim": 0}}, {"modell": 1}, {"model_kwargs": {**secret, "nonsense": 1}}):
+        with pytest.raises(ValidationError) as failed:
+            TwinvecEmbeddings(model_name=prompted, **{"model_kwargs": secret, **fault})
+        assert "secret" not in str(failed.value)
+
+
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
         ({"model_kwargs": {"trust_remote_code": True}}, "trust_remote_code"),
-        ({"model_kwargs": {"tokenizer_kwargs": {}}}, "tokenizer_kwargs"),
+        ({"model_kwargs": {"tokenizer_kwargs": {"padding_side": "left"}}}, "tokenizer_kwargs"),
+        (
+            {"encode_kwargs": {"truncate_dim": 8}, "query_encode_kwargs": {"prompt": ""}},
+            "truncate_dim must be the same",
+        ),
         ({"encode_kwargs": {"output_value": "token_embeddings"}}, "output_value"),
         ({"encode_kwargs": {"prompt_name": "missing"}}, "missing"),
         ({"multi_process": True}, "multi_process"),

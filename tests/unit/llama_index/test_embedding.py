@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import shutil
 import threading
 
 import numpy as np
@@ -68,6 +69,9 @@ def test_arguments_of_hugging_face_embedding_mean_the_same(prompted, tmp_path) -
         device="cpu",
         backend="torch",
         show_progress_bar=False,
+        target_devices=["cpu"],
+        token="hf_x",
+        local_files_only=True,
     )
     texts = ["a few words", "word " * 50]
     np.testing.assert_allclose(ours.get_text_embedding_batch(texts), reference.encode(texts, prompt=""), atol=1e-5)
@@ -79,6 +83,9 @@ def test_arguments_of_hugging_face_embedding_mean_the_same(prompted, tmp_path) -
     [
         ({"trust_remote_code": True}, "trust_remote_code"),
         ({"parallel_process": True}, "parallel_process"),
+        ({"tokenizer_kwargs": {"padding_side": "left"}}, "tokenizer_kwargs"),
+        ({"prompts": {"query": ""}}, "query_instruction"),
+        ({"nonsense": 1}, "nonsense"),
         ({"revision": "main"}, "revision"),
         ({"engine": "abacus"}, "abacus"),
         ({"dimensions": 0}, "dim"),
@@ -103,6 +110,47 @@ def test_settings_go_to_a_dict_and_back(prompted) -> None:
     assert again.to_dict() == data
     assert again.get_query_embedding("a text") == ours.get_query_embedding("a text")
     assert TwinvecEmbedding.from_json(ours.to_json()).to_dict() == data
+
+
+def test_arguments_that_are_passed_on_go_to_a_dict_and_back(prompted) -> None:
+    ours = TwinvecEmbedding(prompted, truncate_dim=16, model_kwargs={"torch_dtype": "float32"}, token="hf_secret")
+    data = ours.to_dict()
+    assert (data["dimensions"], data["precision"]) == (16, "float32")
+    assert "secret" not in str(data)
+    assert len(TwinvecEmbedding.from_dict(data).get_query_embedding("a text")) == 16
+
+
+def test_what_hugging_face_embedding_saved_is_read(prompted) -> None:
+    """The keys of ``HuggingFaceEmbedding.to_dict()``, release 0.8."""
+    data = {
+        "model_name": prompted,
+        "embed_batch_size": 3,
+        "num_workers": None,
+        "embeddings_cache": None,
+        "max_length": 16,
+        "normalize": True,
+        "query_instruction": "q: ",
+        "text_instruction": None,
+        "cache_folder": None,
+        "show_progress_bar": False,
+        "class_name": "HuggingFaceEmbedding",
+    }
+    reference = SentenceTransformer(prompted, device="cpu")
+    ours = TwinvecEmbedding.from_dict(data)
+    expected = reference.encode("a text", prompt="q: ", normalize_embeddings=True)
+    np.testing.assert_allclose(ours.get_query_embedding("a text"), expected, atol=1e-5)
+    assert (ours.max_length, ours.embed_batch_size) == (16, 3)
+
+
+@pytest.mark.parametrize("name", ["bge-small-en-v1.5", "bge-large-zh", "bge-m3", "bge-en-icl"])
+def test_instructions_of_bge_are_those_of_hugging_face_embedding(tiny_model, tmp_path, monkeypatch, name) -> None:
+    shutil.copytree(tiny_model("bert"), tmp_path / "BAAI" / name)
+    monkeypatch.chdir(tmp_path)
+    known = {
+        "bge-small-en-v1.5": "Represent this question for searching relevant passages: ",
+        "bge-large-zh": "为这个句子生成表示以用于检索相关文章：",
+    }
+    assert (TwinvecEmbedding(f"BAAI/{name}").query_instruction or "") == known.get(name, "")
 
 
 def test_a_model_that_changed_since_is_refused(prompted, tiny_model) -> None:

@@ -5,6 +5,8 @@ Takes the arguments of ``HuggingFaceEmbedding`` too, with the same vectors; what
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -16,7 +18,9 @@ from llama_index.embeddings.twinvec.cache import SpaceCache, asking
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, SpaceMismatchError
 from twinvec.frameworks import Prompt, TwoSided, open_encoder
+from twinvec.passed_on import loading_options
 
+_BGE = re.compile(r"BAAI/bge-(?:small|base|large)-(?P<language>en|zh)(?:-v1\.5)?(?:@.*)?")
 _BGE_QUERY_INSTRUCTIONS = {
     "en": "Represent this question for searching relevant passages: ",
     "zh": "为这个句子生成表示以用于检索相关文章：",
@@ -45,7 +49,7 @@ class TwinvecEmbedding(BaseEmbedding):
         cache_folder: Where hub models are kept, in place of the hub's own cache.
         trust_remote_code: Only False: code that comes with a model is never run.
         device: ``"cpu"``, ``"cuda"``, ...; a GPU is taken where there is one unless given.
-        parallel_process: Only False: several processes are not supported.
+        parallel_process: Only False: several processes are not supported; ``target_devices`` would be theirs.
         revision: A commit, branch or tag of a hub model.
         engine: What computes, as for ``twinvec.Encoder``; ``backend`` is another name for it.
         precision: Of the computation, as for ``twinvec.Encoder``.
@@ -53,6 +57,8 @@ class TwinvecEmbedding(BaseEmbedding):
         show_progress_bar: Show a progress bar for texts, on a terminal.
         space: What ``to_dict`` recorded; a model that now gives other vectors is refused.
         encoder: An encoder that is open already, in place of a model's name.
+        model_kwargs: Further arguments of ``SentenceTransformer`` that ``HuggingFaceEmbedding`` passes on: token,
+            local_files_only, truncate_dim, and the dtype in a ``model_kwargs`` of their own.
 
     Raises:
         ConfigurationError: an argument that cannot work.
@@ -69,6 +75,7 @@ class TwinvecEmbedding(BaseEmbedding):
     text_instruction: str | None = Field(description="Put before texts.")
     normalize: bool = Field(description="Whether every vector has length 1.")
     cache_folder: str | None = Field(description="Where hub models are kept.")
+    show_progress_bar: bool = Field(description="Whether to show a progress bar for texts.")
     revision: str | None = Field(description="Commit, branch or tag of a hub model.")
     space: str = Field(description="Hex digest of all that decides the model's vectors.")
 
@@ -92,6 +99,7 @@ class TwinvecEmbedding(BaseEmbedding):
         embeddings_cache: BaseKVStore | None = None,
         rate_limiter: Any = None,
         parallel_process: bool = False,
+        target_devices: Sequence[str] | None = None,
         revision: str | None = None,
         engine: str = "auto",
         backend: str | None = None,
@@ -100,11 +108,20 @@ class TwinvecEmbedding(BaseEmbedding):
         show_progress_bar: bool = False,
         space: str | None = None,
         encoder: Encoder | None = None,
+        **model_kwargs: Any,
     ) -> None:
         if trust_remote_code:
             raise ConfigurationError("trust_remote_code: code that comes with a model is never run")
         if parallel_process:
-            raise ConfigurationError("parallel_process: several processes are not supported")
+            raise ConfigurationError(f"parallel_process: several processes ({target_devices}) are not supported")
+        passed_on = loading_options(model_kwargs)
+        if "prompts" in passed_on:
+            raise ConfigurationError("prompts: give query_instruction and text_instruction")
+        passed_on.pop("default_prompt", None)  # each side has its own
+        if dimensions is None:
+            dimensions = passed_on.pop("dim", None)
+        if precision == "auto":
+            precision = passed_on.pop("precision", precision)
         if encoder is None:
             name = model_name or "default"
             if query_instruction is None:
@@ -120,6 +137,7 @@ class TwinvecEmbedding(BaseEmbedding):
                 dim=dimensions,
                 max_tokens=max_length,
                 cache_folder=cache_folder,
+                **passed_on,
             )
         elif model_name is not None:
             raise ConfigurationError("give a model's name or an encoder, not both")
@@ -148,6 +166,7 @@ class TwinvecEmbedding(BaseEmbedding):
             "text_instruction": text_instruction,
             "normalize": normalize,
             "cache_folder": cache_folder,
+            "show_progress_bar": show_progress_bar,
             "revision": revision,
             "space": encoder.space,
         }
@@ -199,6 +218,5 @@ def _prompt(text: str | None) -> Prompt | None:
 
 
 def _known_instruction(model_name: str) -> str | None:
-    if not model_name.startswith("BAAI/bge-"):
-        return None
-    return next((text for part, text in _BGE_QUERY_INSTRUCTIONS.items() if f"-{part}" in model_name), None)
+    bge = _BGE.fullmatch(model_name)
+    return _BGE_QUERY_INSTRUCTIONS[bge["language"]] if bge else None
