@@ -1,8 +1,9 @@
 """A model -> a folder that has all of the model and its graph beside it: ``twinvec export``.
 
-The folder is a copy of the model with its tokenizer and settings, the graph below ``openvino/``, and ``twinvec.json``
-with the hashes of weights and graph, what the graph was made of, how near it comes to the original, and the ranges that
-int8 storage needs. ``Encoder(folder)`` computes with the graph and needs neither torch nor transformers.
+The folder is a copy of the model with its tokenizer and settings, the graph below ``openvino/`` or ``onnx/``, and
+``twinvec.json`` with the hashes of weights and graph, what the graph was made of, how near it comes to the original,
+and the ranges that int8 storage needs. ``Encoder(folder)`` computes with the graph and needs neither torch nor
+transformers. Beside an ONNX graph lies the tokenizer as the encoder uses it: ``onnx/`` is a model for FastEmbed too.
 
 All is made in a folder beside its place. A new folder is then moved there in one step. In a folder that holds the model
 already the graph goes under a name of its own, and the new manifest, moved into place, is what makes it count; so
@@ -12,6 +13,7 @@ whenever an export is killed, what was there before stays whole.
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import shutil
 import tempfile
@@ -19,11 +21,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from twinvec.engines.openvino import import_openvino
 from twinvec.engines.processor import sums_bytes_exactly
+from twinvec.engines.runtimes import RUNTIMES, RuntimeName, files_of
 from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
 from twinvec.exportable import Exportable, open_exportable
 from twinvec.exported import EXPORTS, RANGES, export_key, graph_files, read_exports
@@ -32,6 +35,7 @@ from twinvec.models import MANIFEST, find_model, optional_json, sha256, write_ma
 from twinvec.quantization import BOUNDS, import_nncf, quantize
 from twinvec.spec import read_modules
 from twinvec.text import check_text
+from twinvec.tokenizer import TextTokenizer
 
 ExportPrecision = Literal["float32", "int8"]
 
@@ -41,7 +45,6 @@ LEAST_TEXTS = 32
 _CALIBRATION = 300
 _SAMPLE = 600
 _MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.md", "LICENSE*")
-_GRAPHS = "openvino"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class ExportReport:
     Attributes:
         folder: The model's folder.
         graph: The graph in it.
+        engine: "openvino" or "onnx".
         precision: "float32" or "int8".
         passed: Whether ``precision="auto"`` uses it.
         quality: For int8, measured on held-out texts: "cosine_mean", "cosine_worst" (cross-encoders: "correlation") and
@@ -61,6 +65,7 @@ class ExportReport:
 
     folder: Path
     graph: Path
+    engine: str
     precision: str
     passed: bool
     quality: dict[str, float]
@@ -72,14 +77,16 @@ def export_model(
     model: str | Path,
     output: str | Path,
     *,
+    engine: RuntimeName = "openvino",
     precision: ExportPrecision = "float32",
     calibrate: Iterable[str] | None = None,
 ) -> ExportReport:
-    """Export an encoder or a cross-encoder for the OpenVINO engine.
+    """Export an encoder or a cross-encoder.
 
     Args:
         model: A folder or a hub name, as for ``Encoder``.
         output: The new folder, or one that holds the same model, which then has this export too.
+        engine: What the graph is for.
         precision: Of the graph.
         calibrate: Texts of the kind that will be encoded; int8 needs them. A sample of a few hundred is taken. For an
             encoder the ranges of int8 storage come from them as well, in either precision.
@@ -88,17 +95,18 @@ def export_model(
         ConfigurationError: int8 without texts, or an output that cannot be written or is something else.
         InputError: fewer than ``LEAST_TEXTS`` different texts that are not blank.
         TextError: a text is refused by the input gate.
-        MissingExtraError: OpenVINO or NNCF is not installed.
+        MissingExtraError: the engine's package or NNCF is not installed.
         ModelError: the model is not found, damaged or not supported.
         EngineError: the model cannot be converted or quantised, or its float32 graph is not exact.
     """
-    if precision not in get_args(ExportPrecision):
-        raise ConfigurationError(f"precision {precision!r} is not one of {', '.join(get_args(ExportPrecision))}")
+    for value, known, what in ((engine, RuntimeName, "engine"), (precision, ExportPrecision, "precision")):
+        if value not in get_args(known):
+            raise ConfigurationError(f"{what} {value!r} is not one of {', '.join(get_args(known))}")
     if precision == "int8" and calibrate is None:
         raise ConfigurationError(
             "an int8 export is calibrated on texts of the kind that will be encoded: give some (--calibrate TEXTS)"
         )
-    import_openvino()
+    RUNTIMES[engine].load()
     if precision == "int8":
         import_nncf()
     sample = [] if calibrate is None else sample_texts(calibrate)
@@ -109,14 +117,15 @@ def export_model(
         _refuse_other_models(output, subject)
         made = workshop / "model"
         _copy_model(output if output.is_dir() and any(output.iterdir()) else root, made)
-        entry = _add_graph(made, subject, precision, sample)
+        entry = _add_graph(made, subject, engine, precision, sample)
         if calibrate is not None:
-            ranges = subject.ranges(sample)
+            ranges = subject.ranges(engine, sample)
             _update_manifest(made, {RANGES: ranges} if ranges else {})
         _put_in_place(made, output)
     return ExportReport(
         folder=output,
         graph=output / entry["graph"],
+        engine=engine,
         precision=precision,
         passed=entry["passed"],
         quality=entry["quality"],
@@ -157,40 +166,56 @@ def _calibration_size(sample: list[str]) -> int:
     return min(_CALIBRATION, len(sample) // 2)
 
 
-def _add_graph(folder: Path, subject: Exportable, precision: ExportPrecision, sample: list[str]) -> dict[str, Any]:
+def _add_graph(
+    folder: Path, subject: Exportable, engine: RuntimeName, precision: ExportPrecision, sample: list[str]
+) -> dict[str, Any]:
     """Put the graph into a model's folder; what the manifest says of it."""
-    exact = subject.graph()
+    runtime = RUNTIMES[engine]
+    exact = subject.graph(engine)
     if not exact.exact:
         raise EngineError(f"{subject.folder}: its graph is not exact: {exact.difference:.2g}, expected at most {EXACT}")
     size, bits = _calibration_size(sample), 8 if sums_bytes_exactly() else 7
-    graph = folder / _GRAPHS / "made.xml"
+    graph = folder / engine / f"made{runtime.suffixes[0]}"
     graph.parent.mkdir(exist_ok=True)
     if precision == "int8":
-        quantize(exact.path, subject.calibration(sample[:size]), graph, weight_bits=bits)
+        quantize(engine, exact.path, subject.calibration(sample[:size]), graph, weight_bits=bits)
     else:
-        shutil.copyfile(exact.path, graph)
-        shutil.copyfile(exact.path.with_suffix(".bin"), graph.with_suffix(".bin"))
-    hashes = sha256(graph) + sha256(graph.with_suffix(".bin"))
+        for path in files_of(exact.path):
+            shutil.copyfile(path, graph.with_suffix(path.suffix))
+    hashes = "".join(sha256(path) for path in files_of(graph))
     name = f"{precision}-{hashlib.sha256(hashes.encode()).hexdigest()[:8]}"  # one of its own: see the top
-    for suffix in (".xml", ".bin"):
-        graph.with_suffix(suffix).replace(graph.with_name(name + suffix))
+    for path in files_of(graph):
+        path.replace(path.with_stem(name))
+    if engine == "onnx":
+        _add_tokenizer(graph.parent, subject.tokenizer)
     entry: dict[str, Any] = {
-        "graph": f"{_GRAPHS}/{name}.xml",
+        "graph": f"{engine}/{name}{runtime.suffixes[0]}",
         "network": subject.digest,
-        "made_by": f"openvino {version('openvino')}",
+        "made_by": f"{runtime.package} {runtime.version}",
         "passed": precision == "float32",
         "quality": {"difference": exact.difference} if precision == "float32" else {},
         "texts": {"calibrated": 0, "measured": 0},
     }
-    key = export_key(_GRAPHS, precision)
+    key = export_key(engine, precision)
     _update_manifest(folder, {}, {key: entry})  # without its figures, so that it can be measured
     if precision == "int8":
         entry |= {"made_by": f"{entry['made_by']}, nncf {version('nncf')}", "weight_bits": bits}
-        entry["quality"] = subject.quality(folder, sample[size:])
+        entry["quality"] = subject.quality(folder, engine, sample[size:])
         entry["passed"] = all(value >= BOUNDS[name] for name, value in entry["quality"].items())
         entry["texts"] = {"calibrated": size, "measured": len(sample) - size}
         _update_manifest(folder, {}, {key: entry})
     return entry
+
+
+def _add_tokenizer(folder: Path, tokenizer: TextTokenizer) -> None:
+    """What FastEmbed reads beside a graph: it cuts where the encoder cuts, and pads with the same token."""
+    tokenizer.save(folder / "tokenizer.json")
+    settings = {
+        "model_max_length": tokenizer.max_tokens,
+        "pad_token": tokenizer.pad_token,
+        "truncation_side": tokenizer.cut_side,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 def _update_manifest(folder: Path, extra: dict[str, Any], exports: dict[str, Any] | None = None) -> None:
@@ -202,7 +227,7 @@ def _update_manifest(folder: Path, extra: dict[str, Any], exports: dict[str, Any
 
 def _copy_model(root: Path, target: Path) -> None:
     """What a model needs, with the exports that it has: no checkpoints or other formats that may lie beside it."""
-    homes = {root, *(home for _, home in read_modules(root))}
+    homes = {root, *(root / name for name in RUNTIMES), *(home for _, home in read_modules(root))}
     files = [path for home in sorted(homes) for pattern in _MODEL_FILES for path in home.glob(pattern)]
     for path in [*files, *graph_files(root, read_exports(root))]:
         place = target / path.relative_to(root)
@@ -228,14 +253,16 @@ def _put_in_place(made: Path, output: Path) -> None:
         made.replace(output)
         return
     kept = {path.name for path in graph_files(made, read_exports(made))}
-    (output / _GRAPHS).mkdir(exist_ok=True)
-    for path in (made / _GRAPHS).iterdir():
-        path.replace(output / _GRAPHS / path.name)
+    for name in RUNTIMES:
+        if (made / name).is_dir():
+            (output / name).mkdir(exist_ok=True)
+            for path in (made / name).iterdir():
+                path.replace(output / name / path.name)
     (made / MANIFEST).replace(output / MANIFEST)
-    for precision in get_args(ExportPrecision):
-        for path in (output / _GRAPHS).glob(f"{precision}-????????.*"):
-            if path.name not in kept:
-                path.unlink()  # of an earlier export, which this one replaces
+    graphs = (f"{name}/{precision}-????????.*" for name in RUNTIMES for precision in get_args(ExportPrecision))
+    for path in chain.from_iterable(map(output.glob, graphs)):
+        if path.name not in kept:
+            path.unlink()  # of an earlier export, which this one replaces
 
 
 @contextmanager

@@ -19,7 +19,9 @@ def register(app: typer.Typer) -> None:
 def export_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="default, a folder, or org/name[@commit] on the hub.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="The folder to make, or to add to.")],
-    engine: Annotated[Literal["openvino"], typer.Option(help="What the graph is for.")] = "openvino",
+    engine: Annotated[
+        Literal["openvino", "onnx"], typer.Option(help="What the graph is for; FastEmbed reads onnx too.")
+    ] = "openvino",
     precision: Annotated[
         Literal["float32", "int8"], typer.Option(help="int8 is several times faster and nearly as good.")
     ] = "float32",
@@ -42,6 +44,7 @@ def export_command(
 
     \b
     twinvec export default -o models/fast --precision int8 --calibrate texts.txt
+    twinvec export default -o models/onnx --engine onnx
     twinvec export models/mine -o models/mine --calibrate-collection docs --precision int8
     """
     from dataclasses import asdict
@@ -56,9 +59,9 @@ def export_command(
     texts = None if calibrate is None else read_texts(calibrate, field)
     if calibrate_collection is not None:
         texts = _texts_of(calibrate_collection, path, url)
-    report = export_model(model, output, precision=precision, calibrate=texts)
+    report = export_model(model, output, engine=engine, precision=precision, calibrate=texts)
     if as_json:
-        show_json(asdict(report) | {"engine": engine, "folder": str(report.folder), "graph": str(report.graph)})
+        show_json(asdict(report) | {"folder": str(report.folder), "graph": str(report.graph)})
         return
     lines = {name.replace("_", " "): f"{value:.6g}" for name, value in report.quality.items()}
     if report.precision == "int8":

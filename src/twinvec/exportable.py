@@ -16,6 +16,7 @@ import numpy as np
 from twinvec.classifier import read_classifier
 from twinvec.encoder import Encoder
 from twinvec.engines.base import Batch, FloatArray
+from twinvec.engines.runtimes import RuntimeName
 from twinvec.graph_cache import CachedGraph, classifier_graph, encoder_graph
 from twinvec.models import read_object
 from twinvec.quantization import cosine_quality, score_quality
@@ -46,20 +47,20 @@ class Exportable(Protocol):
     digest: str
     tokenizer: TextTokenizer
 
-    def graph(self) -> CachedGraph:
-        """Its float32 graph for OpenVINO."""
+    def graph(self, runtime: RuntimeName) -> CachedGraph:
+        """Its float32 graph for a runtime."""
         ...
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
         """One input for each text."""
         ...
 
-    def ranges(self, texts: Sequence[str]) -> dict[str, Any] | None:
+    def ranges(self, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, Any] | None:
         """The ranges of its vectors, as the manifest keeps them; None where there are no vectors."""
         ...
 
-    def quality(self, copy: Path, texts: Sequence[str]) -> dict[str, float]:
-        """How near the int8 export in a copy of the model's folder comes to float32."""
+    def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
+        """How near the int8 export for a runtime in a copy of the model's folder comes to float32."""
         ...
 
 
@@ -87,8 +88,8 @@ class _BiEncoder:
         self.digest = graph_digest(self._spec, self._network)
         self.tokenizer = TextTokenizer(self.folder, self._spec.max_tokens, lower_case=self._spec.lower_case)
 
-    def graph(self) -> CachedGraph:
-        return encoder_graph(self._spec, self.tokenizer, self.digest)
+    def graph(self, runtime: RuntimeName) -> CachedGraph:
+        return encoder_graph(runtime, self._spec, self.tokenizer, self.digest)
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
         """Every other text as a query, and texts of all kinds, so that nothing is far outside the ranges."""
@@ -97,8 +98,8 @@ class _BiEncoder:
         tokens = self.tokenizer.encode([*inputs, *(f"{document}{probe}" for probe in PROBES)])
         return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in np.flatnonzero(tokens.lengths)]
 
-    def ranges(self, texts: Sequence[str]) -> dict[str, Any]:
-        found = measure_ranges(self._exact(texts))
+    def ranges(self, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, Any]:
+        found = measure_ranges(self._exact(runtime, texts))
         return {
             "network": self._network,
             "dim": self._spec.dim,
@@ -107,14 +108,14 @@ class _BiEncoder:
             "texts": len(texts),
         }
 
-    def quality(self, copy: Path, texts: Sequence[str]) -> dict[str, float]:
-        found = Encoder(copy, precision="int8").encode_document(texts)
-        return cosine_quality(self._exact(texts), found, min(_QUERIES, len(texts)))
+    def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
+        found = Encoder(copy, engine=runtime, precision="int8").encode_document(texts)
+        return cosine_quality(self._exact(runtime, texts), found, min(_QUERIES, len(texts)))
 
-    def _exact(self, texts: Sequence[str]) -> FloatArray:
+    def _exact(self, runtime: RuntimeName, texts: Sequence[str]) -> FloatArray:
         """The vectors of float32, each text computed once."""
         new = [text for text in texts if text not in self._known]
-        encoder = Encoder(self._root, engine="openvino", precision="float32")
+        encoder = Encoder(self._root, engine=runtime, precision="float32")
         self._known.update(zip(new, encoder.encode_document(new), strict=True))
         return np.stack([self._known[text] for text in texts])
 
@@ -127,8 +128,8 @@ class _CrossEncoder:
         self.digest = classifier_digest(self._spec)
         self.tokenizer = TextTokenizer(self.folder, self._spec.max_tokens, lower_case=self._spec.lower_case)
 
-    def graph(self) -> CachedGraph:
-        return classifier_graph(self._spec, self.tokenizer, self.digest)
+    def graph(self, runtime: RuntimeName) -> CachedGraph:
+        return classifier_graph(runtime, self._spec, self.tokenizer, self.digest)
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
         """Beginnings of texts with their own text and with another's, in turn."""
@@ -137,15 +138,15 @@ class _CrossEncoder:
         tokens = self.tokenizer.encode_pairs([*pairs, *zip(PROBES, PROBES[3:], strict=False)])
         return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in range(len(tokens.lengths))]
 
-    def ranges(self, texts: Sequence[str]) -> None:
+    def ranges(self, runtime: RuntimeName, texts: Sequence[str]) -> None:
         return None
 
-    def quality(self, copy: Path, texts: Sequence[str]) -> dict[str, float]:
+    def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
         queries, candidates = texts[:_PAIR_QUERIES], texts[:_PAIR_TEXTS]
         pairs = [(_beginning(query), text) for query in queries for text in candidates]
         shape = (len(queries), len(candidates))
-        exact = CrossEncoderReranker(self._root, engine="openvino", precision="float32").score(pairs)
-        found = CrossEncoderReranker(copy, precision="int8").score(pairs)
+        exact = CrossEncoderReranker(self._root, engine=runtime, precision="float32").score(pairs)
+        found = CrossEncoderReranker(copy, engine=runtime, precision="int8").score(pairs)
         return score_quality(exact.reshape(shape), found.reshape(shape))
 
 

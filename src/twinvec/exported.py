@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from twinvec.engines.runtimes import files_of
 from twinvec.errors import ModelIntegrityError
 from twinvec.models import MANIFEST, optional_json, safe_relative
 from twinvec.storage import Ranges
@@ -26,7 +27,7 @@ class Export:
     """One graph of a model's folder.
 
     Attributes:
-        path: The graph, .xml; its .bin lies beside it.
+        path: The graph: .onnx, or .xml with its .bin beside it.
         precision: "float32" or "int8".
         passed: Whether it came near enough to the float32 original to be used unasked.
         weight_bits: How many bits the weights of an int8 graph use; 8 saturate on some processors.
@@ -61,9 +62,8 @@ def read_exports(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def graph_files(root: Path, exports: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-    """The files of exports: of each graph its description (.xml) and its weights (.bin)."""
-    graphs = [root / entry["graph"] for entry in exports.values()]
-    return [path.with_suffix(suffix) for path in graphs for suffix in (".xml", ".bin")]
+    """The files of exports: one or two for each graph."""
+    return [path for entry in exports.values() for path in files_of(root / entry["graph"])]
 
 
 def find_export(root: Path, network: str, engine: str, precision: str) -> Export | None:

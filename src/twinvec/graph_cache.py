@@ -1,8 +1,8 @@
 """Graphs converted on this machine, kept in the user's cache folder.
 
 The folder is ``TWINVEC_CACHE``, or else the system's own place for caches. A graph is found by what decides it: the
-digest of what it computes (weights, settings of the backbone, pooling, head), the version of OpenVINO and of the way it
-is made. It is written beside its place and moved there in one step; of several processes that want the same one, one
+digest of what it computes (weights, settings of the backbone, pooling, head), the runtime with its version, and the way
+it is made. It is written beside its place and moved there in one step; of several processes that want the same one, one
 converts and the others wait. A graph that is damaged, or was left half-written, is made again.
 """
 
@@ -16,10 +16,10 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from twinvec.classifier import ClassifierSpec
+from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
 from twinvec.errors import EngineError
 from twinvec.models import read_object, sha256
 from twinvec.spec import ModelSpec
@@ -31,7 +31,7 @@ EXACT = 1e-5
 """Largest difference of two engines that are called equal: 1 less the cosine of vectors; of logits, relative to 1."""
 
 _FORMAT = 2
-_GRAPH = "graph.xml"
+_GRAPH = "graph"
 _RECORD = "graph.json"
 
 
@@ -57,38 +57,41 @@ def cache_folder() -> Path:
     return user_cache_path("twinvec", appauthor=False)
 
 
-def encoder_graph(spec: ModelSpec, tokenizer: TextTokenizer, digest: str) -> CachedGraph:
-    """The float32 graph of an encoder, converted if it is not in the cache; ``digest`` is its ``graph_digest``.
+def encoder_graph(name: RuntimeName, spec: ModelSpec, tokenizer: TextTokenizer, digest: str) -> CachedGraph:
+    """The float32 graph of an encoder for a runtime, converted if it is not in the cache.
+
+    ``digest`` is the encoder's ``graph_digest``.
 
     Raises:
+        MissingExtraError: the runtime is not installed.
         EngineError: the model cannot be converted, or the cache folder cannot be written.
     """
+    runtime = RUNTIMES[name]
 
     def make(path: Path) -> float:
-        from twinvec.engines.openvino import OpenVinoEngine, save_graph
-        from twinvec.tracing import Network, convert_openvino, probe_batches, reference, worst_cosine
+        from twinvec.tracing import Network, probe_batches, reference, worst_cosine, write_graph
 
         network = Network(spec)
-        save_graph(convert_openvino(network, spec.folder), path)
-        engine = OpenVinoEngine(path)
+        write_graph(name, network, spec.folder, path)
+        engine = runtime.engine(path)
         probes = probe_batches(tokenizer, 0 if spec.include_prompt else 2)
         return 1 - min(worst_cosine(engine.vectors(batch), reference(network, batch)) for batch in probes)
 
-    return _cached(digest, spec.folder, make)
+    return _cached(runtime, digest, spec.folder, make)
 
 
-def classifier_graph(spec: ClassifierSpec, tokenizer: TextTokenizer, digest: str) -> CachedGraph:
+def classifier_graph(name: RuntimeName, spec: ClassifierSpec, tokenizer: TextTokenizer, digest: str) -> CachedGraph:
     """The same for a cross-encoder; ``digest`` is its ``classifier_digest``."""
+    runtime = RUNTIMES[name]
 
     def make(path: Path) -> float:
         import numpy as np
 
-        from twinvec.engines.openvino import OpenVinoScoringEngine, save_graph
-        from twinvec.tracing import Classifier, convert_openvino, probe_pairs, reference
+        from twinvec.tracing import Classifier, probe_pairs, reference, write_graph
 
         network = Classifier(spec)
-        save_graph(convert_openvino(network, spec.folder), path)
-        engine = OpenVinoScoringEngine(path)
+        write_graph(name, network, spec.folder, path)
+        engine = runtime.scoring_engine(path)
         worst = 0.0
         for batch in probe_pairs(tokenizer):
             expected = reference(network, batch)
@@ -96,14 +99,15 @@ def classifier_graph(spec: ClassifierSpec, tokenizer: TextTokenizer, digest: str
             worst = max(worst, float(np.nan_to_num(difference, nan=np.inf).max()))
         return worst
 
-    return _cached(digest, spec.folder, make)
+    return _cached(runtime, digest, spec.folder, make)
 
 
-def _cached(digest: str, origin: Path, make: Callable[[Path], float]) -> CachedGraph:
+def _cached(runtime: Runtime, digest: str, origin: Path, make: Callable[[Path], float]) -> CachedGraph:
     """Find a graph, or have ``make(path)`` write it and say how far it is from ``origin``."""
-    key = f"{_FORMAT} openvino {version('openvino')} {digest}"
-    home = cache_folder() / "openvino" / hashlib.sha256(key.encode()).hexdigest()[:32]
-    found = _read(home)
+    key = f"{_FORMAT} {runtime.name} {runtime.version} {digest}"
+    home = cache_folder() / runtime.name / hashlib.sha256(key.encode()).hexdigest()[:32]
+    graph = f"{_GRAPH}{runtime.suffixes[0]}"
+    found = _read(home, graph)
     if found is not None:
         return found
     from filelock import FileLock
@@ -111,11 +115,11 @@ def _cached(digest: str, origin: Path, make: Callable[[Path], float]) -> CachedG
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{home}.lock"):
-            found = _read(home)  # another process may have made it meanwhile
+            found = _read(home, graph)  # another process may have made it meanwhile
             if found is None:
-                logger.info("converting %s for OpenVINO, once", origin)
-                _write(home, origin, make)
-                found = _read(home)
+                logger.info("converting %s for the %s engine, once", origin, runtime.name)
+                _write(home, graph, origin, make)
+                found = _read(home, graph)
     except OSError as error:
         raise EngineError(f"{home}: cannot be written: {error}; set TWINVEC_CACHE to another folder") from error
     if found is None:
@@ -123,7 +127,7 @@ def _cached(digest: str, origin: Path, make: Callable[[Path], float]) -> CachedG
     return found
 
 
-def _read(home: Path) -> CachedGraph | None:
+def _read(home: Path, graph: str) -> CachedGraph | None:
     """The graph in ``home`` if it is whole."""
     record = home / _RECORD
     if not record.is_file():
@@ -131,7 +135,7 @@ def _read(home: Path) -> CachedGraph | None:
     try:
         stated = read_object(record)
         if all(sha256(home / name) == expected for name, expected in stated["sha256"].items()):
-            return CachedGraph(home / _GRAPH, float(stated["difference"]))
+            return CachedGraph(home / graph, float(stated["difference"]))
     except Exception as error:  # whatever is wrong with it, it can be made again
         logger.warning("%s: %s; converting again", home, error)
         return None
@@ -139,13 +143,13 @@ def _read(home: Path) -> CachedGraph | None:
     return None
 
 
-def _write(home: Path, origin: Path, make: Callable[[Path], float]) -> None:
+def _write(home: Path, graph: str, origin: Path, make: Callable[[Path], float]) -> None:
     for left_over in home.parent.glob(f"{home.name}.*/"):  # by a process that was killed: this one has the lock
         shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{home.name}.", ignore_cleanup_errors=True) as name:
         partial = Path(name) / "graph"
         partial.mkdir()
-        difference = make(partial / _GRAPH)
+        difference = make(partial / graph)
         hashes = {path.name: sha256(path) for path in sorted(partial.iterdir())}
         record = {"model": str(origin), "difference": difference, "sha256": hashes}
         (partial / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

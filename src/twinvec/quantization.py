@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 
 from twinvec.engines.base import Batch, FloatArray
+from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import import_openvino, save_graph
+from twinvec.engines.runtimes import RuntimeName
 from twinvec.errors import EngineError, MissingExtraError
 from twinvec.vectors import unit
 
@@ -33,20 +35,19 @@ BOUNDS = {"cosine_mean": 0.99, "cosine_worst": 0.95, "correlation": 0.99, "top10
 _SMOOTHING = 0.8  # on MiniLM-L6 0.95, the default of NNCF, gives a worst cosine of 0.993, this 0.996
 
 
-def quantize(graph: Path, batches: Sequence[Batch], target: Path, *, weight_bits: int) -> None:
-    """Write the int8 graph ``target`` (.xml and .bin) of the float32 one, calibrated on batches.
+def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target: Path, *, weight_bits: int) -> None:
+    """Write the int8 graph ``target`` of the float32 one, both for a runtime, calibrated on batches.
 
     Each batch should be one text: padding would have a say in the ranges. Weights use 8 bits, or 7 where the processor
     needs room for sums (``engines.processor``).
 
     Raises:
-        MissingExtraError: NNCF is not installed.
+        MissingExtraError: NNCF or the package that reads the graph is not installed.
         EngineError: the graph cannot be quantised.
     """
-    openvino, nncf = import_openvino(), import_nncf()
+    nncf = import_nncf()
     try:
-        model = openvino.Core().read_model(graph)
-        names = [port.any_name for port in model.inputs]
+        model, names = _read_openvino(graph) if runtime == "openvino" else _read_onnx(graph)
         with _own_output():
             made = nncf.quantize(
                 model,
@@ -58,9 +59,25 @@ def quantize(graph: Path, batches: Sequence[Batch], target: Path, *, weight_bits
                     smooth_quant_alphas=nncf.AdvancedSmoothQuantParameters(matmul=_SMOOTHING),
                 ),
             )
+        if runtime == "onnx":
+            import_onnx().save(made, target)
+    except MissingExtraError:
+        raise
     except Exception as error:  # NNCF raises all kinds
         raise EngineError(f"{graph}: cannot be quantised: {type(error).__name__}: {error}") from error
-    save_graph(made, target)
+    if runtime == "openvino":
+        save_graph(made, target)
+
+
+def _read_openvino(graph: Path) -> tuple[Any, list[str]]:
+    """The graph and the names of its inputs."""
+    model = import_openvino().Core().read_model(graph)
+    return model, [port.any_name for port in model.inputs]
+
+
+def _read_onnx(graph: Path) -> tuple[Any, list[str]]:
+    model = import_onnx().load(graph)
+    return model, [port.name for port in model.graph.input]
 
 
 def cosine_quality(exact_ND: FloatArray, found_ND: FloatArray, queries: int) -> dict[str, float]:

@@ -72,6 +72,10 @@ class TextTokenizer:
         folder: Holds ``tokenizer.json`` and ``tokenizer_config.json``.
         max_tokens: Longer inputs are cut to this many tokens, special tokens included.
         lower_case: Lower-case first (sentence-transformers' ``do_lower_case``).
+
+    Attributes:
+        cut_side: "left" or "right": which end is cut off.
+        pad_id: The token that padding is made of.
     """
 
     def __init__(self, folder: Path, max_tokens: int, *, lower_case: bool = False) -> None:
@@ -79,8 +83,8 @@ class TextTokenizer:
         self._whole = _load(folder, lower_case)
         self._cutting = self._copy()
         settings = optional_json(folder / "tokenizer_config.json")
-        self._cut_side = "left" if settings.get("truncation_side") == "left" else "right"
-        self._cutting.enable_truncation(max_tokens, direction=self._cut_side)
+        self.cut_side = "left" if settings.get("truncation_side") == "left" else "right"
+        self._cutting.enable_truncation(max_tokens, direction=self.cut_side)
         self.pad_id = _pad_id(folder, settings, self._whole)
 
     def encode(self, texts: Sequence[str]) -> TokenIds:
@@ -104,8 +108,17 @@ class TextTokenizer:
         """Hex digest of what the tokenizer does: its vocabulary, the ids it gives to ``probes``, the side it cuts."""
         ids = [encoding.ids for encoding in self._whole.encode_batch(list(probes))]
         vocabulary = sorted(self._whole.get_vocab(with_added_tokens=True).items())
-        told = [vocabulary, ids, self.pad_id, self._cut_side]
+        told = [vocabulary, ids, self.pad_id, self.cut_side]
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+    @property
+    def pad_token(self) -> str | None:
+        """The text of the token that padding is made of."""
+        return self._whole.id_to_token(self.pad_id)
+
+    def save(self, path: Path) -> None:
+        """Write it as one file (``tokenizer.json``): what it does to a text before any cut or padding."""
+        path.write_text(self._whole.to_str(), encoding="utf-8")
 
     def for_chunking(self) -> Tokenizer:
         """A Rust tokenizer of the same folder that cuts nothing, for a chunker to keep."""

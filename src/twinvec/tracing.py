@@ -23,6 +23,9 @@ from torch import Tensor, nn
 
 from twinvec.classifier import ClassifierSpec
 from twinvec.engines.base import Batch, FloatArray
+from twinvec.engines.onnx import import_onnx
+from twinvec.engines.openvino import save_graph
+from twinvec.engines.runtimes import RuntimeName
 from twinvec.engines.torch import has_segments, load_backbone, load_classifier, load_head
 from twinvec.errors import EngineError
 from twinvec.pooling import pool
@@ -32,6 +35,9 @@ from twinvec.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     import openvino
+
+_OPSET = 18  # the first in which ONNX itself reduces over given axes; every runtime of the last years has it
+_ONNX_BYTES = 2**31 - 2**20  # what one protocol buffer holds, less the graph itself
 
 EAGER = {"modernbert"}
 """Backbones whose fused attention gives NaN on padded rows once traced."""
@@ -77,16 +83,66 @@ class Classifier(nn.Module):
         return logits
 
 
+def write_graph(runtime: RuntimeName, module: Network | Classifier, folder: Path, path: Path) -> None:
+    """Trace a module into a float32 graph for a runtime and write it; ``folder`` says in errors what it is.
+
+    Raises:
+        EngineError: it cannot be traced or written.
+    """
+    if runtime == "openvino":
+        save_graph(convert_openvino(module, folder), path)
+    else:
+        convert_onnx(module, folder, path)
+
+
+def convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> None:
+    """Trace a module into an ONNX graph of float32 and write it as one file.
+
+    The number of prompt tokens, where it is an input, is 0 unless given, so that FastEmbed need not know of it.
+
+    Raises:
+        MissingExtraError: the package onnx is not installed.
+        EngineError: it cannot be traced or written, or is larger than one file can be.
+    """
+    onnx = import_onnx()
+    size = sum(values.nbytes for values in module.state_dict().values())
+    if size > _ONNX_BYTES:
+        raise EngineError(f"{folder}: has {size / 2**30:.1f} GB of weights, too many for one ONNX file")
+    example = _example(module)
+    axes = {name: {0: "batch", 1: "length"} for name, value in example.items() if value.dim()}
+    axes |= {name: {0: "batch", 1: "length"} if name == "states" else {0: "batch"} for name in module.outputs}
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # the tracer's, and that there is another exporter, with needs of its own
+        try:
+            torch.onnx.export(
+                module,
+                tuple(example.values()),
+                path,
+                dynamo=False,
+                opset_version=_OPSET,
+                input_names=list(example),
+                output_names=list(module.outputs),
+                dynamic_axes=axes,
+            )
+            if "prompt_tokens" in example:
+                graph = onnx.load(path)
+                graph.graph.initializer.append(
+                    onnx.numpy_helper.from_array(np.array(0, dtype=np.int64), "prompt_tokens")
+                )
+                onnx.save(graph, path)
+        except Exception as error:  # the tracer raises all kinds
+            raise EngineError(f"{folder}: cannot be converted to ONNX: {error}") from error
+
+
 def convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Model:
-    """Trace a module into an OpenVINO graph of float32, its inputs and outputs named as in ``engines/openvino``.
+    """Trace a module into an OpenVINO graph of float32, its inputs and outputs named as in ``engines/graph``.
 
     Raises:
         EngineError: it cannot be traced; ``folder`` says what it is.
     """
     import openvino
 
-    ones_BT = np.ones((2, 5), dtype=np.int64)
-    example = _inputs(module, Batch(ones_BT, ones_BT, ones_BT, prompt_tokens=1))
+    example = _example(module)
     shapes = [(name, [-1] * value.dim(), openvino.Type.i64) for name, value in example.items()]
     with warnings.catch_warnings(), _root_logger_kept(), torch.no_grad():
         warnings.simplefilter("ignore")  # the tracer's, of shapes that the inputs above fix
@@ -147,6 +203,11 @@ def _root_logger_kept() -> Iterator[None]:
 
 def _attention(config: dict[str, Any]) -> str | None:
     return "eager" if config["model_type"] in EAGER else None
+
+
+def _example(module: Network | Classifier) -> dict[str, Tensor]:
+    ones_BT = np.ones((2, 5), dtype=np.int64)
+    return _inputs(module, Batch(ones_BT, ones_BT, ones_BT, prompt_tokens=1))
 
 
 def _inputs(module: Network | Classifier, batch: Batch) -> dict[str, Tensor]:

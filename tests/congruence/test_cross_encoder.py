@@ -33,7 +33,7 @@ def reference(folder, kind):
 
 
 @pytest.mark.parametrize("kind", models.BACKBONES)
-@pytest.mark.parametrize(("engine", "budget"), [("torch", 1), ("torch", None), ("openvino", 200)])
+@pytest.mark.parametrize(("engine", "budget"), [("torch", 1), ("torch", None), ("openvino", 200), ("onnx", 200)])
 def test_scores_of_every_backbone(tiny_cross_encoder, pairs, kind, engine, budget, tmp_path, monkeypatch):
     monkeypatch.setenv("TWINVEC_CACHE", str(tmp_path))
     folder = tiny_cross_encoder(kind)

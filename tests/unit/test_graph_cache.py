@@ -47,7 +47,9 @@ def graph(cache, tiny_model):
     encoder = Encoder(tiny_model("bert"))
 
     def find():
-        return encoder_graph(encoder._spec, encoder.tokenizer, graph_digest(encoder._spec, encoder._network))
+        return encoder_graph(
+            "openvino", encoder._spec, encoder.tokenizer, graph_digest(encoder._spec, encoder._network)
+        )
 
     return find
 

@@ -1,14 +1,13 @@
 """Which engine computes: the one asked for, or the fastest that is exact.
 
 ``auto`` on a CPU takes the graph that ``twinvec export`` put into the model's folder, in int8 where it passed its
-check; without one, a graph converted for OpenVINO, once, into the user's cache. torch computes where OpenVINO is not
-installed, on a GPU, in half precision, for a model so small that converting it costs more than it saves, and where the
-converted graph is not exact.
+check, for OpenVINO before ONNX Runtime; without one, a graph converted for OpenVINO, once, into the user's cache. torch
+computes where there is neither, on a GPU, in half precision, for a model so small that converting it costs more than it
+saves, and where the converted graph is not exact.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import shutil
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typing import Literal, get_args
 from twinvec.classifier import ClassifierSpec
 from twinvec.engines.base import Engine, ScoringEngine
 from twinvec.engines.processor import sums_bytes_exactly
+from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.exported import find_export
 from twinvec.graph_cache import EXACT, CachedGraph, classifier_graph, encoder_graph
@@ -28,7 +28,7 @@ from twinvec.tokenizer import TextTokenizer
 
 logger = logging.getLogger(__name__)
 
-EngineName = Literal["auto", "torch", "openvino"]
+EngineName = Literal["auto", "torch", "openvino", "onnx"]
 Precision = Literal["auto", "float32", "int8", "bfloat16", "float16"]
 
 _WORTH_CONVERTING = 16 * 1024 * 1024  # bytes of weights
@@ -78,94 +78,105 @@ def load_engine(wanted: Wanted, root: Path, spec: ModelSpec, tokenizer: TextToke
         EngineError: the model cannot be converted, or is not exact afterwards.
     """
     digest = graph_digest(spec, network)
-    graph = _graph(wanted, root, spec.folder, digest, lambda: encoder_graph(spec, tokenizer, digest))
+    graph = _graph(wanted, root, spec.folder, digest, lambda name: encoder_graph(name, spec, tokenizer, digest))
     if graph is None:
         from twinvec.engines.torch import TorchEngine
 
         return TorchEngine(spec, device=wanted.device, precision=wanted.torch_precision)
-    from twinvec.engines.openvino import OpenVinoEngine
-
-    return OpenVinoEngine(graph.path, precision=graph.precision, dim=spec.truncate_dim, normalizes=spec.normalizes)
+    engine = graph.runtime.engine
+    return engine(graph.path, precision=graph.precision, dim=spec.truncate_dim, normalizes=spec.normalizes)
 
 
 def load_scoring_engine(wanted: Wanted, root: Path, spec: ClassifierSpec, tokenizer: TextTokenizer) -> ScoringEngine:
     """Load the engine for a cross-encoder; arguments and errors as for ``load_engine``."""
     digest = classifier_digest(spec)
-    graph = _graph(wanted, root, spec.folder, digest, lambda: classifier_graph(spec, tokenizer, digest))
+    graph = _graph(wanted, root, spec.folder, digest, lambda name: classifier_graph(name, spec, tokenizer, digest))
     if graph is None:
         from twinvec.engines.torch import TorchScoringEngine
 
         return TorchScoringEngine(spec.folder, device=wanted.device, precision=wanted.torch_precision)
-    from twinvec.engines.openvino import OpenVinoScoringEngine
-
-    return OpenVinoScoringEngine(graph.path, precision=graph.precision)
+    return graph.runtime.scoring_engine(graph.path, precision=graph.precision)
 
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
+    runtime: Runtime
     path: Path
     precision: str
 
 
-def _graph(wanted: Wanted, root: Path, weights: Path, digest: str, convert: Callable[[], CachedGraph]) -> _Graph | None:
-    """The graph that OpenVINO is to compute; None where torch computes."""
-    if wanted.engine == "torch" or not _is_for_openvino(wanted):
+def _graph(
+    wanted: Wanted, root: Path, weights: Path, digest: str, convert: Callable[[RuntimeName], CachedGraph]
+) -> _Graph | None:
+    """The graph that is to be computed; None where torch computes."""
+    runtimes = _runtimes(wanted)
+    if not runtimes:
         return None
-    from twinvec.engines.openvino import import_openvino
-
-    import_openvino()
-    exported = _exported(root, digest, wanted.precision)
+    exported = _exported(runtimes, root, digest, wanted.precision)
     if exported is not None:
         return exported
-    if wanted.engine == "auto" and _bytes_of_weights(weights) < _WORTH_CONVERTING:
+    runtime = runtimes[0]
+    if wanted.engine == "auto" and (runtime.name != "openvino" or _bytes_of_weights(weights) < _WORTH_CONVERTING):
         return None
     try:
-        made = convert()
+        made = convert(runtime.name)
         if not made.exact:
             raise EngineError(f"{made.path}: not exact: differs by {made.difference:.2g}, expected at most {EXACT}")
     except EngineError as error:
-        if wanted.engine == "openvino":
+        if wanted.engine != "auto":
             raise
         logger.warning("%s; torch computes instead", error)
         return None
-    return _Graph(made.path, "float32")
+    return _Graph(runtime, made.path, "float32")
 
 
-def _is_for_openvino(wanted: Wanted) -> bool:
-    """Whether it can do what was asked for, and should.
+def _runtimes(wanted: Wanted) -> list[Runtime]:
+    """Those that can do what was asked for, and should, best first; none where torch is to compute.
 
     Raises:
-        ConfigurationError: it is asked for by name, as int8 is, and cannot.
+        ConfigurationError: a runtime is asked for by name, or int8 is, and cannot do that.
+        MissingExtraError: it is not installed.
     """
-    by_name = wanted.engine == "openvino" or wanted.precision == "int8"
+    if wanted.engine == "torch":
+        return []
+    by_name = wanted.engine != "auto" or wanted.precision == "int8"
+    name: RuntimeName = "openvino" if wanted.engine == "auto" else wanted.engine
     if wanted.device not in (None, "cpu"):
         if by_name:
-            raise ConfigurationError(f"the openvino engine computes on the CPU, not on {wanted.device!r}")
-        return False
+            raise ConfigurationError(f"the {name} engine computes on the CPU, not on {wanted.device!r}")
+        return []
     if wanted.precision not in ("auto", "float32", "int8"):
         if by_name:
-            raise ConfigurationError(f"the openvino engine computes in float32 and int8, not in {wanted.precision!r}")
-        return False
-    return by_name or (importlib.util.find_spec("openvino") is not None and not (wanted.device is None and _has_gpu()))
+            raise ConfigurationError(f"the {name} engine computes in float32 and int8, not in {wanted.precision!r}")
+        return []
+    installed = [each for each in RUNTIMES.values() if each.installed and wanted.engine in ("auto", each.name)]
+    if by_name and not installed:
+        RUNTIMES[name].load()
+    return installed if by_name or not (installed and wanted.device is None and _has_gpu()) else []
 
 
-def _exported(root: Path, digest: str, precision: str) -> _Graph | None:
+def _exported(runtimes: list[Runtime], root: Path, digest: str, precision: str) -> _Graph | None:
     """The graph in the model's own folder.
 
     One of int8 that failed its check, or whose sums would saturate on this processor, only where int8 is asked for.
     """
     if precision in ("auto", "int8"):
-        found = find_export(root, digest, "openvino", "int8")
-        good = found is not None and found.passed and (found.weight_bits < 8 or sums_bytes_exactly())
-        if found is not None and (good or precision == "int8"):
-            return _Graph(found.path, found.precision)
-        if precision == "int8":
-            raise ConfigurationError(
-                f"{root}: holds no int8 export; make a folder that does: twinvec export MODEL -o FOLDER "
-                "--precision int8 --calibrate TEXTS"
-            )
-    found = find_export(root, digest, "openvino", "float32")
-    return None if found is None else _Graph(found.path, found.precision)
+        for runtime in runtimes:
+            found = find_export(root, digest, runtime.name, "int8")
+            good = found is not None and found.passed and (found.weight_bits < 8 or sums_bytes_exactly())
+            if found is not None and (good or precision == "int8"):
+                return _Graph(runtime, found.path, found.precision)
+    if precision == "int8":
+        names = " or ".join(runtime.name for runtime in runtimes)
+        raise ConfigurationError(
+            f"{root}: holds no int8 export for {names}; make a folder that does: twinvec export MODEL -o FOLDER "
+            f"--engine {runtimes[0].name} --precision int8 --calibrate TEXTS"
+        )
+    for runtime in runtimes:
+        found = find_export(root, digest, runtime.name, "float32")
+        if found is not None:
+            return _Graph(runtime, found.path, found.precision)
+    return None
 
 
 def _bytes_of_weights(folder: Path) -> int:

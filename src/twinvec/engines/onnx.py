@@ -1,0 +1,71 @@
+"""ONNX Runtime as a runtime of graphs (.onnx): a session of one thread, run by several threads at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from twinvec.engines.base import Batch, FloatArray
+from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
+from twinvec.errors import EngineError, MissingExtraError, ModelIntegrityError
+
+_ERRORS_ONLY = 3
+
+
+class _Session(Runner):
+    def __init__(self, path: Path, output: str, streams: int) -> None:
+        onnxruntime = import_onnxruntime()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.enable_mem_pattern = False  # one for each shape, and every batch has another
+        options.log_severity_level = _ERRORS_ONLY
+        try:
+            self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            ports = (*self._session.get_inputs(), *self._session.get_overridable_initializers())
+            known = {port.name for port in self._session.get_outputs()}
+        except Exception as error:  # its exceptions have no root of their own
+            raise ModelIntegrityError(f"{path}: cannot be read as an ONNX graph: {error}") from error
+        if output not in known:
+            raise ModelIntegrityError(f"{path}: cannot be read as an ONNX graph: it has no output {output!r}")
+        self._inputs = [port.name for port in ports]
+        self._output = output
+
+    def infer(self, batch: Batch, name: str) -> FloatArray:
+        given = batch.inputs
+        try:
+            found: FloatArray = self._session.run([self._output], {key: given[key] for key in self._inputs})[0]
+        except Exception as error:  # see above
+            raise EngineError(f"engine {name}: {error}") from error
+        return found
+
+
+class OnnxEngine(GraphEngine):
+    """An encoder's graph."""
+
+    runtime = "onnx"
+    runner = _Session
+
+
+class OnnxScoringEngine(GraphScoringEngine):
+    """A cross-encoder's graph."""
+
+    runtime = "onnx"
+    runner = _Session
+
+
+def import_onnxruntime() -> Any:
+    """The package, or an error that says how to install it."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError("onnxruntime", "onnx", "the ONNX engine") from error
+    return onnxruntime
+
+
+def import_onnx() -> Any:
+    """The package that graphs are made with, or an error that says how to install it."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise MissingExtraError("onnx", "onnx", "making an ONNX graph") from error
+    return onnx
