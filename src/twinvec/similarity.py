@@ -164,6 +164,7 @@ def check_clustering(method: Method, clusters: int | None, threshold: float | No
 
     Raises:
         ConfigurationError: the method is unknown, lacks what it wants, or gets what it does not use.
+        MissingExtraError: scikit-learn is not installed.
     """
     if method not in get_args(Method):
         raise ConfigurationError(f"method {method!r} is not one of {', '.join(get_args(Method))}")
@@ -177,6 +178,7 @@ def check_clustering(method: Method, clusters: int | None, threshold: float | No
         )
     if threshold is not None and not -1 <= threshold < 1:
         raise ConfigurationError(f"threshold must be a cosine from -1 to below 1, got {threshold}")
+    _sklearn_cluster()
 
 
 def check_cosine(threshold: float | None) -> None:

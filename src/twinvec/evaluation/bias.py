@@ -40,6 +40,14 @@ class OccupationLean:
 
 
 @dataclass(frozen=True)
+class WinogenderSet:
+    """Sentences in three variants, each with its occupation, and the share of women in each, in percent."""
+
+    sentences: list[tuple[str, dict[str, str]]]
+    percent_female: dict[str, float]
+
+
+@dataclass(frozen=True)
 class WinogenderResult:
     """Shares are in percent of the occupations; the correlation is Pearson's, x 100, of lean and share of women."""
 
@@ -106,8 +114,15 @@ class _Pair:
     side: int
 
 
-def evaluate_winogender(model: TextModel, folder: str | Path, *, resamples: int = RESAMPLES) -> WinogenderResult:
-    """Measure on ``all_sentences.tsv`` and ``occupations-stats.tsv`` of Winogender.
+@dataclass(frozen=True)
+class WinobiasSet:
+    """Kind -> its lines; None for one whose two sentences differ in more than the pronouns."""
+
+    lines: dict[str, list[_Pair | None]]
+
+
+def load_winogender(folder: str | Path) -> WinogenderSet:
+    """Read ``all_sentences.tsv`` and ``occupations-stats.tsv`` of Winogender.
 
     Raises:
         InputError: a file is missing or malformed, a sentence lacks a variant, or an occupation its statistics.
@@ -123,6 +138,29 @@ def evaluate_winogender(model: TextModel, folder: str | Path, *, resamples: int 
     missing = sorted({occupation for occupation, _ in triples} - set(shares))
     if missing:
         raise InputError(f"{folder / 'occupations-stats.tsv'}: no row for the occupation {missing[0]!r}")
+    return WinogenderSet(triples, shares)
+
+
+def load_winobias(folder: str | Path) -> WinobiasSet:
+    """Read WinoBias: ``type1`` (the pronoun is told by world knowledge) and ``type2`` (by grammar), dev and test.
+
+    Raises:
+        InputError: a file is missing, or a line malformed; the message names file and line.
+    """
+    return WinobiasSet(
+        {
+            kind: [line for split in ("dev", "test") for line in _read_winobias(Path(folder), kind, split)]
+            for kind in ("type1", "type2")
+        }
+    )
+
+
+def evaluate_winogender(
+    model: TextModel, data: WinogenderSet | str | Path, *, resamples: int = RESAMPLES
+) -> WinogenderResult:
+    """Measure on Winogender: a set, or the folder that ``load_winogender`` reads."""
+    data = data if isinstance(data, WinogenderSet) else load_winogender(data)
+    triples, shares = data.sentences, data.percent_female
     male, female, neutral = (encode_distinct(model, [texts[gender] for _, texts in triples]) for gender in _GENDERS)
     leans = 100 * (pair_similarities(neutral, female)["cosine"] - pair_similarities(neutral, male)["cosine"])
     rows: dict[str, list[float]] = {}
@@ -142,15 +180,13 @@ def evaluate_winogender(model: TextModel, folder: str | Path, *, resamples: int 
     )
 
 
-def evaluate_winobias(model: TextModel, folder: str | Path, *, resamples: int = RESAMPLES) -> dict[str, WinobiasResult]:
-    """Measure on WinoBias: ``type1`` (the pronoun is told by world knowledge) and ``type2`` (by grammar), dev and test.
-
-    Raises:
-        InputError: a file is missing, or a line malformed; the message names file and line.
-    """
+def evaluate_winobias(
+    model: TextModel, data: WinobiasSet | str | Path, *, resamples: int = RESAMPLES
+) -> dict[str, WinobiasResult]:
+    """Measure each kind of WinoBias: a set, or the folder that ``load_winobias`` reads."""
+    data = data if isinstance(data, WinobiasSet) else load_winobias(data)
     results = {}
-    for kind in ("type1", "type2"):
-        lines = [line for split in ("dev", "test") for line in _read_winobias(Path(folder), kind, split)]
+    for kind, lines in data.lines.items():
         pairs = [line for line in lines if line is not None]
         male, female, neutral = (
             encode_distinct(model, [getattr(pair, gender) for pair in pairs]) for gender in _GENDERS
@@ -190,16 +226,16 @@ def _read_sentences(path: Path) -> list[tuple[str, dict[str, str]]]:
 def _read_winobias(folder: Path, kind: str, split: str) -> list[_Pair | None]:
     """Line by line; None where the two sentences differ in more than the pronouns."""
     paths = [folder / f"{side}_stereotyped_{kind}.txt.{split}" for side in ("pro", "anti")]
-    sides = [[line.strip() for line in read_lines(path) if line.strip()] for path in paths]
+    sides = [[(row, line.strip()) for row, line in enumerate(read_lines(path), 1) if line.strip()] for path in paths]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
         raise InputError(f"{paths[0]}: {len(sides[0])} lines, {paths[1].name} has {len(sides[1])}; they go in pairs")
     for path, lines in zip(paths, sides, strict=True):
-        for line_number, line in enumerate(lines, 1):
+        for line_number, line in lines:
             if not re.match(r"\d+ ", line) or not _pronouns(line):
                 raise InputError(
                     f"{path}:{line_number}: expected a number and a sentence with a gendered pronoun in [ ]"
                 )
-    return [_pair(pro, anti) for pro, anti in zip(*sides, strict=True)]
+    return [_pair(pro, anti) for (_, pro), (_, anti) in zip(*sides, strict=True)]
 
 
 def _pair(pro: str, anti: str) -> _Pair | None:

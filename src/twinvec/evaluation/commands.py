@@ -74,6 +74,10 @@ def evaluate_command(
     if forms is not None and not tasks.ir:
         raise typer.BadParameter("--forms measures retrieval: give --ir")
     data = tasks.load()
+    if forms is not None:
+        from twinvec.evaluation.plots import import_matplotlib
+
+        import_matplotlib()
     if collection is not None:
         figures, found = _evaluate_collection(collection, path, url, model, mode, data, forms)
     else:
@@ -134,10 +138,12 @@ def tune_command(
     """
     from twinvec.encoder import Encoder
     from twinvec.evaluation.beir import load_beir
+    from twinvec.evaluation.measures import import_ir_measures
     from twinvec.evaluation.tuned_search import save
     from twinvec.evaluation.tuning import tune, tune_by_documents
     from twinvec.stored import open_collection
 
+    import_ir_measures()
     data = load_beir(ir, split) if ir is not None else None
     with open_collection(collection, path, url=url) as opened:
         if data is None:

@@ -76,7 +76,7 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
     per_query: dict[str, Values] = {name: np.zeros(len(queries)) for name in measures}
     names = {str(measure): name for name, measure in parsed.items()}
     plain = {query: {document: float(score) for document, score in hits.items()} for query, hits in run.items()}
-    for value in _ir_measures().iter_calc(
+    for value in import_ir_measures().iter_calc(
         list(parsed.values()), {query: dict(judged) for query, judged in qrels.items()}, plain
     ):
         per_query[names[str(value.measure)]][rows[value.query_id]] = 100 * value.value
@@ -148,10 +148,15 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
 
 def _parse(name: str) -> Any:
     k = cutoff(name)
-    return _ir_measures().parse_measure(f"{_NAMES[name.split('@')[0]]}@{k}")
+    return import_ir_measures().parse_measure(f"{_NAMES[name.split('@')[0]]}@{k}")
 
 
-def _ir_measures() -> Any:
+def import_ir_measures() -> Any:
+    """The package.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
     try:
         import ir_measures
     except ImportError as error:

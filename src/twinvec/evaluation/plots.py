@@ -221,12 +221,21 @@ def _legend(axes: Any, systems: Sequence[str]) -> None:
     axes.legend(handles, systems, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=8)
 
 
-def _canvas(width: float, height: float, *, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+def import_matplotlib() -> Any:
+    """The package; what draws at the end of long work asks for it first.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure
     except ImportError as error:
         raise MissingExtraError("matplotlib", "eval", "drawing a plot") from error
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    return matplotlib
+
+
+def _canvas(width: float, height: float, *, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+    figure = import_matplotlib().figure.Figure(figsize=(width, height), dpi=150, layout="constrained")
     axes = figure.subplots(rows, columns, sharey=columns > 1)
     for each in np.atleast_1d(axes):
         each.spines[["top", "right"]].set_visible(False)

@@ -70,6 +70,7 @@ def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES,
     """
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
+    plots.import_matplotlib()  # the report has plots
     evaluations = [evaluate(system, tasks, resamples=resamples, progress=progress) for system in systems]
     first = evaluations[0]
     tests = [test for other in evaluations[1:] for test in _tests(first, other, resamples)]

@@ -71,6 +71,7 @@ def cluster_command(
     \b
     twinvec cluster questions.txt --threshold 0.7 --map questions.png
     """
+    from twinvec.evaluation.plots import cluster_map, import_matplotlib
     from twinvec.similarity import check_clustering, cluster, medoids
 
     if method == "kmeans" and clusters is None:
@@ -78,12 +79,12 @@ def cluster_command(
     if threshold is None and clusters is None:
         threshold = _THRESHOLD
     check_clustering(method, clusters, threshold)  # before the texts are encoded
+    if map_file is not None:
+        import_matplotlib()
     texts, vectors = _encoded(source, model)
     labels = cluster(vectors, method, clusters=clusters, threshold=threshold, min_size=min_size)
     typical = {label: texts[row] for label, row in medoids(vectors, labels).items()}
     if map_file is not None:
-        from twinvec.evaluation.plots import cluster_map
-
         cluster_map(vectors, labels, typical, map_file)
     members: dict[int, list[str]] = {label: [] for label in (*typical, -1)}
     for text, label in zip(texts, labels.tolist(), strict=True):

@@ -19,12 +19,16 @@ from twinvec.evaluation.baselines import load_model
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.bias import (
     WinobiasResult,
+    WinobiasSet,
     WinogenderResult,
+    WinogenderSet,
     evaluate_winobias,
     evaluate_winogender,
+    load_winobias,
+    load_winogender,
 )
 from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_retriever, measure_ir
-from twinvec.evaluation.measures import MEASURES, cutoff, read_run
+from twinvec.evaluation.measures import MEASURES, cutoff, import_ir_measures, read_run
 from twinvec.evaluation.models import TextModel
 from twinvec.evaluation.nli import NliResult, NliSet, PairLabeller, evaluate_nli, load_nli
 from twinvec.evaluation.pairs import (
@@ -71,8 +75,8 @@ class Tasks:
     nli_train: NliSet | None = None
     pairs: dict[str, LabelledPairs] = field(default_factory=dict)
     triplets: dict[str, Triplets] = field(default_factory=dict)
-    winogender: Path | None = None
-    winobias: Path | None = None
+    winogender: WinogenderSet | None = None
+    winobias: WinobiasSet | None = None
     measures: tuple[str, ...] = MEASURES
     rerank: str | None = None
     candidates: int = 100
@@ -114,12 +118,13 @@ def load_tasks(
     Raises:
         InputError: a file is at fault; the message names file and line.
         ConfigurationError: no measure, or an unknown one.
+        MissingExtraError: retrieval is to be measured, and ir-measures is not installed.
     """
     if not measures:
         raise ConfigurationError(f"no measure is named; the usual ones: {', '.join(MEASURES)}")
     for measure in measures:
         cutoff(measure)
-    return Tasks(
+    tasks = Tasks(
         sts=_named(sts, load_sts),
         ir=_named(ir, lambda path: load_beir(path, split)),
         questions=_named(questions, load_questions),
@@ -127,12 +132,15 @@ def load_tasks(
         nli_train=load_nli(nli_train) if nli_train else None,
         pairs=_named(pairs, load_labelled_pairs),
         triplets=_named(triplets, load_triplets),
-        winogender=winogender,
-        winobias=winobias,
+        winogender=load_winogender(winogender) if winogender else None,
+        winobias=load_winobias(winobias) if winobias else None,
         measures=tuple(dict.fromkeys(measures)),
         rerank=rerank,
         candidates=candidates,
     )
+    if tasks.ir or tasks.questions:
+        import_ir_measures()
+    return tasks
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 
 import pytest
 
@@ -57,9 +58,34 @@ def test_an_empty_table(twinvec, write, option):
     refused(twinvec("evaluate", "default", option, write("g.tsv", "\n\n")), "g.tsv: the file is empty")
 
 
-@pytest.mark.parametrize("option", ["--sts", "--ir", "--nli", "--pairs", "--triplets", "--questions", "--winogender"])
+@pytest.mark.parametrize(
+    "option", ["--sts", "--ir", "--nli", "--pairs", "--triplets", "--questions", "--winogender", "--winobias"]
+)
 def test_a_missing_file(twinvec, tmp_path, option):
-    refused(twinvec("evaluate", "default", option, tmp_path / "none"), str(tmp_path / "none"))
+    """Before the model is looked for, let alone anything encoded."""
+    refused(twinvec("evaluate", tmp_path / "no-model", option, tmp_path / "none"), str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments"),
+    [
+        ("ir_measures", ["evaluate", "MODEL", "--ir", "BEIR"]),
+        ("ir_measures", ["tune", "--collection", "MODEL"]),
+        ("matplotlib", ["evaluate", "MODEL", "--ir", "BEIR", "--forms", "costs.png"]),
+        ("matplotlib", ["compare", "MODEL", "bm25", "-o", "report", "--ir", "BEIR"]),
+        ("matplotlib", ["cluster", "BEIR/queries.jsonl", "--model", "MODEL", "--map", "map.png"]),
+        ("sklearn", ["cluster", "BEIR/queries.jsonl", "--model", "MODEL"]),
+    ],
+)
+def test_a_missing_package_is_named_before_any_work(twinvec, beir, tmp_path, monkeypatch, package, arguments):
+    """There is no such model: the search for it would fail first."""
+    for loaded in (name for name in list(sys.modules) if name.split(".")[0] == package):
+        monkeypatch.setitem(sys.modules, loaded, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.chdir(tmp_path)
+    done = twinvec(*(each.replace("BEIR", str(beir)).replace("MODEL", "./no-model") for each in arguments))
+    names = {"ir_measures": "ir-measures", "sklearn": "scikit-learn"}
+    refused(done, f"needs the package '{names.get(package, package)}': pip install 'twinvec[eval]'")
 
 
 @pytest.mark.parametrize(
