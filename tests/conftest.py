@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,6 +93,31 @@ def twinvec(capsys) -> Callable[..., Done]:
         except SystemExit as stop:
             code = int(stop.code or 0)
         return Done(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def on_terminal():
+    """``on_terminal(80, "info", ...)``: what a command shows on a terminal of so many columns."""
+
+    def run(columns, *arguments):
+        """What a command shows on a terminal of so many columns."""
+        program = "from twinvec.cli import main; main()"
+        parent, child = pty.openpty()
+        environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
+        command = [sys.executable, "-c", program, *map(str, arguments)]
+        with subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=environment) as process:
+            os.close(child)
+            shown = b""
+            try:
+                while part := os.read(parent, 65536):
+                    shown += part
+            except OSError:  # the other end is closed
+                pass
+            assert process.wait(timeout=300) == 0, shown.decode()
+        os.close(parent)
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())  # without colours
 
     return run
 

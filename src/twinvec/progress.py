@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-Advance = Callable[[int], None]
-"""Tell the bar that this many more items are done."""
+
+class Advance(Protocol):
+    """Tells the bar what more is done."""
+
+    def __call__(self, count: int, /, *, failed: int = 0) -> None:
+        """So many more items are done, of which so many have failed."""
+        ...
+
+
+def unseen(count: int, /, *, failed: int = 0) -> None:
+    """The ``Advance`` of a bar that nobody sees."""
 
 
 @contextmanager
 def progress_bar(label: str, total: int | None, unit: str, *, shown: bool = True) -> Iterator[Advance]:
-    """A bar with rate and remaining time; ``total`` None where the end is not known. Silent off a terminal."""
+    """A bar with rate, remaining time and failures, silent off a terminal; ``total`` None where the end is unknown."""
     if not shown or not sys.stderr.isatty():
-        yield lambda count: None
+        yield unseen
         return
     from rich.console import Console
     from rich.progress import (
@@ -35,13 +45,18 @@ def progress_bar(label: str, total: int | None, unit: str, *, shown: bool = True
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[failed]}", style="red"),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(label, total=total, unit=unit, rate="")
+        task = progress.add_task(label, total=total, unit=unit, rate="", failed="")
+        failures = 0
 
-        def advance(count: int) -> None:
+        def advance(count: int, /, *, failed: int = 0) -> None:
+            nonlocal failures
+            failures += failed
             progress.advance(task, count)
             speed = progress.tasks[0].speed
-            progress.update(task, rate=f"{speed:,.0f}/s" if speed else "")
+            shown = f"{failures:,} failed" if failures else ""
+            progress.update(task, rate=f"{speed:,.0f}/s" if speed else "", failed=shown)
 
         yield advance

@@ -103,7 +103,8 @@ class Collection(Maintained):
                 collection: two bytes a number, for the default model 768 a token.
             create: Make the collection where there is none.
             language: Snowball language of the stemmer for BM25, of a new collection.
-            api_key: For ``url``; the environment's ``QDRANT_API_KEY`` unless given.
+            api_key: For ``url``; unless given the environment's ``QDRANT_API_KEY``, or what the file holds that its
+                ``QDRANT_API_KEY_FILE`` names.
             wait_seconds: How long to wait for another process that has the embedded store, or for a server that
                 does not answer.
 

@@ -211,7 +211,7 @@ def info_command(collection: Name, path: Place = None, url: Url = None, as_json:
     if as_json:
         show_json(values)
         return
-    shown = {key.replace("_", " "): _plain(value) for key, value in values.items() if key not in ("name", "location")}
+    shown = {key.replace("_", " "): plain(value) for key, value in values.items() if key not in ("name", "location")}
     show(f"{values['name']} at {values['location']}", properties(shown))
 
 
@@ -314,7 +314,7 @@ def _show_report(collection: Collection, report: IngestReport, seconds: float) -
         "chunks longer than the model reads": report.truncated,
         "chunks in the collection": collection.count(),
     }
-    shown = {name: _plain(value) for name, value in figures.items()}
+    shown = {name: plain(value) for name, value in figures.items()}
     show(f"{collection.name}: {report}", properties({**shown, "seconds": f"{seconds:,.1f}"}))
     for source, reason in report.failures[:_FAILURES_SHOWN]:
         typer.echo(f"failed: {source}: {reason}", err=True)
@@ -336,9 +336,12 @@ def _show_hits(query: str, hits: Sequence[Hit], took: tuple[float, float], *, re
     show(lines, f"{times if hits else 'nothing found'}\n")
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """A value of a report in words."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_plain(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {plain(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(plain, value))
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -20,7 +20,7 @@ from uuid import uuid4
 from twinvec.documents import Document
 from twinvec.engines.base import FloatArray
 from twinvec.errors import DocumentError, InputError, StoreUnavailableError
-from twinvec.progress import Advance, progress_bar
+from twinvec.progress import Advance, progress_bar, unseen
 from twinvec_qdrant.backends.base import Backend, Point
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog, Change
@@ -70,7 +70,7 @@ class Ingestion:
         self._catalog = Catalog(backend)
         self._report = IngestReport()
         self._intake = Intake(chunker.settings.as_dict(), description.tenant_key, self._refused, self._unchanged)
-        self._advance: Advance = lambda count: None
+        self._advance: Advance = unseen
         self._encoding = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")
 
     def run(
@@ -106,8 +106,9 @@ class Ingestion:
         if not self._backend.count([field_is("kind", "chunk")]):
             self._backend.defer_index()
         for batch, encoded, moved in self._encoded(in_batches(self._changed(groups))):
+            before = self._report.failed
             self._commit_all(batch, encoded)
-            self._advance(len(batch) - moved.documents)
+            self._advance(len(batch) - moved.documents, failed=self._report.failed - before)
 
     def _foresee(self, groups: Iterator[list[Document]]) -> None:
         """Count what ``_write`` would do."""
@@ -233,7 +234,7 @@ class Ingestion:
 
     def _refused(self, source: str, reason: str) -> None:
         self._report.fail(source, reason)
-        self._advance(1)
+        self._advance(1, failed=1)
 
     def _unchanged(self) -> None:
         self._report.unchanged += 1

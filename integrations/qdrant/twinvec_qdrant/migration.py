@@ -20,7 +20,7 @@ from itertools import islice
 import numpy as np
 
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreError
-from twinvec.progress import Advance, progress_bar
+from twinvec.progress import Advance, progress_bar, unseen
 from twinvec.tokenizer import TextTokenizer
 from twinvec.vectors import unit, without_direction
 from twinvec_qdrant.backends.base import Backend, Point, Query, States
@@ -78,11 +78,11 @@ class Migration:
     def switch(self) -> None:
         """Put the next model in force."""
         with self._backend.writing:
-            self._sweep(lambda count: None)
+            self._sweep(unseen)
             self._backend.flush()
             self._backend.write_metadata(self.target().model_dump())
             self.report.switched = True
-        self._sweep(lambda count: None)  # of writers in other processes that had not seen the switch
+        self._sweep(unseen)  # of writers in other processes that had not seen the switch
         self._backend.flush()
 
     def _description(self) -> Description:

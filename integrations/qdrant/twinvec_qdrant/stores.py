@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "./.twinvec"
 API_KEY_VARIABLE = "QDRANT_API_KEY"
+API_KEY_FILE_VARIABLE = "QDRANT_API_KEY_FILE"
 
 
 def find_store(
@@ -40,7 +41,7 @@ def find_store(
     if url is not None:
         from twinvec_qdrant.backends.server import connect
 
-        return connect(name, url, api_key or os.environ.get(API_KEY_VARIABLE) or None, wait_seconds)
+        return connect(name, url, api_key or _key_of_environment(), wait_seconds)
     if client is not None:
         from twinvec_qdrant.backends.server import ServerStore
 
@@ -48,6 +49,19 @@ def find_store(
     from twinvec_qdrant.backends.embedded import EmbeddedStore
 
     return EmbeddedStore(path or DEFAULT_PATH, name, wait_seconds)
+
+
+def _key_of_environment() -> str | None:
+    """The key that the environment holds, or the file that it names."""
+    if key := os.environ.get(API_KEY_VARIABLE):
+        return key
+    if not (file := os.environ.get(API_KEY_FILE_VARIABLE)):
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"  # nothing of what it holds
+        raise ConfigurationError(f"{API_KEY_FILE_VARIABLE}: {file}: {reason}") from None
 
 
 @dataclass(frozen=True, slots=True)

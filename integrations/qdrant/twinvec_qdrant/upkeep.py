@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinvec.terminal import properties, show, show_json, table
-from twinvec_qdrant.commands import AsJson, Name, Place, Url, check_place, open_collection
+from twinvec_qdrant.commands import AsJson, Name, Place, Url, check_place, open_collection, plain
 from twinvec_qdrant.index_settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.judged import JudgedCheck
 
 
 def verify_command(
@@ -50,6 +51,10 @@ def migrate_command(
     path: Place = None,
     url: Url = None,
     rate: Annotated[float | None, typer.Option(min=0.01, help="Chunks a second, at most.")] = None,
+    ir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Judged queries (BEIR's files): switch only if --to finds no worse."),
+    ] = None,
     quantization: Annotated[
         Quantization | None, typer.Option(help="Index the vectors anew, with these small copies to search by.")
     ] = None,
@@ -60,10 +65,11 @@ def migrate_command(
 ) -> None:
     """Bring a collection over to another model while it is searched; killed, the next run goes on.
 
-    The old vectors stay, so that migrating back is quick, until --drop-others.
+    The old vectors stay, so that migrating back is quick, until --drop-others. With --ir, nDCG@10 before and after is
+    shown, and the old model stays in force, with exit code 1, where it falls beyond chance (paired test, 95%).
 
     \b
-    twinvec migrate --collection docs --to ./my-model
+    twinvec migrate --collection docs --to ./my-model --ir ./questions
     twinvec migrate --collection docs --quantization int8
     twinvec migrate --collection docs --drop-others
     """
@@ -71,6 +77,8 @@ def migrate_command(
 
     if [to is not None, quantization is not None, drop].count(True) != 1:
         raise typer.BadParameter("give one of --to MODEL, --quantization and --drop-others")
+    if ir is not None and to is None:
+        raise typer.BadParameter("--ir goes with --to")
     with open_collection(collection, path, url, None, create=False) as opened:
         if quantization is not None:
             _reindex(opened, quantization, as_json)
@@ -82,12 +90,25 @@ def migrate_command(
             else:
                 typer.echo(f"dropped the vectors of {', '.join(dropped)}" if dropped else "there are no others")
             return
-        report = opened.migrate(Encoder(to), chunks_per_second=rate, progress=not as_json)
+        check = None if ir is None else _judged(opened, ir)
+        report = opened.migrate(Encoder(to), check=check, chunks_per_second=rate, progress=not as_json)
     if as_json:
-        show_json(asdict(report))
+        show_json({**asdict(report), **(check.figures if check else {})})
     else:
         figures = {"chunks encoded": f"{report.encoded:,}", "longer than the model reads": f"{report.truncated:,}"}
-        show(f"{collection}: now of {report.model}", properties(figures))
+        if check is not None:
+            figures |= {name.replace("_", " "): plain(value) for name, value in check.figures.items()}
+        in_force = f"now of {report.model}" if report.switched else f"not of {report.model}: it finds worse"
+        show(f"{collection}: {in_force}", properties(figures))
+    if not report.switched:
+        raise typer.Exit(1)
+
+
+def _judged(collection: Collection, folder: Path) -> JudgedCheck:
+    from twinvec.evaluation.beir import load_beir
+    from twinvec_qdrant.judged import JudgedCheck
+
+    return JudgedCheck(collection, load_beir(folder))
 
 
 def _reindex(collection: Collection, quantization: Quantization, as_json: bool) -> None:

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -81,31 +76,6 @@ def write(tmp_path):
         return path
 
     return write_file
-
-
-@pytest.fixture
-def on_terminal():
-    """``on_terminal(80, "info", ...)``: what a command shows on a terminal of so many columns."""
-
-    def run(columns, *arguments):
-        """What a command shows on a terminal of so many columns."""
-        program = "from twinvec.cli import main; main()"
-        parent, child = pty.openpty()
-        environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
-        command = [sys.executable, "-c", program, *map(str, arguments)]
-        with subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=environment) as process:
-            os.close(child)
-            shown = b""
-            try:
-                while part := os.read(parent, 65536):
-                    shown += part
-            except OSError:  # the other end is closed
-                pass
-            assert process.wait(timeout=300) == 0, shown.decode()
-        os.close(parent)
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())  # without colours
-
-    return run
 
 
 class Remembering:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -149,6 +150,13 @@ def test_failures_are_listed_and_nothing_but_failures_is_an_error(twinvec, folde
     assert "1 failed" in done.out
     assert "failed: image.bin: " in done.err
     assert twinvec("ingest", folder / "image.bin", "--collection", "other", *place[2:]).code == 1
+
+
+def test_a_terminal_shows_how_far_an_ingest_is_and_what_failed(on_terminal, folder, place, tiny_model):
+    (folder / "image.bin").write_bytes(bytes(range(256)))
+    shown = on_terminal(120, "ingest", folder, *place, "--model", tiny_model("bert"))
+    assert re.search(r"Ingesting[^\r]*4/4 documents[^\r]*1 failed", shown)
+    assert "3 new" in shown
 
 
 def test_another_model_is_refused_with_both_names(twinvec, folder, place, tiny_model):

@@ -63,11 +63,14 @@ def test_what_is_no_text_fails_alone(folder):
     (folder / "wide.txt").write_bytes("Köln".encode("utf-16"))
     (folder / "marked.txt").write_bytes("\ufeffKöln".encode())
     (folder / "empty.txt").touch()
+    with (folder / "huge.txt").open("wb") as huge:
+        huge.truncate(50 * 2**20)
     (folder / "gone.txt").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "pipe")
     found = read(folder)
     assert (found["wide.txt"], found["marked.txt"], found["empty.txt"]) == ("Köln", "Köln", "")
     assert "binary" in found["image.bin"]
+    assert "52,428,800 bytes, more than the limit" in found["huge.txt"]
     assert "0xf6 at 1" in found["latin.txt"]
     assert "No such file" in found["gone.txt"]
     assert "not a regular file" in found["pipe"]

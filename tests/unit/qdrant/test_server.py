@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.backends.server import connect
 
@@ -106,6 +106,23 @@ def test_a_key_is_not_sent_unencrypted_to_another_host(url, monkeypatch):
     with pytest.raises(ConfigurationError, match="unencrypted") as caught:
         Collection.open("notes", url=url)
     assert SECRET not in str(caught.value)
+
+
+def test_a_key_may_lie_in_a_file(server, monkeypatch, tmp_path):
+    url, answers, asked = server
+    answers += [ABSENT, (200, {}, b'{"result": {"collections": []}, "status": "ok", "time": 0.1}')]
+    (tmp_path / "key").write_text(f"{SECRET}\n")
+    monkeypatch.delenv("QDRANT_API_KEY", raising=False)
+    monkeypatch.setenv("QDRANT_API_KEY_FILE", str(tmp_path / "key"))
+    with pytest.raises(CollectionNotFoundError):
+        Collection.open("notes", url=url, create=False)
+    assert [key for _, key in asked] == [SECRET] * 2
+    (tmp_path / "key").write_bytes(b"s3cret-key\xff")
+    for wrong in ("key", "missing"):
+        monkeypatch.setenv("QDRANT_API_KEY_FILE", str(tmp_path / wrong))
+        with pytest.raises(ConfigurationError, match="QDRANT_API_KEY_FILE") as caught:
+            Collection.open("notes", url=url)
+        assert SECRET not in str(caught.value)
 
 
 def test_a_key_may_go_to_this_machine_and_is_shown_nowhere():

@@ -55,6 +55,44 @@ def test_migrate_there_and_back(twinvec, notes, place, tiny_model):
     assert twinvec("migrate", *place).code == 2
 
 
+def test_a_model_that_finds_worse_does_not_come_in_force(twinvec, notes, place, tiny_model, tmp_path):
+    judged = tmp_path / "judged"
+    (judged / "qrels").mkdir(parents=True)
+    topics = ("brewing green tea", "the dog barks", "a train to Paris", "copy a file", "rye bread", "stars at night")
+    texts = {f"d{row}": text for row, text in enumerate(topics)}
+    lines = {name: json.dumps({"_id": name, "title": "", "text": text}) for name, text in texts.items()}
+    (judged / "corpus.jsonl").write_text("\n".join(lines.values()))
+    asked = (
+        "how hot is the water",
+        "noise of an animal",
+        "railway to France",
+        "duplicate data",
+        "baked flour",
+        "galaxies",
+    )
+    queries = {f"q{row}": text for row, text in enumerate(asked)}
+    (judged / "queries.jsonl").write_text(
+        "\n".join(json.dumps({"_id": name, "text": text}) for name, text in queries.items())
+    )
+    rows = "".join(f"q{row}\td{row}\t1\n" for row in range(len(topics)))
+    (judged / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    place = ("--collection", "judged", "--path", tmp_path / "store")
+    assert twinvec("ingest", judged / "corpus.jsonl", *place).code == 0
+    worse = ("migrate", *place, "--to", tiny_model("bert"), "--ir", judged)
+    done = twinvec(*worse, "--json")
+    assert done.code == 1, done.err
+    report = json.loads(done.out)
+    assert report["switched"] is False
+    assert report["ndcg@10_before"] > report["ndcg@10_after"]
+    assert report["ndcg@10_difference_interval"][1] < 0
+    assert "finds worse" in twinvec(*worse).out
+    assert json.loads(twinvec("info", *place, "--json").out)["model"] == "default"
+    assert twinvec("migrate", *place, "--drop-others").code == 0
+    report = json.loads(twinvec("migrate", *place, "--drop-others", "--json").out)
+    assert report == {"dropped": []}
+    assert twinvec("migrate", *place, "--quantization", "int8", "--ir", judged).code == 2
+
+
 def test_another_quantisation(twinvec, notes, place):
     done = twinvec("migrate", *place, "--quantization", "int8", "--json")
     assert done.code == 0, done.err
