@@ -27,7 +27,7 @@ from twinvec_qdrant import Collection
 from twinvec_qdrant import work as batches
 from twinvec_qdrant.backends import embedded
 from twinvec_qdrant.backends.conditions import field_is
-from words import WordEncoder
+from words import StateEncoder
 
 DOCUMENTS = 40
 SEARCHED = 10
@@ -74,7 +74,8 @@ def corpus(seed: int, version: int) -> Corpus:
 
 def open_collection(folder: Path, *, create: bool = True) -> Collection:
     """The collection that is killed."""
-    return Collection.open("notes", folder, encoder=WordEncoder(max_tokens=16), create=create, wait_seconds=60)
+    encoder = StateEncoder(max_tokens=16)
+    return Collection.open("notes", folder, encoder=encoder, late_interaction=True, create=create, wait_seconds=60)
 
 
 def work(folder: Path, seed: int, version: int) -> None:
@@ -133,6 +134,7 @@ def check(store: Path, possible: dict[str, set[str | None]], where: str) -> None
 def contents(store: Path) -> dict[str, tuple[str, str, int]]:
     """Every point of the collection by its id: kind, source and position."""
     with open_collection(store, create=False) as collection:
+        assert collection.verify().sound
         return {
             point.id: (point.payload["kind"], point.payload.get("source", ""), point.payload.get("position", -1))
             for kind in ("chunk", "record", "intent")

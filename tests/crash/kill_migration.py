@@ -19,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 from killing import command_line, killed
 
+from twinvec import MaxSimReranker
 from twinvec_qdrant import Collection, migration
-from words import WordEncoder
+from words import StateEncoder
 
 DOCUMENTS = {f"n{number:03}": f"note {number} about topic {number % 7} and {number % 11}" for number in range(300)}
 PAGE = 20  # few chunks at a time, so that there are many steps to be killed between
@@ -44,9 +45,9 @@ class Outcome:
     after: int = 0
 
 
-def model(number: int) -> WordEncoder:
-    """The encoder of a model; their vectors differ in size, too."""
-    return WordEncoder(seed=number, dim=32 + 16 * (number % 3))
+def model(number: int) -> StateEncoder:
+    """The encoder of a model; their vectors and token states differ in size, too."""
+    return StateEncoder(seed=number, dim=32 + 16 * (number % 3), states_dim=8 + 4 * (number % 2))
 
 
 def work(folder: Path, seed: int, number: int) -> None:
@@ -61,7 +62,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     """Kill ``kills`` processes in turn; raises AssertionError where a check fails."""
     rng = random.Random(seed)
     outcome = Outcome()
-    with Collection.open("notes", folder, encoder=model(0), chunking=False) as collection:
+    with Collection.open("notes", folder, encoder=model(0), chunking=False, late_interaction=True) as collection:
         collection.ingest(DOCUMENTS.items())
     number, longest = 1, 1.0
     while outcome.kills < kills:
@@ -78,15 +79,19 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     return outcome
 
 
-def check(folder: Path, encoder: WordEncoder) -> None:
+def check(folder: Path, encoder: StateEncoder) -> None:
     """The collection answers as a new one of this model would."""
     query = encoder.encode_query([QUERY])[0]
     vectors = encoder.encode_document(list(DOCUMENTS.values()))
     cosines = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
     with Collection.open("notes", folder, encoder=encoder, wait_seconds=60) as collection:
-        found = {hit.id: hit.score for hit in collection.search(QUERY, len(DOCUMENTS), "dense")}
+        hits = collection.search(QUERY, len(DOCUMENTS), "dense")
+        found = {hit.id: hit.score for hit in hits}
         assert found.keys() == DOCUMENTS.keys()
         assert np.allclose([found[name] for name in DOCUMENTS], cosines, atol=1e-5)
+        computed = {hit.id: hit.scores["maxsim"] for hit in MaxSimReranker(encoder).rerank(QUERY, hits)}
+        kept = {hit.id: hit.scores["maxsim"] for hit in collection.maxsim().rerank(QUERY, hits)}
+        assert np.allclose([kept[name] for name in DOCUMENTS], [computed[name] for name in DOCUMENTS], atol=1e-3)
         assert collection.verify().sound
 
 

@@ -13,7 +13,7 @@ from deaths import Died, die_at
 from twinvec_qdrant import Collection
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.lexicon import DRIFT
-from words import WordEncoder
+from words import StateEncoder
 
 BEFORE = {"same": "tea with mint", "changed": "old bread\n\n" + "rye " * 20, "gone": "rain", "emptied": "snow"}
 AFTER = {"same": "tea with mint", "changed": "new bread\n\n" + "rye " * 20, "added": "a harbour", "emptied": ""}
@@ -34,12 +34,12 @@ def scores(collection: Collection) -> dict[str, float]:
 
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 def test_every_step_may_be_the_last(place, done, monkeypatch):
-    encoder = WordEncoder(max_tokens=16)
-    with Collection.open("plain", encoder=encoder, **place) as undisturbed:
+    encoder = StateEncoder(max_tokens=16)
+    with Collection.open("plain", encoder=encoder, late_interaction=True, **place) as undisturbed:
         undisturbed.ingest(AFTER.items())
         expected, weights = contents(undisturbed), scores(undisturbed)
     assert len(expected) == 4 + 5
-    with Collection.open("notes", encoder=encoder, **place) as collection:
+    with Collection.open("notes", encoder=encoder, late_interaction=True, **place) as collection:
         for step in count():
             collection.ingest(BEFORE.items(), prune=True)
             with monkeypatch.context() as patched:
@@ -53,6 +53,7 @@ def test_every_step_may_be_the_last(place, done, monkeypatch):
             check_whole(collection)
             collection.ingest(AFTER.items(), prune=True)
             assert contents(collection) == expected, step
+            assert collection.verify().sound, step
             assert scores(collection) == pytest.approx(weights, rel=2 * DRIFT), step
             if finished:
                 break
