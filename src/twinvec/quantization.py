@@ -131,5 +131,5 @@ def import_nncf() -> Any:
         import nncf
     except ImportError as error:
         raise MissingExtraError("nncf", "export", "an int8 export") from error
-    nncf.set_log_level(logging.ERROR)
+    logging.getLogger("nncf").setLevel(logging.ERROR)  # its own way raises the level of others' handlers too
     return nncf
