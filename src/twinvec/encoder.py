@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.engines.base import Batch, Engine, FloatArray
+from twinvec.engines.processes import ProcessesEngine
 from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.exported import find_ranges
@@ -45,6 +47,8 @@ class Encoder:
         precision: Of the computation; ``"auto"`` is float32, or int8 where the folder holds an int8 export that
             passed its check (``twinvec export``); bfloat16 and float16 never unless asked for.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; a GPU is taken where there is one unless given.
+        devices: In place of one device: each computes in a process of its own, as in
+            ``devices=["cuda:0", "cuda:1"]``; see ``twinvec.engines.processes``.
         dim: Keep this many leading dimensions (Matryoshka models), normalised again where the model normalises.
         max_tokens: Cut longer texts here, in place of the model's own limit; at most as many as it has positions.
         prompts: Name -> text put before an input, in place of the model's own.
@@ -73,6 +77,7 @@ class Encoder:
         engine: EngineName = "auto",
         precision: Precision = "auto",
         device: str | None = None,
+        devices: Sequence[str] | None = None,
         dim: int | None = None,
         max_tokens: int | None = None,
         prompts: dict[str, str] | None = None,
@@ -82,6 +87,7 @@ class Encoder:
         cache_folder: str | Path | None = None,
     ) -> None:
         self._wanted = Wanted(engine, device, precision)
+        self._devices = _checked_devices(device, devices)
         if token_budget is not None and token_budget < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
         found = model if isinstance(model, ModelFolder) else find_model(model, cache_folder)
@@ -139,8 +145,13 @@ class Encoder:
         """The engine, loaded when first used."""
         with self._loading:
             if self._engine is None:
-                self._engine = load_engine(self._wanted, self._root, self._spec, self._tokenizer, self._network)
+                self._engine = self._load() if self._devices is None else ProcessesEngine(self._load, self._devices)
             return self._engine
+
+    def _load(self, device: str | None = None) -> Engine:
+        """The engine for a device, the one that was asked for unless given."""
+        wanted = self._wanted if device is None else replace(self._wanted, device=device)
+        return load_engine(wanted, self._root, self._spec, self._tokenizer, self._network)
 
     def encode(
         self,
@@ -356,6 +367,16 @@ class Encoder:
         while taken := _take(texts, window, position, self._max_text_bytes):
             yield self.encode(taken, **options)
             position += len(taken)
+
+
+def _checked_devices(device: str | None, devices: Sequence[str] | None) -> list[str] | None:
+    if devices is None:
+        return None
+    if device is not None:
+        raise ConfigurationError("device and devices exclude each other")
+    if isinstance(devices, str) or not devices or not all(isinstance(each, str) for each in devices):
+        raise ConfigurationError(f'devices must be a list such as ["cuda:0", "cuda:1"], got {devices!r}')
+    return list(devices)
 
 
 def _take(texts: Iterator[str], window: int, position: int, max_bytes: int) -> list[str]:

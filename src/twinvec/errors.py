@@ -40,6 +40,10 @@ class MissingExtraError(TwinvecError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package!r}: pip install 'twinvec[{extra}]'")
+        self._given = package, extra, purpose
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str]]:
+        return type(self), self._given
 
 
 class InputError(TwinvecError, ValueError):

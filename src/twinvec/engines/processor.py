@@ -11,8 +11,10 @@ _X86 = {"x86_64", "amd64", "i386", "i686"}
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use, fewer where ``OMP_NUM_THREADS`` says so."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    stated = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return min(cores, int(stated)) if stated.isdecimal() and int(stated) else cores
 
 
 def sums_bytes_exactly(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
