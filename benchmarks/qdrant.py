@@ -3,11 +3,12 @@
     python benchmarks/qdrant.py --data DIR [--texts N] [--sizes 10000,50000,200000] [--local 10000] [-o FILE.md]
 
 Texts are those of the sets below DATA/ir, chunking off. In three rounds, N are encoded, then ingested, then ingested
-again unchanged: the first two rates show what storing costs. Then a collection of every size is filled with vectors
-that are there already: those of the texts, and above their number copies of them moved by noise. For each quantisation
-its index is built, and a process of its own opens the collection and searches by vectors moved further: latency is
-without encoding, recall@10 against exact search with numpy, disk without the engine's log, memory what the process has
-grown by, pages of files included. qdrant-client's local mode (in memory) is measured up to the size given by --local.
+again unchanged: the first two rates show what storing costs. Some of them go into a collection that keeps token states,
+and candidates are reranked with computed and with kept ones. Then a collection of every size is filled with vectors that
+are there already: those of the texts, and above their number copies of them moved by noise. For each quantisation its
+index is built, and a process of its own opens the collection and searches by vectors moved further: latency is without
+encoding, recall@10 against exact search with numpy, disk without the engine's log, memory what the process has grown
+by, pages of files included. qdrant-client's local mode (in memory) is measured up to the size given by --local.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from qdrant_client import QdrantClient
 
-from twinvec import Document, Encoder
+from twinvec import Document, Encoder, MaxSimReranker
 from twinvec.engines.base import FloatArray
 from twinvec.evaluation.beir import load_beir
 from twinvec_qdrant import Collection, IndexSettings
 from twinvec_qdrant.index_settings import Quantization
 
 QUERIES = 500
+RERANKED = 300  # texts of which token states are kept
+CANDIDATES = 100
 ROUNDS = 3
 LIMIT = 10
 QUANTIZATIONS: tuple[Quantization, ...] = ("none", "int8", "turbo", "binary")
@@ -87,6 +90,7 @@ def main() -> None:
         print(line, flush=True)
 
     base_ND = _pipeline(list(islice(_documents(options.data), options.texts)), say)
+    _reranking(list(islice(_documents(options.data), min(options.texts, RERANKED))), say)
     say("")
     say("| " + " | ".join(COLUMNS) + " |")
     say("|" + " ---: |" * len(COLUMNS))
@@ -132,6 +136,28 @@ def _pipeline(documents: list[Document], say: Callable[[str], None]) -> FloatArr
         f"unchanged {again:,.0f}. A query is encoded in {1000 * np.median(times):.1f} ms."
     )
     return vectors_ND
+
+
+def _reranking(documents: list[Document], say: Callable[[str], None]) -> None:
+    """What kept token states take, and what they spare."""
+    encoder = Encoder("default")
+    queries = [document.text[:60] for document in documents[:10]]
+    with TemporaryDirectory() as folder:
+        with Collection.open("plain", folder, encoder=encoder) as collection:
+            plain = _time(partial(collection.ingest, documents))
+        with Collection.open("kept", folder, encoder=encoder, late_interaction=True) as collection:
+            kept = _time(partial(collection.ingest, documents))
+            found = collection.search_many(queries, CANDIDATES, group=False)
+            computed, stored = (
+                np.median([_time(partial(each.rerank, *asked)) for asked in zip(queries, found, strict=True)])
+                for each in (MaxSimReranker(encoder), collection.maxsim())
+            )
+            size = collection.info()["late_interaction"]["bytes_a_chunk"]
+    say(
+        f"{CANDIDATES} candidates reranked in {1000 * computed:,.0f} ms with computed token states, in "
+        f"{1000 * stored:,.0f} ms with kept ones, which take {size:,} bytes a chunk; ingests that keep them take "
+        f"{kept / plain:.1f} times as long."
+    )
 
 
 def _measure(

@@ -1,7 +1,8 @@
 """Collections by name: the core knows no store, an installed package offers one.
 
 The package names, in the entry-point group ``twinvec.retrievers``, a function ``open(name, path, *, url, encoder,
-create)`` that gives a collection: a retriever with ``encoder``, ``search_vector``, ``find``, ``get`` and ``notes``.
+create)`` that gives a collection: a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``, ``get`` and
+``notes``.
 """
 
 from __future__ import annotations
