@@ -4,11 +4,12 @@
 
 Texts are those of the sets below DATA/ir, chunking off. In three rounds, N are encoded, then ingested, then ingested
 again unchanged: the first two rates show what storing costs. Some of them go into a collection that keeps token
-states, and candidates are reranked with computed and with kept ones. Then a collection of every size is filled with vectors that
-are there already: those of the texts, and above their number copies of them moved by noise. For each quantisation its
-index is built, and a process of its own opens the collection and searches by vectors moved further: latency is without
-encoding, recall@10 against exact search with numpy, disk without the engine's log, memory what the process has grown
-by, pages of files included. qdrant-client's local mode (in memory) is measured up to the size given by --local.
+states, and candidates are reranked with computed and with kept ones. Then a collection of every size is filled with
+vectors that are there already: those of the texts, and above their number copies of them moved by noise. For each
+quantisation its index is built, and a process of its own opens the collection and searches by vectors moved further:
+latency is without encoding, recall@10 against exact search with numpy, disk without the engine's log, memory what the
+process has grown by, pages of files included. qdrant-client's local mode (in memory) is measured up to the size given
+by --local.
 """
 
 from __future__ import annotations
