@@ -69,10 +69,11 @@ class StoredMaxSim(MaxSimReranker):
         waiting = iter(hits)
         while page := list(islice(waiting, _HITS)):
             texts = {digest(hit.text): hit.text for hit in page}
-            sources = {name for hit in page for name in (hit.id, hit.id.rpartition("#")[0], hit.payload.get("source"))}
+            named = ((hit.id, hit.id.rpartition("#")[0], hit.payload.get("source")) for hit in page)
+            sources = {name for names in named for name in names if isinstance(name, str)}  # one's own "source" is any
             conditions = (
                 field_is("kind", "chunk"),
-                field_is("source", *(name for name in sources if isinstance(name, str))),
+                field_is("source", *sources),
                 field_is("content", *texts),
             )
             points = self._backend.scroll(conditions, ["content"])

@@ -74,7 +74,7 @@ def test_what_only_moved_keeps_its_states(kept, encoder):
 def test_hits_that_the_collection_does_not_have_are_computed(kept, encoder):
     hits = kept.search(QUERY, 3)
     other = hits[0].__class__("elsewhere", "a note from elsewhere", 0.5)
-    shadowed = hits[1].__class__("n07#x", hits[1].text, 0.4, {}, {"source": 7})
+    shadowed = hits[1].__class__("n07#x", hits[1].text, 0.4, {}, {"source": ["a list"]})
     expected = MaxSimReranker(encoder).rerank(QUERY, [*hits, other, shadowed])
     encoder.states_of.clear()
     found = kept.maxsim().rerank(QUERY, [*hits, other, shadowed])
@@ -84,6 +84,8 @@ def test_hits_that_the_collection_does_not_have_are_computed(kept, encoder):
         [hit.scores["maxsim"] for hit in expected], abs=1e-3
     )
     assert kept.maxsim().rerank(QUERY, []) == []
+    many = kept.maxsim().rerank_many([QUERY, "elsewhere", "nothing"], [hits, [other], []])
+    assert [len(found) for found in many] == [3, 1, 0]
     assert [hit.id for hit in kept.maxsim().rerank(QUERY, [other])] == ["elsewhere"]
 
 
