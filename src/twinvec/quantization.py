@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from twinvec import telemetry
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import import_openvino, save_graph
@@ -126,7 +126,7 @@ def _own_output() -> contextlib.AbstractContextManager[Any]:
 
 def import_nncf() -> Any:
     """The package, or an error that says how to install it."""
-    os.environ.setdefault("NNCF_CI", "1")  # it reports its use to its makers otherwise
+    telemetry.switch_off()
     try:
         import nncf
     except ImportError as error:

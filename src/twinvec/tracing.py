@@ -21,10 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from twinvec import telemetry
 from twinvec.classifier import ClassifierSpec
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.onnx import import_onnx
-from twinvec.engines.openvino import save_graph
+from twinvec.engines.openvino import import_openvino, save_graph
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.engines.torch import has_segments, load_backbone, load_classifier, load_head
 from twinvec.errors import EngineError
@@ -140,11 +141,10 @@ def convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Mod
     Raises:
         EngineError: it cannot be traced; ``folder`` says what it is.
     """
-    import openvino
-
+    openvino = import_openvino()
     example = _example(module)
     shapes = [(name, [-1] * value.dim(), openvino.Type.i64) for name, value in example.items()]
-    with warnings.catch_warnings(), _root_logger_kept(), torch.no_grad():
+    with warnings.catch_warnings(), _root_logger_kept(), telemetry.switched_off(), torch.no_grad():
         warnings.simplefilter("ignore")  # the tracer's, of shapes that the inputs above fix
         try:
             graph = openvino.convert_model(module, example_input=example, input=shapes)

@@ -17,6 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from twinvec import telemetry
 from twinvec.documents import Document, as_document
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec.text import MAX_TEXT_BYTES
@@ -156,6 +157,7 @@ def _decode(data: bytes) -> str:
 
 
 def _convert(data: bytes, suffix: str) -> str:
+    telemetry.switch_off()  # it looks at files with ONNX Runtime
     try:
         from markitdown import MarkItDown, StreamInfo
     except ImportError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from twinvec import telemetry
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
 from twinvec.errors import EngineError, MissingExtraError, ModelIntegrityError
@@ -55,6 +56,7 @@ class OnnxScoringEngine(GraphScoringEngine):
 
 def import_onnxruntime() -> Any:
     """The package, or an error that says how to install it."""
+    telemetry.switch_off()
     try:
         import onnxruntime
     except ImportError as error:

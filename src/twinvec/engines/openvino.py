@@ -7,6 +7,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from twinvec import telemetry
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
 from twinvec.errors import EngineError, MissingExtraError, ModelIntegrityError
@@ -84,7 +85,8 @@ def _core() -> Any:
 def import_openvino() -> Any:
     """The package, or an error that says how to install it."""
     try:
-        import openvino
+        with telemetry.switched_off():
+            import openvino
     except ImportError as error:
         raise MissingExtraError("openvino", "openvino", "the OpenVINO engine") from error
     return openvino
