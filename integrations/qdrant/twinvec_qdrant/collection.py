@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -23,10 +22,10 @@ from twinvec.filters import Filter
 from twinvec.retrieval import Hit, Mode
 from twinvec.text import check_text
 from twinvec_qdrant.backends.base import Backend
-from twinvec_qdrant.backends.conditions import LacksVector, field_is
+from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.chunking import Chunker, ChunkSettings
-from twinvec_qdrant.description import Description, SpaceEncoder, read_description
+from twinvec_qdrant.description import Description, SpaceEncoder
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.ingest import Ingestion
 from twinvec_qdrant.late_interaction import token_encoder
@@ -34,6 +33,7 @@ from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.maintenance import Maintained
 from twinvec_qdrant.notes import Notes
 from twinvec_qdrant.opening import Wanted, load_recorded, open_in
+from twinvec_qdrant.overview import overview
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.search import Searcher
 from twinvec_qdrant.stored_documents import StoredDocuments
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
     from twinvec.reranker import MaxSimReranker
-
-_SAMPLE = 32  # chunks whose token states are measured
 
 
 class Collection(Maintained):
@@ -348,29 +346,7 @@ class Collection(Maintained):
 
     def info(self) -> dict[str, Any]:
         """What the collection holds and what it was made with; loads no model."""
-        now = read_description(self._backend.read_metadata(), self._backend.location)
-        chunk = field_is("kind", "chunk")
-        chunks = self._backend.count([chunk])
-        return {
-            "name": self.name,
-            "location": self._backend.location,
-            "points": chunks,
-            "sources": self._backend.count([field_is("kind", "record")]),
-            "model": now.model,
-            "space": now.space,
-            "dim": now.dim,
-            "distance": now.distance,
-            "chunking": now.chunking,
-            "index": now.index,
-            "indexed": self._backend.indexed(chunks),
-            "late_interaction": self._states_size(now),
-            "tenant_key": now.tenant_key,
-            "language": now.language,
-            "average_length": now.average_length,
-            "migrating_to": now.next.model if now.next else None,
-            "chunks_to_migrate": self._backend.count([chunk, LacksVector(now.next.vector)]) if now.next else None,
-            "migrated_from": now.previous.model if now.previous else None,
-        }
+        return overview(self.name, self._backend)
 
     aingest = in_thread(ingest)
     asearch = in_thread(search)
@@ -380,15 +356,6 @@ class Collection(Maintained):
     aget = in_thread(get)
     afind = in_thread(find)
     adelete = in_thread(delete)
-
-    def _states_size(self, now: Description) -> dict[str, int] | None:
-        """What token states take, where they are kept; a chunk's from a sample."""
-        if now.states_dim is None:
-            return None
-        sample = [point.id for point in islice(self._backend.scroll([field_is("kind", "chunk")], ["kind"]), _SAMPLE)]
-        sizes = [states_TD.nbytes for states_TD in self._backend.states(sample, now.vector).values()]
-        each = sum(sizes) // len(sizes) if sizes else 0
-        return {"dim": now.states_dim, "bytes_a_token": 2 * now.states_dim, "bytes_a_chunk": each}
 
     def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
         vector_D = np.asarray(vector, dtype=np.float32)

@@ -70,7 +70,7 @@ class StoredMaxSim(MaxSimReranker):
         while page := list(islice(waiting, _HITS)):
             texts = {digest(hit.text): hit.text for hit in page}
             named = ((hit.id, hit.id.rpartition("#")[0], hit.payload.get("source")) for hit in page)
-            sources = {name for names in named for name in names if isinstance(name, str)}  # one's own "source" is any
+            sources = {name for names in named for name in names if isinstance(name, str)}  # a user's may be anything
             conditions = (
                 field_is("kind", "chunk"),
                 field_is("source", *sources),
