@@ -1,14 +1,15 @@
-"""Encoding and reranking against sentence-transformers, in alternating rounds in one process.
+"""Encoding and reranking against sentence-transformers and FastEmbed, in alternating rounds in one process.
 
-    python benchmarks/encoding.py [--texts 400] [--rounds 3] [--data DIR] [--output benchmarks/RESULTS.md]
+    python benchmarks/encoding.py [--texts 240] [--rounds 3] [--data DIR] [--output benchmarks/RESULTS.md]
 
 Texts are made from the documentation of the Python standard library, in four kinds: short queries, passages, mixed and
 long ones. Every contender encodes the same texts, one after another within a round; the ratio is the median over the
 rounds of (its rate / the rate of the peer in that round), so that what else the machine does hits all alike. CPU time
 is given beside it, since on a busy machine it tells more. The int8 export is calibrated on other texts of the same
-kind, or taken from ``--export FOLDER``. Pairs are scored by a cross-encoder that has the model's backbone and a random
-head. With ``--data DIR`` the loss of int8 in nDCG@10 is measured too, on the retrieval sets below ``DIR/ir``, the
-export calibrated on documents of each set; that takes an hour on two cores.
+kind, or taken from ``--export FOLDER``. FastEmbed, where it is installed, computes the graph of our onnx engine. Pairs
+are scored by a cross-encoder that has the model's backbone and a random head. With ``--data DIR`` the loss of int8 in
+nDCG@10 is measured too, on the retrieval sets below ``DIR/ir``, the export calibrated on documents of each set; that
+takes an hour on two cores.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -56,7 +58,7 @@ class Contender:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=400, help="texts of each kind; long ones are a quarter of that")
+    parser.add_argument("--texts", type=int, default=240, help="texts of each kind; long ones are a quarter of that")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default="default")
     parser.add_argument("--export", type=Path, help="a folder with an int8 export of the model; made unless given")
@@ -75,7 +77,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         export = options.export or make_export(options.model, root / "int8", words)
-        contenders = load(options.model, export)
+        contenders = load(options.model, export, root / "onnx")
         cost = Cost(options.model, peak * cores())
         for kind, (least, most) in KINDS.items():
             count = options.texts // 4 if kind == "long" else options.texts
@@ -98,22 +100,40 @@ def make_export(model: str, folder: Path, words: list[str]) -> Path:
     return folder
 
 
-def load(model: str, export: Path) -> list[Contender]:
-    """The peer first."""
+def load(model: str, export: Path, onnx: Path) -> list[Contender]:
+    """The peer first; ``onnx`` is where an ONNX export goes."""
     from sentence_transformers import SentenceTransformer
 
     from twinvec import Encoder
+    from twinvec.export import export_model
     from twinvec.models import find_model
 
+    report = export_model(model, onnx, engine="onnx")
     peer = SentenceTransformer(str(find_model(model).path), device="cpu")
     contenders = [Contender(PEER, lambda texts: peer.encode(texts))]
     encoders = [
         Encoder(model, engine="torch", device="cpu"),
         Encoder(model, engine="openvino", precision="float32"),
+        Encoder(onnx, engine="onnx", precision="float32"),
         Encoder(export, engine="openvino", precision="int8"),
     ]
     contenders += [Contender(f"twinvec, {encoder.engine.name}", encoder.encode) for encoder in encoders]
+    if find_spec("fastembed"):
+        contenders.insert(1, fastembed(report.graph, encoders[0].dim))
     return contenders
+
+
+def fastembed(graph: Path, dim: int) -> Contender:
+    """FastEmbed with its defaults, over a graph that pools and normalises."""
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    name = "twinvec/benchmark"
+    TextEmbedding.add_custom_model(
+        name, PoolingType.DISABLED, normalization=False, sources=ModelSource(hf=name), dim=dim, model_file=graph.name
+    )
+    embedding = TextEmbedding(name, specific_model_path=str(graph.parent))
+    return Contender("FastEmbed, the same ONNX graph", lambda texts: np.stack(list(embedding.embed(texts))))
 
 
 class Cost:
@@ -306,7 +326,8 @@ def make_texts(words: list[str], count: int, least: int, most: int, seed: int = 
 
 def describe_machine(options: argparse.Namespace, peak: float) -> str:
     """Machine, versions and command, for the head of the report."""
-    names = ("sentence-transformers", "transformers", "torch", "tokenizers", "openvino", "nncf", "numpy")
+    names = ["sentence-transformers", "transformers", "torch", "tokenizers", "openvino", "onnxruntime", "nncf", "numpy"]
+    names += ["fastembed"] if find_spec("fastembed") else []
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     return "\n".join(
         [
