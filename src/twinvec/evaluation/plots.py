@@ -79,6 +79,8 @@ def differences(samples: Mapping[str, Values], first: str, second: str, path: Pa
         )
         axes.set_ylabel(f"{second}\nminus {first}", fontsize=8)
         axes.set_xlim(0, 100)
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, -1), max(high, 1))  # no difference looks like none
     np.atleast_1d(grid)[-1].set_xlabel("queries in percent, ordered by the difference", fontsize=9)
     _save(figure, path)
 
@@ -91,7 +93,7 @@ def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
         lean = np.array([each.lean for each in result.occupations])
         axes.axhline(0, color=_INK, linewidth=0.8)
         axes.scatter(percent, lean, s=18, color=np.where(lean > 0, COLORS[1], COLORS[0]))
-        for row in np.argsort(-np.abs(lean))[:4]:
+        for row in (row for row in np.argsort(-np.abs(lean))[:4] if lean[row]):
             axes.annotate(
                 result.occupations[row].occupation,
                 (percent[row], lean[row]),

@@ -25,6 +25,7 @@ from twinvec.evaluation.sts import StsResult, compare_sts
 from twinvec.evaluation.suite import Evaluation, Tasks, evaluate
 
 _EXAMPLES = 5
+_AGREED = "None: they agree on all.\n"
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2129; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
 h1 { font-size: 1.7rem } h2 { font-size: 1.25rem; margin-top: 2.4rem; border-bottom: 1px solid #dde1e7 }
@@ -173,24 +174,19 @@ def _sts_examples(first: StsResult, second: StsResult, *systems: str) -> Iterato
         100 * rankdata(values) / count
         for values in (first.data.gold, first.similarities["cosine"], second.similarities["cosine"])
     )
-    order = np.argsort(-np.abs(one - two), kind="stable")[:_EXAMPLES]
-    yield from _rows(
-        ("first", "second", "people", *systems),
-        (
-            (first.data.first[row], first.data.second[row], f"{gold[row]:.0f}", f"{one[row]:.0f}", f"{two[row]:.0f}")
-            for row in order
-        ),
-        texts=2,
-    )
+    rows = [
+        (first.data.first[row], first.data.second[row], f"{gold[row]:.0f}", f"{one[row]:.0f}", f"{two[row]:.0f}")
+        for row in _most_different(one, two)
+    ]
+    yield from _rows(("first", "second", "people", *systems), rows, texts=2) if rows else (_AGREED,)
 
 
 def _ir_examples(first: IrResult, second: IrResult, *systems: str) -> Iterator[str]:
     measure = next(iter(first.measured.per_query))
     one, two = first.measured.per_query[measure], second.measured.per_query[measure]
-    order = np.argsort(-np.abs(one - two), kind="stable")[:_EXAMPLES]
     texts = {document.id: document.full_text for document in first.data.documents}
     rows = []
-    for row in order:
+    for row in _most_different(one, two):
         query = first.measured.queries[row]
         row_cells = [first.data.queries[query]]
         for result, value in ((first, one[row]), (second, two[row])):
@@ -199,7 +195,15 @@ def _ir_examples(first: IrResult, second: IrResult, *systems: str) -> Iterator[s
             text = textwrap.shorten(texts[best], 140, placeholder="…") if best in texts else "nothing found"
             row_cells.append(f"{value:.0f}: {text} ({'relevant' if judged > 0 else 'not relevant'})")
         rows.append(row_cells)
-    yield from _rows(("query", *(f"{measure} and first hit of {system}" for system in systems)), rows, texts=3)
+    header = ("query", *(f"{measure} and first hit of {system}" for system in systems))
+    yield from _rows(header, rows, texts=3) if rows else (_AGREED,)
+
+
+def _most_different(one: Values, two: Values) -> list[int]:
+    """The rows that differ most, largest first; what rounding would show as equal is left out."""
+    apart = np.abs(one - two)
+    order = np.argsort(-apart, kind="stable")[:_EXAMPLES]
+    return [int(row) for row in order if apart[row] >= 0.5]
 
 
 def _draw(comparison: Comparison, folder: Path) -> list[Path]:
@@ -214,6 +218,10 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
             groups.setdefault(f"{name}\n{measure}", {})[evaluation.system] = (ir.figures[measure], ir.interval)
         for name, nli in evaluation.nli.items():
             groups.setdefault(f"{name}\naccuracy", {})[evaluation.system] = (nli.figures["accuracy"], nli.interval)
+        for measure, results in (("average_precision", evaluation.pairs), ("accuracy", evaluation.triplets)):
+            for name, figures in results.items():
+                group = groups.setdefault(f"{name}\n{measure.replace('_', ' ')}", {})
+                group[evaluation.system] = (figures[measure], Interval(*figures[f"{measure}_interval"]))
     if groups:
         drawn.append(folder / "figures.png")
         plots.bars(groups, drawn[-1])

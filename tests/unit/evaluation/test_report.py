@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -71,6 +72,28 @@ def test_a_report_holds_tables_tests_examples_and_plots(tmp_path, tasks, models)
     assert {(each["section"], each["system"]) for each in figures["differences"]} == {
         (section, system) for section in ("sts", "ir") for system in (models[1], "cls:" + models[0])
     }
+
+
+def test_systems_that_agree_have_no_example_of_a_difference(tmp_path, tasks, models):
+    same = shutil.copytree(models[0], tmp_path / "same")
+    agreed, apart = (compare([models[0], other], tasks, resamples=50) for other in (str(same), models[1]))
+    texts = [
+        write_report(each, tmp_path / name)[0].read_text() for each, name in ((agreed, "agreed"), (apart, "apart"))
+    ]
+    assert [text.count("None: they agree on all.") for text in texts] == [2, 0]
+    assert "| query |" not in texts[0]
+    assert "| query |" in texts[1]
+    assert is_picture(tmp_path / "agreed" / "differences.png")
+
+
+def test_labelled_pairs_and_triplets_are_drawn(tmp_path, write, models):
+    pairs = write("labelled.tsv", "label\tsentence1\tsentence2\n1\ta cat\tthe cat\n0\ta cat\ta dog\n")
+    triplets = write("triplets.tsv", "anchor\tpositive\tnegative\na cat\tthe cat\ta dog\nx\ty\tz\n")
+    tasks = load_tasks(pairs=[pairs], triplets=[triplets])
+    written = write_report(compare(models, tasks, resamples=50), tmp_path / "report")
+    assert [path.name for path in written[2:]] == ["figures.png"]
+    assert is_picture(written[2])
+    assert "## Triplets" in written[0].read_text()
 
 
 def test_differences_are_those_of_the_figures(tasks, models):
