@@ -1,13 +1,13 @@
 """Awaited queries through the adapters: 50 at once against one batch of 50, and how long the event loop stands still.
 
-    python benchmarks/integrations.py [--queries 50] [--rounds 10]
+    python benchmarks/integrations.py [--queries 50] [--rounds 11] [--output FILE]
 
-Ours: ``TwinvecEmbeddings`` and ``TwinvecEmbedding``. Peers, each where it is installed: ``HuggingFaceEmbeddings`` of
-langchain-huggingface and ``HuggingFaceEmbedding`` of llama-index-embeddings-huggingface, on the same model folder.
-"one batch" is the blocking call with all texts; "at once" awaits one call a query together; "worst delay" is the
-largest lateness of a task that wants to run every millisecond meanwhile; "cosine" the least one with the vectors of
-sentence-transformers, over the queries and over 100 longer texts. Times are the least of the rounds, so that what else
-the machine does weighs little.
+Ours: ``TwinvecEmbeddings`` and ``TwinvecEmbedding``. Peers, each where it is installed, on the same model folder:
+``HuggingFaceEmbeddings`` of langchain-huggingface and ``HuggingFaceEmbedding`` of llama-index-embeddings-huggingface.
+They want other versions of what this project pins, and run with its own all the same:
+
+    pip install --no-deps --target PEERS langchain-huggingface llama-index-embeddings-huggingface
+    PYTHONPATH=PEERS python benchmarks/integrations.py
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import platform
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -29,43 +33,47 @@ from llama_index.embeddings.twinvec import TwinvecEmbedding
 from twinvec.models import find_model
 
 TICK_SECONDS = 0.001
+PACKAGES = (
+    "twinvec",
+    "langchain-core",
+    "llama-index-core",
+    "langchain-huggingface",
+    "llama-index-embeddings-huggingface",
+    "sentence-transformers",
+    "torch",
+    "openvino",
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Contender:
-    """An embedding class behind the same two calls."""
+    """An embedding class behind the same two calls, and what its rounds took, in seconds."""
 
     name: str
     batch: Callable[[list[str]], Any]
     ask: Callable[[str], Awaitable[list[float]]]
+    batches: list[float] = field(default_factory=list)
+    together: list[float] = field(default_factory=list)
+    delays: list[float] = field(default_factory=list)
 
 
 def main() -> None:
+    """Measure and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("INTEGRATIONS.md"))
     options = parser.parse_args()
     model = str(find_model("default").path)
     queries = [f"question {i}: how do I ask for {i} days of holiday in week {i % 52}?" for i in range(options.queries)]
-    texts = [" ".join(f"line {i} of passage {n}\n" for i in range(20)) for n in range(100)]
-    expected = reference(model, queries + texts)
-    print(f"{os.cpu_count()} cores, {len(queries)} queries, {options.rounds} rounds\n")
-    print("| class | one batch, ms | at once, ms | worst delay, ms | 1 - cosine |\n|---|---|---|---|---|")
-    for contender in contenders(model):
-        contender.batch(queries)
-        batch = min(timed(contender.batch, queries) for _ in range(options.rounds))
-        rounds = [asyncio.run(at_once(contender, queries)) for _ in range(options.rounds)]
-        together = min(seconds for seconds, _ in rounds)
-        delay = min(worst for _, worst in rounds)
-        vectors = np.asarray(contender.batch(queries + texts), dtype=np.float64)
-        off = 1 - float((vectors * expected).sum(axis=1).min())
-        print(
-            f"| {contender.name} | {1000 * batch:.0f} | {1000 * together:.0f} | {1000 * delay:.1f} | {off:.1e} |",
-            flush=True,
-        )
+    found = contenders(model)
+    idle = measure(found, queries, options.rounds)
+    options.output.write_text(report(found, idle, queries, apart(found, model, queries), options.rounds), "utf-8")
+    print(options.output.read_text("utf-8"))
 
 
 def contenders(model: str) -> list[Contender]:
+    """Ours, and the peers that can be imported."""
     ours = TwinvecEmbeddings(model=model)
     node = TwinvecEmbedding(model)
     found = [
@@ -81,36 +89,113 @@ def contenders(model: str) -> list[Contender]:
     return found
 
 
-def reference(model: str, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    from sentence_transformers import SentenceTransformer
+def measure(found: list[Contender], queries: list[str], rounds: int) -> list[float]:
+    """Fill in the rounds, all classes in turns, so that what else the machine does hits all alike.
 
-    return np.asarray(SentenceTransformer(model, device="cpu").encode(texts), dtype=np.float64)
-
-
-def timed(batch: Callable[[list[str]], Any], texts: list[str]) -> float:
-    started = time.perf_counter()
-    batch(texts)
-    return time.perf_counter() - started
+    Returns:
+        For each round the worst delay of a loop that has nothing to do: what the machine itself adds.
+    """
+    idle = []
+    for contender in found:
+        contender.batch(queries)
+        asyncio.run(at_once(contender, queries[:2]))
+    for _ in range(rounds):
+        idle.append(asyncio.run(undisturbed()))
+        for contender in found:
+            started = time.perf_counter()
+            contender.batch(queries)
+            contender.batches.append(time.perf_counter() - started)
+            seconds, worst = asyncio.run(at_once(contender, queries))
+            contender.together.append(seconds)
+            contender.delays.append(worst)
+    return idle
 
 
 async def at_once(contender: Contender, queries: list[str]) -> tuple[float, float]:
     """Seconds until every query has its vector, and the worst delay of the ticker meanwhile."""
-    worst = 0.0
-
-    async def tick() -> None:
-        nonlocal worst
-        while True:
-            before = time.perf_counter()
-            await asyncio.sleep(TICK_SECONDS)
-            worst = max(worst, time.perf_counter() - before - TICK_SECONDS)
-
-    ticker = asyncio.create_task(tick())
+    ticker = Ticker()
+    running = asyncio.create_task(ticker.run())
     await asyncio.sleep(0)
     started = time.perf_counter()
     await asyncio.gather(*(contender.ask(query) for query in queries))
     seconds = time.perf_counter() - started
-    ticker.cancel()
-    return seconds, worst
+    running.cancel()
+    return seconds, ticker.worst
+
+
+async def undisturbed() -> float:
+    """The worst delay of the ticker in a fifth of a second in which nothing else runs."""
+    ticker = Ticker()
+    running = asyncio.create_task(ticker.run())
+    await asyncio.sleep(0.2)
+    running.cancel()
+    return ticker.worst
+
+
+class Ticker:
+    """Wants to run every millisecond; ``worst`` is by how many seconds it came too late at most."""
+
+    worst = 0.0
+
+    async def run(self) -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(TICK_SECONDS)
+            self.worst = max(self.worst, time.perf_counter() - before - TICK_SECONDS)
+
+
+def apart(found: list[Contender], model: str, queries: list[str]) -> list[float]:
+    """For each class 1 - the least cosine with sentence-transformers, over the queries and 100 longer texts."""
+    from sentence_transformers import SentenceTransformer
+
+    texts = queries + [" ".join(f"line {i} of passage {n}\n" for i in range(20)) for n in range(100)]
+    expected = np.asarray(SentenceTransformer(model, device="cpu").encode(texts), dtype=np.float64)
+    vectors = (np.asarray(each.batch(texts), dtype=np.float64) for each in found)
+    return [1 - float((each * expected).sum(axis=1).min()) for each in vectors]
+
+
+def report(found: list[Contender], idle: list[float], queries: list[str], off: list[float], rounds: int) -> str:
+    """The table, with what is needed to read it."""
+    rows = "\n".join(
+        f"| `{each.name}` | {1000 * median(each.batches):.0f} | {1000 * median(each.together):.0f} "
+        f"| {median(now / batch for now, batch in zip(each.together, each.batches, strict=True)):.2f} "
+        f"| {1000 * median(each.delays):.1f} | {1000 * max(each.delays):.1f} | {distance:.1e} |"
+        for each, distance in zip(found, off, strict=True)
+    )
+    header = [
+        "class",
+        f"{len(queries)} texts in one call, ms",
+        f"{len(queries)} awaited queries at once, ms",
+        "ratio",
+        "loop late, ms",
+        "loop late at worst, ms",
+        "1 - cosine",
+    ]
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end"
+    return f"""# Awaited queries through LangChain and LlamaIndex
+
+Written by `python benchmarks/integrations.py`. {machine}; Python {platform.python_version()}, {", ".join(versions())}.
+
+| {" | ".join(header)} |
+|{"---|" * len(header)}
+{rows}
+
+Medians of {rounds} rounds, in which the classes take turns. "Loop late": the largest delay, in a round, of a task of
+the event loop that wants to run every millisecond while the queries are awaited; with nothing to do it is
+{1000 * median(idle):.1f} ms, {1000 * max(idle):.1f} at worst. "1 - cosine": with the vectors of sentence-transformers,
+the largest over the queries and 100 longer texts.
+"""
+
+
+def versions() -> list[str]:
+    """Name and version of what is installed."""
+    found = []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 if __name__ == "__main__":
