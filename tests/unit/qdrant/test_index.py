@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings
+from twinvec_qdrant.backends import edge_index
 from twinvec_qdrant.backends.folder import CollectionFolder
 from words import WordEncoder
 
@@ -116,9 +120,9 @@ def test_killed_while_the_index_is_built_nothing_is_lost(folder, vectors, step):
     with opened(folder) as collection:
         exact = found(collection, vectors, exact=True)
     place = CollectionFolder(folder, "notes")
-    place.copy_shard()
+    copy = place.copy_shard()
     if step != "copied":
-        place.copy.rename(place.path / "shard.indexed")
+        copy.rename(place.path / "shard.indexed")
     if step in ("between the renames", "renamed"):
         place.shard.rename(place.path / "shard.old")
     if step == "renamed":
@@ -127,6 +131,28 @@ def test_killed_while_the_index_is_built_nothing_is_lost(folder, vectors, step):
         assert found(collection, vectors, exact=True) == exact
         assert collection.count() == SIZE
     assert sorted(path.name for path in place.path.iterdir()) == ["collection.json", "lock", "owner", "shard"]
+
+
+def test_a_builder_that_outlives_its_process_has_a_copy_of_its_own(folder):
+    place = CollectionFolder(folder, "notes")
+    copies = {place.copy_shard(), place.copy_shard()}
+    assert len(copies) == 2
+    for copy in copies:
+        assert sorted(path.name for path in copy.iterdir()) == sorted(path.name for path in place.shard.iterdir())
+    place.settle()
+    assert not any(copy.exists() for copy in copies)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process end with its parent")
+def test_a_builder_ends_with_its_process():
+    child = "import os, signal, sys; sys.path.insert(0, sys.argv[1]); from index_worker import die_with"
+    child += "; die_with(int(sys.argv[2])); print('waiting', flush=True); signal.alarm(100); signal.pause()"
+    parent = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:], str(os.getpid())])"
+    command = [sys.executable, "-c", parent, child, str(Path(edge_index.__file__).parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "waiting\n"
+        process.kill()
+        assert process.communicate(timeout=60)[0] == "", "the pipe is closed when the child is gone"
 
 
 def test_an_index_that_cannot_be_built_leaves_all_as_it_was(folder, vectors, monkeypatch, tmp_path, caplog):

@@ -145,11 +145,11 @@ class EmbeddedBackend:
             if not force and missing < max(WORTHWHILE, chunks // 10):
                 return False
             self.flush()
-            build_aside(self._folder, settings)
+            copy = build_aside(self._folder, settings)
             with self._translated("exchange"):
                 self._shard.close()
                 try:
-                    self._folder.put_copy_in_place()
+                    self._folder.put_copy_in_place(copy)
                 finally:
                     self._folder.settle()
                     self._shard = _load(self._folder.shard)

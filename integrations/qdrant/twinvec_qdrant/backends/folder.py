@@ -4,7 +4,8 @@
     <path>/<name>/owner              the process that holds it, for the message to others
     <path>/<name>/collection.json    the description; replaced as a whole
     <path>/<name>/shard/             the engine's files; renamed into place when complete
-    <path>/<name>/shard.copy/        a copy of them whose index is being built
+    <path>/<name>/shard.copy-*/      a copy of them whose index is being built; of a name of its own, since the builder
+                                     may outlive the process that began it
     <path>/<name>/shard.indexed/     that copy, complete: while it is there, it may stand in for shard/
 
 Qdrant's embedded engine belongs to one process at a time. A second one waits here for the lock and is then told who
@@ -21,6 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
+from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
@@ -28,6 +30,7 @@ from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError
 
 _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
+_COPY = "shard.copy-"
 
 
 class CollectionFolder:
@@ -40,7 +43,6 @@ class CollectionFolder:
     def __init__(self, path: str | Path, name: str) -> None:
         self.path = Path(path).expanduser().resolve() / folder_name(name)
         self.shard = self.path / "shard"
-        self.copy = self.path / "shard.copy"
         self._indexed = self.path / "shard.indexed"
         self._replaced = self.path / "shard.old"
         self._description = self.path / "collection.json"
@@ -114,30 +116,32 @@ class CollectionFolder:
         except OSError as error:
             raise StoreUnavailableError(f"{self.path}: cannot be removed: {error}") from error
 
-    def copy_shard(self) -> None:
+    def copy_shard(self) -> Path:
         """Copy the engine's files, flushed before, to where an index can be built.
 
         Raises:
             StoreUnavailableError: there is no room for the copy and as much again, or it cannot be written.
         """
+        copy = self.path / f"{_COPY}{uuid4().hex[:12]}"
         try:
             size = sum(file.stat().st_blocks * 512 for file in self.shard.rglob("*") if file.is_file())
             self.check_room(2 * size)
-            shutil.copytree(self.shard, self.copy, copy_function=_copy_file)
+            shutil.copytree(self.shard, copy, copy_function=_copy_file)
         except OSError as error:
             self.remove_copies()
             raise StoreUnavailableError(f"{self.path}: cannot be copied: {error}") from error
+        return copy
 
-    def make_copy_durable(self) -> None:
+    def make_copy_durable(self, copy: Path) -> None:
         """Force the copy to the disk: the original goes, and the copy has to survive a power cut."""
-        for path in self.copy.rglob("*"):
+        for path in copy.rglob("*"):
             if path.is_file():
                 with path.open("rb+") as file:
                     os.fsync(file.fileno())
 
-    def put_copy_in_place(self) -> None:
+    def put_copy_in_place(self, copy: Path) -> None:
         """Let the copy take the place of the engine's files, which nobody may have open; see ``settle``."""
-        self.copy.rename(self._indexed)
+        copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)
         self.remove_copies()
@@ -150,7 +154,7 @@ class CollectionFolder:
 
     def remove_copies(self) -> None:
         """Remove copies and what they have replaced."""
-        for each in (self.copy, self._indexed, self._replaced):
+        for each in (*self.path.glob(f"{_COPY}*"), self._indexed, self._replaced):
             shutil.rmtree(each, ignore_errors=True)
 
     def acquire(self, wait_seconds: float) -> None:

@@ -1,20 +1,25 @@
 """The process that builds the index of an embedded collection.
 
-    python index_worker.py FOLDER SETTINGS
+    python index_worker.py FOLDER SETTINGS PARENT
 
 The engine holds the interpreter's lock while it builds, so it does it here, on a copy of its files that nobody else
-has open. SETTINGS is the JSON of ``IndexSettings``. Nothing of twinvec is imported: the process is there at once.
+has open. SETTINGS is the JSON of ``IndexSettings``, PARENT the process that waits for it. Nothing of twinvec is
+imported: the process is there at once.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import qdrant_edge as edge
 
+_SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
 _FULL_SCAN_KILOBYTES = 10_000  # of vectors below which the engine compares with all
 
 
@@ -63,5 +68,14 @@ def _quantization(name: str) -> Any:
     return edge.BinaryQuantizationConfig(memory=edge.Memory.Pinned) if name == "binary" else None
 
 
+def die_with(parent: int) -> None:
+    """End together with the parent process, where the system offers it: nobody would take the index."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != parent:  # it has died before
+            sys.exit(1)
+
+
 if __name__ == "__main__":
+    die_with(int(sys.argv[3]))
     build(Path(sys.argv[1]), json.loads(sys.argv[2]))
