@@ -103,7 +103,10 @@ def encode_command(
     dim: Annotated[int | None, typer.Option(help="Keep so many leading dimensions.")] = None,
     engine: Annotated[EngineName, typer.Option(help="What computes the vectors.")] = "auto",
     precision: Annotated[Precision, typer.Option(help="In what precision.")] = "auto",
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; the best there is unless given.")] = None,
+    devices: Annotated[
+        list[str] | None,
+        typer.Option("--device", help="cpu, cuda, cuda:1, mps; the best there is unless given; may be given again."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Encode the texts of a file into an array.
@@ -114,6 +117,7 @@ def encode_command(
     \b
     twinvec encode texts.txt -o vectors.npy
     twinvec encode questions.jsonl -o questions.npy --field question --prompt query
+    twinvec encode texts.txt -o vectors.npy --device cuda:0 --device cuda:1
     """
     import time
 
@@ -121,7 +125,9 @@ def encode_command(
     from twinvec.terminal import show_json
     from twinvec.vector_files import encode_file
 
-    encoder = Encoder(model, engine=engine, precision=precision, device=device, dim=dim)
+    single = devices[0] if devices and len(devices) == 1 else None  # in this process
+    several = None if single else devices or None
+    encoder = Encoder(model, engine=engine, precision=precision, device=single, devices=several, dim=dim)
     start = time.perf_counter()
     shape = encode_file(encoder, source, output, field=field, prompt=prompt, storage=storage, progress=not as_json)
     seconds = time.perf_counter() - start

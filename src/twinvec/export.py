@@ -31,7 +31,7 @@ from twinvec.errors import ConfigurationError, EngineError, InputError, ModelErr
 from twinvec.exportable import Exportable, open_exportable
 from twinvec.exported import EXPORTS, RANGES, export_key, graph_files, read_exports
 from twinvec.graph_cache import EXACT
-from twinvec.models import MANIFEST, find_model, optional_json, sha256, write_manifest
+from twinvec.models import MANIFEST, find_model, optional_json, read_object, sha256, write_manifest
 from twinvec.quantization import BOUNDS, import_nncf, quantize
 from twinvec.spec import read_modules
 from twinvec.text import check_text
@@ -187,7 +187,7 @@ def _add_graph(
     for path in files_of(graph):
         path.replace(path.with_stem(name))
     if engine == "onnx":
-        _add_tokenizer(graph.parent, subject.tokenizer)
+        _add_tokenizer(folder, subject.tokenizer)
     entry: dict[str, Any] = {
         "graph": f"{engine}/{name}{runtime.suffixes[0]}",
         "network": subject.digest,
@@ -208,14 +208,20 @@ def _add_graph(
 
 
 def _add_tokenizer(folder: Path, tokenizer: TextTokenizer) -> None:
-    """What FastEmbed reads beside a graph: it cuts where the encoder cuts, and pads with the same token."""
-    tokenizer.save(folder / "tokenizer.json")
-    settings = {
-        "model_max_length": tokenizer.max_tokens,
-        "pad_token": tokenizer.pad_token,
-        "truncation_side": tokenizer.cut_side,
-    }
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    """For FastEmbed: beside the graph the tokenizer as the encoder uses it, in the model's own the encoder's limit."""
+    limit = {"model_max_length": tokenizer.max_tokens}
+    _write_json(
+        folder / "onnx" / "tokenizer_config.json",
+        {**limit, "pad_token": tokenizer.pad_token, "truncation_side": tokenizer.cut_side},
+    )
+    tokenizer.save(folder / "onnx" / "tokenizer.json")
+    own = folder / "tokenizer_config.json"
+    if own.is_file():
+        _write_json(own, {**read_object(own), **limit})
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _update_manifest(folder: Path, extra: dict[str, Any], exports: dict[str, Any] | None = None) -> None:

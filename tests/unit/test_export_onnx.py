@@ -217,16 +217,17 @@ def register():
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 
-    def add(name, report):
+    def add(name, report, folder=None):
+        folder = folder or report.graph.parent
         TextEmbedding.add_custom_model(
             model=name,
             pooling=PoolingType.DISABLED,
             normalization=False,
             sources=ModelSource(hf=name),
             dim=Encoder(report.folder).dim,
-            model_file=report.graph.name,
+            model_file=report.graph.relative_to(folder).as_posix(),
         )
-        return TextEmbedding(name, specific_model_path=str(report.graph.parent))
+        return TextEmbedding(name, specific_model_path=str(folder))
 
     return add
 
@@ -252,8 +253,9 @@ def test_fastembed_cuts_where_the_encoder_does(encoder, tmp_path, register):
     report = export_model(find_model("default").path, tmp_path / "out", engine="onnx")
     texts = [*OTHERS, " ".join(WORDS * 15)]  # the last is longer than the encoder reads, but not than the tokenizer may
     assert 256 < encoder.count_tokens(texts[-1:]) < 512
-    found = np.stack(list(register("test/default", report).embed(texts)))
-    np.testing.assert_allclose(found, encoder.encode(texts), atol=2e-5)
+    for folder in (report.graph.parent, report.folder):
+        found = np.stack(list(register(f"test/{folder.name}", report, folder).embed(texts)))
+        np.testing.assert_allclose(found, encoder.encode(texts), atol=2e-5)
 
 
 def test_the_inference_of_qdrants_client(exported, register):

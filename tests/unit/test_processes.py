@@ -121,6 +121,22 @@ def test_a_script_without_a_guard_is_told(folder, tmp_path):
     assert 'if __name__ == "__main__":' in run.stderr.strip().splitlines()[-1]
 
 
+def test_the_command_takes_several_devices(twinvec, folder, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    known = set(multiprocessing.active_children())
+    for row, devices in enumerate((["--device", "cpu"], ["--device", "cpu", "--device", "cpu"])):
+        options = ["--engine", "onnx", *devices, "--model", folder]
+        done = twinvec("encode", tmp_path / "texts.txt", "-o", tmp_path / f"{row}.npy", *options)
+        assert done.code == 0, done.err
+    one, two = (np.load(tmp_path / f"{row}.npy") for row in range(2))
+    np.testing.assert_allclose(one, two, atol=1e-6)
+    assert len(one) == len(TEXTS)
+    gc.collect()
+    for child in set(multiprocessing.active_children()) - known:
+        child.join(timeout=60)
+        assert child.exitcode == 0
+
+
 def test_an_error_with_arguments_of_its_own_can_be_sent():
     error = MissingExtraError("onnxruntime", "onnx", "the ONNX engine")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
