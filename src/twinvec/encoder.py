@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.engines.base import Batch, Engine, FloatArray
-from twinvec.engines.processes import ProcessesEngine
+from twinvec.engines.processes import ProcessesEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.exported import find_ranges
@@ -87,7 +87,7 @@ class Encoder:
         cache_folder: str | Path | None = None,
     ) -> None:
         self._wanted = Wanted(engine, device, precision)
-        self._devices = _checked_devices(device, devices)
+        self._devices = check_devices(device, devices)
         if token_budget is not None and token_budget < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
         found = model if isinstance(model, ModelFolder) else find_model(model, cache_folder)
@@ -367,16 +367,6 @@ class Encoder:
         while taken := _take(texts, window, position, self._max_text_bytes):
             yield self.encode(taken, **options)
             position += len(taken)
-
-
-def _checked_devices(device: str | None, devices: Sequence[str] | None) -> list[str] | None:
-    if devices is None:
-        return None
-    if device is not None:
-        raise ConfigurationError("device and devices exclude each other")
-    if isinstance(devices, str) or not devices or not all(isinstance(each, str) for each in devices):
-        raise ConfigurationError(f'devices must be a list such as ["cuda:0", "cuda:1"], got {devices!r}')
-    return list(devices)
 
 
 def _take(texts: Iterator[str], window: int, position: int, max_bytes: int) -> list[str]:

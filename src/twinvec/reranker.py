@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.classifier import read_classifier
-from twinvec.engines.base import FloatArray
+from twinvec.classifier import ClassifierSpec, read_classifier
+from twinvec.engines.base import FloatArray, ScoringEngine
+from twinvec.engines.processes import ProcessesScoringEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_scoring_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models import find_model
@@ -138,6 +140,7 @@ class CrossEncoderReranker:
         model: A folder or a hub name, as for ``Encoder``; the model has one label.
         engine: As for ``Encoder``.
         device: As for ``Encoder``.
+        devices: As for ``Encoder``.
         precision: As for ``Encoder``.
         token_budget: Largest padded size of a batch, in tokens; the engine's own unless given.
         max_tokens: Cut longer pairs here, in place of the model's own limit; the longer side is cut first.
@@ -155,11 +158,13 @@ class CrossEncoderReranker:
         *,
         engine: EngineName = "auto",
         device: str | None = None,
+        devices: Sequence[str] | None = None,
         precision: Precision = "auto",
         token_budget: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
         wanted = Wanted(engine, device, precision)
+        several = check_devices(device, devices)
         if token_budget is not None and token_budget < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
         found = find_model(model)
@@ -168,7 +173,8 @@ class CrossEncoderReranker:
         self.max_tokens = spec.max_tokens
         self._activate = spec.activate
         self._tokenizer = TextTokenizer(spec.folder, spec.max_tokens, lower_case=spec.lower_case)
-        self.engine = load_scoring_engine(wanted, found.path, spec, self._tokenizer)
+        load = partial(_load, wanted, found.path, spec, self._tokenizer)
+        self.engine = load(device) if several is None else ProcessesScoringEngine(load, several)
         self._token_budget = token_budget or self.engine.token_budget
 
     def __repr__(self) -> str:
@@ -231,6 +237,12 @@ class CrossEncoderReranker:
             raise BadVectorError(f"engine {self.engine.name}: a score is not finite")
         where = {pair: index for index, pair in enumerate(unique)}
         return scores[[where[pair] for pair in pairs]]
+
+
+def _load(
+    wanted: Wanted, root: Path, spec: ClassifierSpec, tokenizer: TextTokenizer, device: str | None
+) -> ScoringEngine:
+    return load_scoring_engine(replace(wanted, device=device), root, spec, tokenizer)
 
 
 def _checked(

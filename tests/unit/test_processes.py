@@ -13,7 +13,7 @@ import sys
 import numpy as np
 import pytest
 
-from twinvec import Encoder
+from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines.processor import available_cores
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError
 from twinvec.export import export_model
@@ -49,6 +49,15 @@ def test_two_processes_give_the_vectors_of_one(folder, two):
     assert len(done) > 2
     for ours, theirs in zip(two.encode_tokens(TEXTS[:20]), one.encode_tokens(TEXTS[:20]), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_cross_encoders_too(tiny_cross_encoder, tmp_path, monkeypatch):
+    monkeypatch.setenv("TWINVEC_CACHE", str(tmp_path / "cache"))
+    folder = export_model(tiny_cross_encoder("bert"), tmp_path / "out", engine="onnx").folder
+    pairs = [(query, text) for query in TEXTS[:5] for text in TEXTS[5:40]]
+    one, two = (CrossEncoderReranker(folder, engine="onnx", devices=each) for each in (None, ["cpu", "cpu"]))
+    assert two.engine.name == "2 processes: onnx, cpu, float32"
+    np.testing.assert_allclose(two.score(pairs), one.score(pairs), atol=1e-6)
 
 
 def test_a_copy_starts_its_own(two):

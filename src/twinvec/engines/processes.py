@@ -19,19 +19,33 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any
 
-from twinvec.engines.base import Batch, Engine, FloatArray
+from twinvec.engines.base import Batch, Engine, FloatArray, ScoringEngine
 from twinvec.engines.processor import available_cores
-from twinvec.errors import EngineError, TwinvecError
+from twinvec.errors import ConfigurationError, EngineError, TwinvecError
 
-LoadEngine = Callable[[str], Engine]
-"""A device, as torch names it -> its engine; can be pickled."""
+LoadEngine = Callable[[str], Engine | ScoringEngine]
 
 
-class ProcessesEngine:
+def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str] | None:
+    """The devices of several processes, None for one engine in this process.
+
+    Raises:
+        ConfigurationError: they are no list of names, or come with a single device.
+    """
+    if devices is None:
+        return None
+    if device is not None:
+        raise ConfigurationError("device and devices exclude each other")
+    if isinstance(devices, str) or not devices or not all(isinstance(each, str) for each in devices):
+        raise ConfigurationError(f'devices must be a list such as ["cuda:0", "cuda:1"], got {devices!r}')
+    return list(devices)
+
+
+class _Processes:
     """One engine made of several.
 
     Args:
-        load: Called in each process with its device.
+        load: Called in each process with its device, as torch names it; can be pickled.
         devices: One for each process; ``"cpu"`` may come several times, and those share the cores.
 
     Raises:
@@ -54,12 +68,6 @@ class ProcessesEngine:
                 if stream < streams:
                     self._free.put((worker, worker.connections[stream]))
 
-    def vectors(self, batch: Batch) -> FloatArray:
-        return self._ask("vectors", batch)
-
-    def states(self, batch: Batch) -> FloatArray:
-        return self._ask("states", batch)
-
     def _ask(self, what: str, batch: Batch) -> FloatArray:
         worker, connection = self._free.get()
         try:
@@ -67,6 +75,23 @@ class ProcessesEngine:
         finally:
             self._free.put((worker, connection))  # also that of a dead one: who is waiting must hear of it
         return answer
+
+
+class ProcessesEngine(_Processes):
+    """Engines of an encoder."""
+
+    def vectors(self, batch: Batch) -> FloatArray:
+        return self._ask("vectors", batch)
+
+    def states(self, batch: Batch) -> FloatArray:
+        return self._ask("states", batch)
+
+
+class ProcessesScoringEngine(_Processes):
+    """Engines of a cross-encoder."""
+
+    def logits(self, batch: Batch) -> FloatArray:
+        return self._ask("logits", batch)
 
 
 class _Worker:
@@ -134,15 +159,14 @@ def _serve(load: LoadEngine, device: str, connections: list[Connection]) -> None
         thread.join()
 
 
-def _answer(engine: Engine, connection: Connection) -> None:
-    methods = {"vectors": engine.vectors, "states": engine.states}
+def _answer(engine: Engine | ScoringEngine, connection: Connection) -> None:
     while True:
         try:
             what, batch = connection.recv()
         except (EOFError, OSError):
             return
         try:
-            answer: Any = methods[what](batch)
+            answer = getattr(engine, what)(batch)
         except Exception as error:  # it is raised where the batch came from
             answer = _sendable(error)
         try:
