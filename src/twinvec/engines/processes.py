@@ -61,9 +61,8 @@ class _Processes:
         self.workers = sum(streams for _, streams, _ in told)
         self.token_budget = min(budget for _, _, budget in told)
         self._free: SimpleQueue[tuple[_Worker, Connection]] = SimpleQueue()
-        for stream in range(
-            max(streams for _, streams, _ in told)
-        ):  # in turns, so that no process waits for a second one
+        most = max(streams for _, streams, _ in told)
+        for stream in range(most):  # in turns, so that no process waits while another has two batches
             for worker, (_, streams, _) in zip(started, told, strict=True):
                 if stream < streams:
                     self._free.put((worker, worker.connections[stream]))
