@@ -52,10 +52,11 @@ def test_quality_of_scores():
     assert score_quality(exact, np.zeros_like(exact))["correlation"] == 0
 
 
-def test_what_is_no_graph(tmp_path):
-    path = tmp_path / "graph.xml"
+@pytest.mark.parametrize(("runtime", "suffix"), [("openvino", ".xml"), ("onnx", ".onnx")])
+def test_what_is_no_graph(tmp_path, runtime, suffix):
+    path = tmp_path / f"graph{suffix}"
     path.write_text("<net")
     batch = Batch(np.ones((1, 3), dtype=np.int64), np.ones((1, 3), dtype=np.int64))
     with pytest.raises(EngineError, match="cannot be quantised"):
-        quantize(path, [batch], tmp_path / "made.xml", weight_bits=8)
+        quantize(runtime, path, [batch], tmp_path / f"made{suffix}", weight_bits=8)
     assert not (tmp_path / "made.xml").exists()
