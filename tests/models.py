@@ -1,6 +1,6 @@
 """Tiny random models of every supported backbone, built offline and saved by sentence-transformers itself.
 
-Tokenizers are real ones, trained on a few sentences; weights are random, with a spread that makes vectors of
+Tokenizers are real ones, learnt from a few sentences; weights are random, with a spread that makes vectors of
 different texts differ. A folder takes a second to build and a few hundred kilobytes.
 """
 
@@ -106,26 +106,36 @@ def save_backbone(folder: Path, kind: str, labels: int | None = None) -> Path:
 
 @cache
 def trained_tokenizer(kind: str) -> Any:
-    """The tokenizer that goes with a backbone: WordPiece, byte-level BPE or Unigram, trained here."""
+    """The tokenizer that goes with a backbone: WordPiece, byte-level BPE or Unigram, the same in every process."""
     if kind in ("bert", "distilbert", "mpnet"):
         return _word_piece(kind)
     return _unigram() if kind == "xlm-roberta" else _byte_pairs(kind)
 
 
+def _pieces(pre_tokenizer: Any, normalizer: Any = None) -> list[str]:
+    """What byte pair encoding makes of the sentences: unlike the other trainers, it leaves nothing to chance."""
+    from tokenizers import Tokenizer, models, normalizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizer or normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.train_from_iterator(_SENTENCES, trainers.BpeTrainer(vocab_size=250))
+    vocabulary = tokenizer.get_vocab()
+    return sorted(vocabulary, key=lambda piece: vocabulary[piece])
+
+
 def _word_piece(kind: str) -> Any:
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import normalizers, pre_tokenizers
     from transformers import BertTokenizer, MPNetTokenizer
 
     if kind == "mpnet":
         special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
     else:
         special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.train_from_iterator(_SENTENCES, trainers.WordPieceTrainer(vocab_size=400, special_tokens=special))
+    pieces = _pieces(pre_tokenizers.BertPreTokenizer(), normalizers.BertNormalizer())
+    vocabulary = [*special, *pieces, *(f"##{piece}" for piece in pieces)]
     family = MPNetTokenizer if kind == "mpnet" else BertTokenizer
-    return family(vocab=tokenizer.get_vocab(), model_max_length=512)
+    return family(vocab={piece: row for row, piece in enumerate(vocabulary)}, model_max_length=512)
 
 
 def _byte_pairs(kind: str) -> Any:
@@ -164,17 +174,13 @@ def _byte_pairs(kind: str) -> Any:
 
 
 def _unigram() -> Any:
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from tokenizers import pre_tokenizers
     from transformers import XLMRobertaTokenizer
 
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
-    tokenizer.train_from_iterator(
-        _SENTENCES, trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
-    )
-    vocab = [(piece, score) for piece, score in json.loads(tokenizer.to_str())["model"]["vocab"]]
-    return XLMRobertaTokenizer(vocab=[*vocab, ("<mask>", 0.0)], model_max_length=512)
+    special = [(piece, 0.0) for piece in ("<s>", "<pad>", "</s>", "<unk>")]
+    pieces = _pieces(pre_tokenizers.Metaspace())
+    scored = [(piece, -8.0 / len(piece)) for piece in pieces]  # long ones first
+    return XLMRobertaTokenizer(vocab=[*special, *scored, ("<mask>", 0.0)], model_max_length=512)
 
 
 def _config(kind: str, tokenizer: Any, extra: dict[str, Any]) -> Any:

@@ -190,7 +190,7 @@ def test_ranges_for_int8_storage(int8, source):
     codes = encoder.encode_document(OTHERS, storage="int8")
     assert (codes.dtype, codes.shape) == (np.int8, vectors.shape)
     back = encoder.restore(codes)
-    assert cosines(back, vectors).min() > 0.995  # a tiny model's tokenizer differs a little in every process
+    assert cosines(back, vectors).min() > 0.999
     np.testing.assert_array_equal(encoder.restore(codes[3]), back[3])
     assert np.abs(encoder.encode_document(OTHERS[3], storage="int8").astype(int) - codes[3]).max() <= 1
     low = np.array(manifest_of(folder)["ranges"]["low"])
