@@ -119,7 +119,7 @@ def _pieces(pre_tokenizer: Any, normalizer: Any = None) -> list[str]:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizer or normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizer
-    tokenizer.train_from_iterator(_SENTENCES, trainers.BpeTrainer(vocab_size=250))
+    tokenizer.train_from_iterator(_SENTENCES, trainers.BpeTrainer(vocab_size=500))
     vocabulary = tokenizer.get_vocab()
     return sorted(vocabulary, key=lambda piece: vocabulary[piece])
 
