@@ -238,8 +238,8 @@ class Encoder:
     ) -> list[FloatArray]:
         """Token states for late interaction: for each text (tokens, hidden size), L2-normalised rows.
 
-        The last layer's states, special tokens included; no pooling, no Dense. Options, truncation and errors are
-        those of ``encode``.
+        The last layer's states, special tokens included; no pooling, no Dense. Options (there is no
+        ``storage``), truncation and errors are those of ``encode``.
         """
         unique, inverse = _unique(check_texts(texts, self._max_text_bytes))
         states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)

@@ -128,7 +128,8 @@ def import_nncf() -> Any:
     """The package, or an error that says how to install it."""
     telemetry.switch_off()
     try:
-        import nncf
+        with telemetry.switched_off():  # it imports OpenVINO, whatever it quantises for
+            import nncf
     except ImportError as error:
         raise MissingExtraError("nncf", "export", "an int8 export") from error
     logging.getLogger("nncf").setLevel(logging.ERROR)  # its own way raises the level of others' handlers too

@@ -1,4 +1,4 @@
-"""Libraries that report their use to their makers are told not to; whoever wants them to sets their switches himself.
+"""Libraries that report their use to their makers are told not to.
 
 ONNX Runtime sends what graphs are made of, OpenVINO that it is imported and what it converts, NNCF what it is called
 for.
@@ -17,7 +17,7 @@ _one_at_a_time = threading.RLock()
 
 
 def switch_off() -> None:
-    """For the libraries that look when they are loaded: call it before they are."""
+    """For the libraries that look when they are loaded: call it before. Switches that are set stay as they are."""
     for name, value in _SWITCHES.items():
         os.environ.setdefault(name, value)
 
@@ -35,6 +35,6 @@ def switched_off() -> Iterator[None]:
             yield
         finally:
             if before is None:
-                del os.environ[_NO_REPORTS]
+                os.environ.pop(_NO_REPORTS, None)
             else:
                 os.environ[_NO_REPORTS] = before

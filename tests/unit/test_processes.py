@@ -157,3 +157,18 @@ def test_cores_that_are_stated(monkeypatch):
     for stated, expected in (("1", 1), ("1,2", 1), ("1000", cores), ("0", cores), ("many", cores), ("", cores)):
         monkeypatch.setenv("OMP_NUM_THREADS", stated)
         assert available_cores() == expected
+
+
+def test_after_an_interrupt_no_answer_is_taken_for_another(folder, monkeypatch):
+    encoder = make(folder, devices=["cpu"])
+    encoder.encode("fox")
+
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("multiprocessing.connection.Connection.recv", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            encoder.encode("a cat")
+    with pytest.raises(EngineError, match="when a call was interrupted; make a new Encoder"):
+        encoder.encode("fox")

@@ -16,7 +16,9 @@ import openvino_telemetry.utils.sender as sender
 sent = []
 sender.TelemetrySender.send = lambda self, *values: sent.append(values)
 from twinvec import Encoder
+from twinvec.quantization import import_nncf
 
+import_nncf()
 for engine in ("openvino", "onnx"):
     Encoder({model!r}, engine=engine).encode("fox")
 assert sent == [], sent

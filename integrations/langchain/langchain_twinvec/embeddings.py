@@ -83,6 +83,8 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
             queries = encode_options(self.query_encode_kwargs, "query_encode_kwargs: ")
         if documents.get("truncate_dim") != queries.get("truncate_dim"):
             raise ConfigurationError("truncate_dim must be the same for documents and queries")
+        if len({each["device"] for each in (documents, queries) if "device" in each}) > 1:
+            raise ConfigurationError("device must be the same for documents and queries")
         common = self.model_kwargs.get("default_prompt_name")
         settings = {
             "engine": None if self.engine == "auto" else self.engine,

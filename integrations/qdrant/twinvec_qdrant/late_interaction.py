@@ -7,11 +7,12 @@ but the query (``stored_maxsim``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.retrieval import TokenEncoder
 from twinvec_qdrant.backends.base import States
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_NUMBERS = 1024 * 1024
 """Of the token states of one chunk: more a server does not take."""
+_TEXTS = 64  # encoded at a time
 
 
 def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:
@@ -51,7 +53,7 @@ def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int) -> list[
         BadVectorError: they are not finite or of another size, or those of one text are more than a store takes.
     """
     kept = []
-    for text, states_TD in zip(texts, token_encoder(encoder).encode_tokens(texts, prompt="document"), strict=True):
+    for text, states_TD in _each(token_encoder(encoder), texts):
         if states_TD.ndim != 2 or not len(states_TD) or states_TD.shape[1] != dim or not np.isfinite(states_TD).all():
             raise BadVectorError(
                 f"the encoder gave token states of shape {states_TD.shape} for {text[:60]!r}, expected (tokens, {dim}) "
@@ -64,3 +66,10 @@ def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int) -> list[
             )
         kept.append(states_TD.astype(np.float16))
     return kept
+
+
+def _each(encoder: TokenEncoder, texts: Sequence[str]) -> Iterator[tuple[str, FloatArray]]:
+    """Texts with their states, some at a time: those of all chunks of a large document would fill the memory."""
+    for start in range(0, len(texts), _TEXTS):
+        part = texts[start : start + _TEXTS]
+        yield from zip(part, encoder.encode_tokens(part, prompt="document"), strict=True)

@@ -71,6 +71,11 @@ class _Processes:
         worker, connection = self._free.get()
         try:
             answer: FloatArray = worker.ask(connection, (what, batch))
+        except TwinvecError:
+            raise
+        except BaseException:  # an interrupt: its answer, still to come, would be taken for the next batch's
+            worker.end()
+            raise
         finally:
             self._free.put((worker, connection))  # also that of a dead one: who is waiting must hear of it
         return answer
@@ -101,6 +106,7 @@ class _Worker:
         pipes = [context.Pipe() for _ in range(streams)]
         self.connections = [ours for ours, _ in pipes]
         self._device = device
+        self._interrupted = False
         theirs = [their for _, their in pipes]
         self._process: BaseProcess = context.Process(
             target=_serve, args=(load, device, theirs), name=f"twinvec-{device}", daemon=True
@@ -130,7 +136,16 @@ class _Worker:
             raise answer
         return answer
 
+    def end(self) -> None:
+        """End the process, since a call was interrupted; whoever asks it again gets an error."""
+        self._interrupted = True
+        self._process.kill()
+
     def _ended(self) -> EngineError:
+        if self._interrupted:
+            return EngineError(
+                f"the process for device {self._device!r} was ended when a call was interrupted; make a new Encoder"
+            )
         self._process.join(timeout=10)  # its pipes close a moment before it is gone
         code = self._process.exitcode
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"

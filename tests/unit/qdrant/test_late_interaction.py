@@ -49,7 +49,7 @@ def check(collection: Collection, encoder: StateEncoder, notes=NOTES) -> None:
 def dense_names(collection: Collection) -> int:
     """How many dense vectors, token states among them, the store has room for."""
     if collection._backend.exclusive:
-        return collection._backend._folder.count_dense_names()
+        return len(collection._backend._folder.dense_names())
     return len(collection._backend._client.get_collection("notes").config.params.vectors)
 
 

@@ -184,7 +184,7 @@ def test_a_cross_encoder_learns_from_negatives_and_reranks(run, tmp_path, tiny_c
         kind="cross-encoder",
         model=str(tiny_cross_encoder("bert")),
         objective={"name": "binary"},
-        schedule={"steps": 30, "learning_rate": 3e-3},
+        schedule={"steps": 80, "learning_rate": 3e-3},
     )
     assert report.rows == 2 * len(rows)
     reranker = CrossEncoderReranker(tmp_path / "model")

@@ -149,14 +149,6 @@ def stored_point(identity: object, payload: Mapping[str, Any] | None, vectors: o
     )
 
 
-def indexed_chunks(vectors: int, chunks: int, names: int) -> int:
-    """About how many of so many chunks are indexed under all of their dense ``names``.
-
-    Stores count the ``vectors`` in indexes of all names together, sparse ones included, which always are.
-    """
-    return min(max((vectors - chunks) // names, 0), chunks)
-
-
 def stored_states(records: Iterable[Any], vector: str) -> dict[str, States]:
     """The token states beside the dense vector of this name, as either store's records have them, by id."""
     name = states_name(vector)

@@ -31,12 +31,12 @@ from twinvec_qdrant.backends.base import (
     States,
     dense_vectors,
     in_batches,
-    indexed_chunks,
     size_of,
     states_name,
     stored_states,
 )
 from twinvec_qdrant.backends.conditions import Conditions, field_is
+from twinvec_qdrant.backends.counting import indexed_chunks
 from twinvec_qdrant.backends.edge_index import WORTHWHILE, build_aside
 from twinvec_qdrant.backends.edge_values import edge_filter, edge_point, edge_request, edge_sparse, point_of
 from twinvec_qdrant.backends.folder import CollectionFolder, collection_names
@@ -158,8 +158,8 @@ class EmbeddedBackend:
     def indexed(self, chunks: int) -> int:
         """About how many of so many chunks have their dense vectors in the index."""
         with self._translated("read"):
-            vectors = self._shard.info().indexed_vectors_count
-        return indexed_chunks(vectors, chunks, self._folder.count_dense_names())
+            vectors, names = self._shard.info().indexed_vectors_count, self._folder.dense_names()
+        return indexed_chunks(self, vectors, chunks, names)
 
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None

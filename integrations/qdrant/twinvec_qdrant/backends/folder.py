@@ -83,9 +83,9 @@ class CollectionFolder:
         except OSError as error:
             raise StoreUnavailableError(f"{self._description}: cannot be written: {error}") from error
 
-    def count_dense_names(self) -> int:
-        """How many dense vectors a point may have, token states among them, by the engine's own configuration."""
-        return len(json.loads((self.shard / "edge_config.json").read_text(encoding="utf-8"))["vectors"])
+    def dense_names(self) -> list[str]:
+        """Of the dense vectors that a point may have, token states among them, by the engine's own configuration."""
+        return list(json.loads((self.shard / "edge_config.json").read_text(encoding="utf-8"))["vectors"])
 
     def check_room(self, needed: int) -> None:
         """Refuse to write where the disk is nearly full.

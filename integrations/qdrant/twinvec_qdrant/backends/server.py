@@ -35,7 +35,6 @@ from twinvec_qdrant.backends.base import (
     States,
     dense_vectors,
     in_batches,
-    indexed_chunks,
     states_name,
     stored_states,
 )
@@ -50,6 +49,7 @@ from twinvec_qdrant.backends.client_values import (
     struct,
 )
 from twinvec_qdrant.backends.conditions import Conditions, FieldIs, IdIs
+from twinvec_qdrant.backends.counting import indexed_chunks
 from twinvec_qdrant.backends.retrying import BUSY, reason, retrying
 from twinvec_qdrant.index_settings import IndexSettings
 
@@ -227,8 +227,8 @@ class ServerBackend:
         """About how many of so many chunks have their dense vectors in the index."""
         info = self._call(self._client.get_collection, self._name)
         vectors = info.config.params.vectors
-        names = len(vectors) if isinstance(vectors, dict) else 1
-        return indexed_chunks(info.indexed_vectors_count or 0, chunks, names)
+        names = list(vectors) if isinstance(vectors, dict) else [DENSE]
+        return indexed_chunks(self, info.indexed_vectors_count or 0, chunks, names)
 
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None

@@ -118,10 +118,12 @@ class TwinvecEmbedding(BaseEmbedding):
         if "prompts" in passed_on:
             raise ConfigurationError("prompts: give query_instruction and text_instruction")
         passed_on.pop("default_prompt", None)  # each side has its own
-        if dimensions is None:
-            dimensions = passed_on.pop("dim", None)
-        if precision == "auto":
-            precision = passed_on.pop("precision", precision)
+        if (dimensions is not None and "dim" in passed_on) or (precision != "auto" and "precision" in passed_on):
+            raise ConfigurationError("dimensions or precision is given twice, once in sentence-transformers' terms")
+        if encoder is not None and passed_on:
+            raise ConfigurationError(f"an encoder is given; set these there: {', '.join(passed_on)}")
+        dimensions = passed_on.pop("dim", dimensions)
+        precision = passed_on.pop("precision", precision)
         if encoder is None:
             name = model_name or "default"
             if query_instruction is None:
