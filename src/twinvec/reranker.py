@@ -52,7 +52,7 @@ class MaxSimReranker:
     def __init__(self, encoder: TokenEncoder, *, mix: float = 0.4) -> None:
         if not 0 <= mix <= 1:
             raise ConfigurationError(f"mix must lie between 0 and 1, got {mix}")
-        self._encoder = encoder
+        self.encoder = encoder
         self._mix = mix
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
@@ -78,14 +78,14 @@ class MaxSimReranker:
         reranked: list[list[Hit]] = []
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             part = lists[start : start + _QUERIES_AT_ONCE]
-            found = self._maxsim(queries[start : start + _QUERIES_AT_ONCE], part, progress)
+            found = self.compare(queries[start : start + _QUERIES_AT_ONCE], part, progress)
             for hits, scores in zip(part, found, strict=True):
                 before = np.array([hit.score for hit in hits], dtype=np.float64)
                 reranked.append(_ordered(hits, self.stage, scores, mixed_scores(before, scores, self._mix), limit))
         return reranked
 
-    def _maxsim(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
-        """The MaxSim of each query with each of its hits."""
+    def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
+        """The MaxSim of each query with each of its hits; where states are kept already, a subclass looks there."""
         scores = [np.zeros(len(hits), dtype=np.float32) for hits in lists]
         places: dict[str, list[tuple[int, int]]] = {}  # text -> (query, hit) that look at it
         for row, hits in enumerate(lists):
@@ -93,12 +93,12 @@ class MaxSimReranker:
                 places.setdefault(hit.text, []).append((row, column))
         if not places:
             return scores
-        query_states = self._encoder.encode_tokens(queries, prompt="query")
+        query_states = self.encoder.encode_tokens(queries, prompt="query")
         texts = list(places)  # those of one query stand together, so that a block has few queries with many texts each
         with progress_bar("Reranking", len(texts), "texts", shown=progress) as advance:
             for start in range(0, len(texts), _TEXTS_AT_ONCE):
                 block = texts[start : start + _TEXTS_AT_ONCE]
-                states = self._encoder.encode_tokens(block, prompt="document", on_batch=advance)
+                states = self.encoder.encode_tokens(block, prompt="document", on_batch=advance)
                 asked: dict[int, list[tuple[int, int]]] = {}  # query -> (text of the block, hit)
                 for number, text in enumerate(block):
                     for row, column in places[text]:

@@ -35,25 +35,26 @@ class StoredMaxSim(MaxSimReranker):
         self._backend = backend
         self._name = states_name(vector)
 
-    def _maxsim(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
+    def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
+        """As that of ``MaxSimReranker``, by the states that the store has."""
         scores = [np.full(len(hits), np.nan, dtype=np.float32) for hits in lists]
         for start in range(0, len(queries), _QUERIES):
             block = slice(start, start + _QUERIES)
-            self._compare(queries[block], lists[block], scores[block])
+            self._fill_in(queries[block], lists[block], scores[block])
         missing = [
             [hit for hit, score in zip(hits, row, strict=True) if np.isnan(score)]
             for hits, row in zip(lists, scores, strict=True)
         ]
-        for row, computed in zip(scores, super()._maxsim(queries, missing, progress), strict=True):
+        for row, computed in zip(scores, super().compare(queries, missing, progress), strict=True):
             row[np.isnan(row)] = computed
         return scores
 
-    def _compare(self, queries: Sequence[str], lists: Sequence[Sequence[Hit]], scores: Sequence[FloatArray]) -> None:
+    def _fill_in(self, queries: Sequence[str], lists: Sequence[Sequence[Hit]], scores: Sequence[FloatArray]) -> None:
         """Fill in the scores of all hits whose texts the collection has."""
         chunks = self._chunks(hit for hits in lists for hit in hits)
         if not chunks:
             return
-        states = self._encoder.encode_tokens(queries, prompt="query")
+        states = self.encoder.encode_tokens(queries, prompt="query")
         asked = []
         for query_QD, hits in zip(states, lists, strict=True):
             ids = tuple({chunks[hit.text] for hit in hits if hit.text in chunks})

@@ -120,6 +120,7 @@ def test_a_token_is_shown_nowhere(prompted) -> None:
             {"encode_kwargs": {"truncate_dim": 8}, "query_encode_kwargs": {"prompt": ""}},
             "truncate_dim must be the same",
         ),
+        ({"encode_kwargs": {"device": "cpu"}, "query_encode_kwargs": {"device": "cuda"}}, "device must be the same"),
         ({"encode_kwargs": {"output_value": "token_embeddings"}}, "output_value"),
         ({"encode_kwargs": {"prompt_name": "missing"}}, "missing"),
         ({"multi_process": True}, "multi_process"),

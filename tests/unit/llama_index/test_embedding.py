@@ -89,6 +89,8 @@ def test_arguments_of_hugging_face_embedding_mean_the_same(prompted, tmp_path) -
         ({"revision": "main"}, "revision"),
         ({"engine": "abacus"}, "abacus"),
         ({"dimensions": 0}, "dim"),
+        ({"dimensions": 8, "truncate_dim": 16}, "given twice"),
+        ({"precision": "float32", "model_kwargs": {"dtype": "float16"}}, "given twice"),
     ],
 )
 def test_what_cannot_be_honoured_is_named(arguments, named) -> None:
@@ -101,6 +103,8 @@ def test_a_missing_model_is_named(encoder, tmp_path) -> None:
         TwinvecEmbedding(str(tmp_path / "nowhere"))
     with pytest.raises(ConfigurationError, match="not both"):
         TwinvecEmbedding("default", encoder=encoder)
+    with pytest.raises(ConfigurationError, match="an encoder is given; set these there: dim"):
+        TwinvecEmbedding(encoder=encoder, truncate_dim=8)
 
 
 def test_settings_go_to_a_dict_and_back(prompted) -> None:

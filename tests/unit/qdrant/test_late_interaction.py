@@ -140,6 +140,21 @@ def test_lost_states_are_found_and_written_again(kept, encoder):
     check(kept, encoder)
 
 
+def test_states_of_many_texts_are_encoded_some_at_a_time(monkeypatch):
+    encoder, asked = StateEncoder(), []
+
+    def encode_tokens(texts, **options):
+        asked.append(len(texts))
+        return StateEncoder.encode_tokens(encoder, texts, **options)
+
+    monkeypatch.setattr(encoder, "encode_tokens", encode_tokens)
+    texts = [f"text {row} {'word ' * (row % 4)}" for row in range(150)]
+    found = late_interaction.token_states(encoder, texts, encoder.states_dim)
+    assert asked == [64, 64, 22]
+    for text, states in zip(texts, found, strict=True):
+        np.testing.assert_allclose(states, StateEncoder().encode_tokens([text], prompt="document")[0], atol=1e-3)
+
+
 def test_another_index_leaves_states_as_they_are(tmp_path, encoder):
     with Collection.open("notes", tmp_path, encoder=encoder, late_interaction=True) as collection:
         collection.ingest(NOTES.items())
