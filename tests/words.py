@@ -5,6 +5,7 @@ Texts that share words are near each other; every text has a vector that is not 
 
 from __future__ import annotations
 
+import random
 import zlib
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,15 @@ from typing import Any
 import numpy as np
 
 from twinvec.tokenizer import TextTokenizer
+
+_WORDS = "the quick brown fox jumps over a lazy dog while two men on the moon compare files Größe 日本語 384,400"
+WORDS = _WORDS.split()
+
+
+def sentences(count: int, seed: int, longest: int = 40) -> list[str]:
+    """Texts of 2 to ``longest`` words at random."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(2, longest))) for _ in range(count)]
 
 
 class WordEncoder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -27,15 +26,7 @@ from twinvec.errors import (
 from twinvec.export import LEAST_TEXTS, export_model, sample_texts
 from twinvec.models import MANIFEST, write_manifest
 from twinvec.vectors import unit
-
-_WORDS = "the quick brown fox jumps over a lazy dog while two men on the moon compare files Größe 日本語 384,400"
-WORDS = _WORDS.split()
-
-
-def sentences(count: int, seed: int) -> list[str]:
-    rng = random.Random(seed)
-    return [" ".join(rng.choices(WORDS, k=rng.randint(2, 40))) for _ in range(count)]
-
+from words import sentences
 
 TEXTS = sentences(120, seed=3)
 OTHERS = sentences(40, seed=4)

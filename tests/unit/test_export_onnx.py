@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -18,18 +17,10 @@ from twinvec.errors import ConfigurationError, EngineError, MissingExtraError, M
 from twinvec.export import export_model
 from twinvec.models import find_model
 from twinvec.tokenizer import TextTokenizer
+from words import WORDS, sentences
 
-_WORDS = "the quick brown fox jumps over a lazy dog while two men on the moon compare files Größe 日本語 384,400"
-WORDS = _WORDS.split()
-
-
-def sentences(count: int, seed: int) -> list[str]:
-    rng = random.Random(seed)
-    return [" ".join(rng.choices(WORDS, k=rng.randint(2, 90))) for _ in range(count)]
-
-
-TEXTS = sentences(80, seed=3)
-OTHERS = ["", " ", *sentences(20, seed=4)]
+TEXTS = sentences(80, seed=3, longest=90)
+OTHERS = ["", " ", *sentences(20, seed=4, longest=90)]
 
 
 @pytest.fixture(scope="module", autouse=True)
