@@ -261,15 +261,19 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
     commit = folder.name
     if not _COMMIT.fullmatch(commit):
         raise ModelNotFoundError(f"{repository}: the hub's cache gave {folder}, which names no commit")
+    exported = [name for name in manifest_hashes(folder) if not (folder / safe_relative(name, folder)).exists()]
+    if exported:  # graphs, of a model that twinvec wrote; those of others are left out
+        _download(repository, commit, hub, exported)
+    verify_folder(folder)
     for path in weight_files(folder):
-        check_safetensors(path)
         blob = path.resolve().name
         if re.fullmatch(r"[0-9a-f]{64}", blob):
             check_hash(path, blob, "the hub records")
     return ModelFolder(f"{repository}@{commit}", folder)
 
 
-def _download(repository: str, revision: str | None, hub: dict[str, Any]) -> Path:
+def _download(repository: str, revision: str | None, hub: dict[str, Any], files: list[str] | None = None) -> Path:
+    """The snapshot's folder, with the named files, or those that any model needs."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -278,8 +282,8 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any]) -> Pat
             snapshot_download(
                 repository,
                 revision=revision,
-                allow_patterns=_HUB_FILES,
-                ignore_patterns=_HUB_LEFT_OUT,
+                allow_patterns=files or _HUB_FILES,
+                ignore_patterns=None if files else _HUB_LEFT_OUT,
                 **hub,
             )
         )

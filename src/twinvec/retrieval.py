@@ -344,7 +344,8 @@ def rerank_many(
 ) -> list[list[Hit]]:
     """New hits for each query: by ``rerank_many`` where the reranker has it, else one query after the other."""
     if isinstance(reranker, BatchReranker):
-        return reranker.rerank_many(queries, hits_lists, limit, progress=progress)
+        shown = {"progress": True} if progress else {}  # one of somebody else's may have no bar
+        return reranker.rerank_many(queries, hits_lists, limit, **shown)
     reranked = []
     with progress_bar("Reranking", len(queries), "queries", shown=progress) as advance:
         for query, hits in zip(queries, hits_lists, strict=True):

@@ -7,10 +7,6 @@ import os
 import pickle
 import shutil
 import struct
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -102,53 +98,6 @@ def test_what_is_no_name(name):
 def test_a_file_is_no_model(tiny_copy):
     with pytest.raises(ModelNotFoundError, match="is a file"):
         find_model(tiny_copy / "config.json")
-
-
-def test_the_hub_out_of_reach(tmp_path, monkeypatch):
-    import huggingface_hub.constants
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelNotFoundError, match=r"cannot get org/name at 0123 from the hub"):
-        find_model("org/name@0123", cache_folder=tmp_path)
-
-
-def test_the_hub_is_asked_with_the_token_that_is_given_or_not_at_all(tmp_path):
-    """A hub that refuses everybody, in the place of the real one; the address is read when a process starts."""
-    heard = []
-
-    class Hub(BaseHTTPRequestHandler):
-        def do_GET(self):
-            heard.append((self.path, self.headers.get("Authorization")))
-            self.send_error(401)
-
-        do_HEAD = do_GET
-
-        def log_message(self, *arguments):
-            pass
-
-    program = """
-import json, sys
-from twinvec.errors import ModelNotFoundError
-from twinvec.models import find_model
-try:
-    find_model("org/name", **json.loads(sys.argv[1]))
-except ModelNotFoundError as error:
-    print(error)
-"""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
-        threading.Thread(target=hub.serve_forever, daemon=True).start()
-        environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}"}
-        asking = ("/api/models/org/name/revision/main", "Bearer hf_mine")
-        for options, asked in (({"local_files_only": True}, False), ({"token": "hf_mine"}, True)):
-            heard.clear()
-            arguments = json.dumps({"cache_folder": str(tmp_path), **options})
-            done = subprocess.run(
-                [sys.executable, "-c", program, arguments], env=environment, capture_output=True, text=True, timeout=60
-            )
-            assert "cannot get org/name from the hub" in done.stdout, done.stderr
-            assert "hf_mine" not in done.stdout
-            assert (asking in heard, bool(heard)) == (asked, asked), heard
-        hub.shutdown()
 
 
 def test_truncated_weights(tiny_copy, refused):

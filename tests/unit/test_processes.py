@@ -12,8 +12,11 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from twinvec import CrossEncoderReranker, Encoder
+from twinvec.engines.base import Batch
+from twinvec.engines.processes import ProcessesEngine
 from twinvec.engines.processor import available_cores
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError
 from twinvec.export import export_model
@@ -172,3 +175,24 @@ def test_after_an_interrupt_no_answer_is_taken_for_another(folder, monkeypatch):
             encoder.encode("a cat")
     with pytest.raises(EngineError, match="when a call was interrupted; make a new Encoder"):
         encoder.encode("fox")
+
+
+class CountsThreads:
+    """Answers with the number of threads that torch computes with."""
+
+    name, workers, token_budget = "counting", 1, 1
+
+    def vectors(self, batch):
+        return np.full((1, 1), torch.get_num_threads())
+
+
+def counts_threads(device):
+    """Brings torch along, since it is unpickled from a file that imports it before anything else is done."""
+    return CountsThreads()
+
+
+def test_processes_that_have_torch_already_share_the_cores(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    engine = ProcessesEngine(counts_threads, ["cpu", "cpu"])
+    nothing = Batch(np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
+    assert engine.vectors(nothing).item() == max(1, available_cores() // 2)

@@ -371,3 +371,16 @@ def test_a_limit_below_one_is_refused_before_anything_is_searched(index):
     with pytest.raises(ConfigurationError, match="limit"):
         RetrieveRerank(retriever, Backwards()).search_many(["dogs"], 0)
     assert retriever.limits == []
+
+
+def test_a_reranker_of_somebody_else_needs_no_bar(index):
+    class Backwards:
+        def rerank(self, query, hits, limit=None):
+            return self.rerank_many([query], [hits], limit)[0]
+
+        def rerank_many(self, queries, hits_lists, limit=None):
+            return [list(reversed(hits))[:limit] for hits in hits_lists]
+
+    found = index.search_many(["fox", "cat"], limit=3)
+    pipeline = RetrieveRerank(index, Backwards(), candidates=3)
+    assert pipeline.search_many(["fox", "cat"], limit=2) == [hits[::-1][:2] for hits in found]

@@ -60,8 +60,9 @@ def _key_of_environment() -> str | None:
     try:
         return Path(file).read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"  # nothing of what it holds
-        raise ConfigurationError(f"{API_KEY_FILE_VARIABLE}: {file}: {reason}") from None
+        # nothing of what the file holds, nor of the variable: whoever mixes it up with the other puts the key there
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+        raise ConfigurationError(f"the file that {API_KEY_FILE_VARIABLE} names cannot be read: {reason}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -159,6 +160,8 @@ def _serve(load: LoadEngine, device: str, connections: list[Connection]) -> None
     """Load an engine and answer on every pipe, each in a thread of its own, until they close."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that started this one
     os.environ["OMP_NUM_THREADS"] = str(len(connections))  # before torch is imported
+    if "torch" in sys.modules:  # by the script that started this process: it is too late for that
+        sys.modules["torch"].set_num_threads(len(connections))
     try:
         engine = load(device)
     except Exception as error:

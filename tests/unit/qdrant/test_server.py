@@ -66,12 +66,21 @@ def test_a_server_that_stays_busy_is_given_up(server):
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_the_pause_that_a_server_names_is_kept_to(server, status):
+@pytest.mark.parametrize("named", ["3600", "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_the_pause_that_a_server_names_is_kept_to(server, status, named):
     url, answers, asked = server
-    answers += [(status, {"retry-after": "3600"}, b"{}"), ABSENT]
+    answers += [(status, {"retry-after": named}, b"{}"), ABSENT]
     with pytest.raises(StoreUnavailableError, match=url):
         connect("notes", url, None, 30).peek()
     assert len(asked) == 1, "an hour is more than the caller waits"
+
+
+@pytest.mark.parametrize("named", ["Thu, 01 Jan 1970 00:00:00 GMT", "soon", "", "-1"])
+def test_a_pause_that_is_over_or_says_nothing_does_not_stop_anything(server, named):
+    url, answers, asked = server
+    answers += [(503, {"retry-after": named}, b"{}"), ABSENT]
+    assert connect("notes", url, None, 30).peek() is None
+    assert len(asked) == 2
 
 
 def test_what_will_not_pass_is_not_repeated(server):
@@ -118,7 +127,7 @@ def test_a_key_may_lie_in_a_file(server, monkeypatch, tmp_path):
         Collection.open("notes", url=url, create=False)
     assert [key for _, key in asked] == [SECRET] * 2
     (tmp_path / "key").write_bytes(b"s3cret-key\xff")
-    for wrong in ("key", "missing"):
+    for wrong in ("key", SECRET):
         monkeypatch.setenv("QDRANT_API_KEY_FILE", str(tmp_path / wrong))
         with pytest.raises(ConfigurationError, match="QDRANT_API_KEY_FILE") as caught:
             Collection.open("notes", url=url)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 
 import httpx
 import tenacity
-from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 BUSY = frozenset({429, 500, 502, 503, 504})
@@ -30,7 +32,7 @@ def _may_pass(error: BaseException) -> bool:
     """Whether the same request may succeed later."""
     if isinstance(error, ResponseHandlingException):
         return isinstance(error.source, httpx.TransportError)
-    return isinstance(error, ResourceExhaustedResponse) or (
+    return isinstance(error, QdrantException) or (  # the client's own exceptions all stand for 429
         isinstance(error, UnexpectedResponse) and error.status_code in BUSY
     )
 
@@ -38,10 +40,28 @@ def _may_pass(error: BaseException) -> bool:
 def _pause(state: tenacity.RetryCallState) -> float:
     """Seconds until the next attempt: as many as the server names, or growing ones with jitter."""
     error = state.outcome.exception() if state.outcome is not None else None
+    seconds = _seconds(_retry_after(error))
+    return _GROWING(state) if seconds is None else seconds
+
+
+def _retry_after(error: BaseException | None) -> str:
+    """The header that came with an answer; empty without one."""
     if isinstance(error, ResourceExhaustedResponse):
-        return float(error.retry_after_s)
-    named = error.headers.get("retry-after", "") if isinstance(error, UnexpectedResponse) else ""
-    return float(named) if named.isdecimal() else _GROWING(state)
+        return str(error.retry_after_s)
+    if isinstance(error, QdrantException):  # the client reads no dates, but says what it could not read
+        return str(error).partition(": ")[2]
+    return error.headers.get("retry-after", "") if isinstance(error, UnexpectedResponse) else ""
+
+
+def _seconds(retry_after: str) -> float | None:
+    """What the header says (RFC 9110, 10.2.3: a number of seconds, or a date); None where it says nothing."""
+    if retry_after.isdecimal():
+        return float(retry_after)
+    try:
+        then = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(0.0, then.timestamp() - time.time())
 
 
 def reason(error: BaseException | None) -> str:

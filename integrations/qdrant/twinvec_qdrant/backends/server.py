@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import tenacity
 from qdrant_client import QdrantClient, models
-from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 from qdrant_client.local.qdrant_local import QdrantLocal
 
@@ -305,7 +305,7 @@ class ServerBackend:
         try:
             with self._turn:
                 return self._retry.copy()(method, *args, **options)
-        except (ResponseHandlingException, ResourceExhaustedResponse) as error:
+        except (ResponseHandlingException, QdrantException) as error:
             raise StoreUnavailableError(f"{self.location}: no answer: {reason(error)}") from error
         except UnexpectedResponse as error:
             kind = StoreUnavailableError if error.status_code in BUSY else StoreError
