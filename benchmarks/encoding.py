@@ -6,8 +6,9 @@ Texts are made from the documentation of the Python standard library, in four ki
 long ones. Every contender encodes the same texts, one after another within a round; the ratio is the median over the
 rounds of (its rate / the rate of the peer in that round), so that what else the machine does hits all alike. CPU time
 is given beside it, since on a busy machine it tells more. The int8 export is calibrated on other texts of the same
-kind, or taken from ``--export FOLDER``. FastEmbed, where it is installed, computes the graph of our onnx engine. Pairs
-are scored by a cross-encoder that has the model's backbone and a random head. With ``--data DIR`` the loss of int8 in
+kind, or taken from ``--export FOLDER``. FastEmbed, where it is installed, computes the graph of our onnx engine;
+sentence-transformers' own int8 (``openvino_peer.py`` tells how to get it) is calibrated on the same texts. Pairs are
+scored by a cross-encoder that has the model's backbone and a random head. With ``--data DIR`` the loss of int8 in
 nDCG@10 is measured too, on the retrieval sets below ``DIR/ir``, the export calibrated on documents of each set; that
 takes an hour on two cores.
 """
@@ -15,12 +16,16 @@ takes an hour on two cores.
 from __future__ import annotations
 
 import argparse
+import atexit
 import importlib
 import inspect
+import json
+import os
 import pkgutil
 import platform
 import random
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -53,6 +58,7 @@ class Contender:
     run: Callable[[list[Any]], Any]
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    elsewhere: bool = False  # in another process, whose CPU time is not known here
     cosines: tuple[float, float] = (1.0, 1.0)
 
 
@@ -62,6 +68,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default="default")
     parser.add_argument("--export", type=Path, help="a folder with an int8 export of the model; made unless given")
+    parser.add_argument("--peer-python", type=Path, help="Python with sentence-transformers[openvino]: its int8 too")
     parser.add_argument("--data", type=Path, help="measuring sets: DIR/ir/SET in the BEIR layout")
     parser.add_argument("--output", type=Path, help="write the tables to this file too")
     options = parser.parse_args()
@@ -78,6 +85,8 @@ def main() -> None:
         root = Path(folder)
         export = options.export or make_export(options.model, root / "int8", words)
         contenders = load(options.model, export, root / "onnx")
+        if options.peer_python:
+            contenders.insert(1, openvino_peer(options.peer_python, options.model, root, calibration_texts(words)))
         cost = Cost(options.model, peak * cores())
         for kind, (least, most) in KINDS.items():
             count = options.texts // 4 if kind == "long" else options.texts
@@ -95,9 +104,13 @@ def make_export(model: str, folder: Path, words: list[str]) -> Path:
     """An int8 export, calibrated on mixed texts."""
     from twinvec.export import export_model
 
-    least, most = KINDS["mixed"]
-    export_model(model, folder, precision="int8", calibrate=make_texts(words, CALIBRATION_TEXTS, least, most, seed=1))
+    export_model(model, folder, precision="int8", calibrate=calibration_texts(words))
     return folder
+
+
+def calibration_texts(words: list[str]) -> list[str]:
+    """Mixed texts, others than those that are measured with."""
+    return make_texts(words, CALIBRATION_TEXTS, *KINDS["mixed"], seed=1)
 
 
 def load(model: str, export: Path, onnx: Path) -> list[Contender]:
@@ -134,6 +147,30 @@ def fastembed(graph: Path, dim: int) -> Contender:
     )
     embedding = TextEmbedding(name, specific_model_path=str(graph.parent))
     return Contender("FastEmbed, the same ONNX graph", lambda texts: np.stack(list(embedding.embed(texts))))
+
+
+def openvino_peer(python: Path, model: str, work: Path, texts: list[str]) -> Contender:
+    """sentence-transformers' OpenVINO int8, in a process of the other Python."""
+    from twinvec.models import find_model
+
+    calibration = work / "calibration.json"
+    calibration.write_text(json.dumps(texts), encoding="utf-8")
+    command = [str(python), str(Path(__file__).with_name("openvino_peer.py")), str(find_model(model).path)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([*command, str(calibration)], stdin=pipe, stdout=pipe, text=True, env=environment)
+    atexit.register(process.kill)
+    asked, answers = process.stdin, process.stdout
+    assert asked is not None
+    assert answers is not None
+    answers.readline()
+
+    def run(texts: list[str]) -> Any:
+        asked.write(json.dumps(texts) + "\n")
+        asked.flush()
+        return np.load(json.loads(answers.readline()))
+
+    return Contender(f"{PEER}, OpenVINO int8", run, elsewhere=True)
 
 
 class Cost:
@@ -174,7 +211,7 @@ def compare(kind: str, texts: list[str], contenders: list[Contender], rounds: in
     tokens = cost.tokens(texts)
     rows = [
         f"| {each.name} | {median(each.rates):.0f} | {median(each.rates) * tokens.mean():.0f} "
-        f"| {ratio(each.rates, peer.rates):.2f} | {ratio(peer.cpu, each.cpu):.2f} "
+        f"| {ratio(each.rates, peer.rates):.2f} | {'' if each.elsewhere else f'{ratio(peer.cpu, each.cpu):.2f}'} "
         f"| {100 * cost.share(tokens, len(texts) / median(each.rates)):.0f}% "
         f"| {each.cosines[0]:.6f} / {each.cosines[1]:.6f} |"
         for each in contenders
@@ -211,8 +248,7 @@ def rerank(model: str, root: Path, words: list[str], rounds: int) -> str:
     from twinvec.quantization import top_overlap
 
     folder = make_cross_encoder(model, root / "cross-encoder")
-    mixed = make_texts(words, CALIBRATION_TEXTS, *KINDS["mixed"], seed=1)
-    export_model(folder, root / "cross-encoder-int8", precision="int8", calibrate=mixed)
+    export_model(folder, root / "cross-encoder-int8", precision="int8", calibrate=calibration_texts(words))
     peer = CrossEncoder(str(folder), device="cpu")
     contenders = [Contender(CROSS_PEER, lambda pairs: peer.predict(pairs))]
     rerankers = [

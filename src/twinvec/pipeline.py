@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -57,10 +58,12 @@ def run_batches(
     for tokens in _ahead(lambda part: tokenize(list(part)), windows):
         lengths = tokens.lengths
 
-        def run(indices: Indices, tokens: TokenIds = tokens) -> FloatArray:
-            return compute(tokens.batch(indices, pad_id, prompt_tokens))
-
         plan = list(token_budget_batches(lengths, _shared_budget(lengths, token_budget, workers)))
+        alone = len(plan) == len(windows) == 1
+
+        def run(indices: Indices, tokens: TokenIds = tokens, alone: bool = alone) -> FloatArray:
+            return compute(replace(tokens.batch(indices, pad_id, prompt_tokens), alone=alone))
+
         for indices, result in zip(plan, _concurrent(run, plan, workers), strict=True):
             yield start + indices, lengths[indices], result
         start += len(lengths)

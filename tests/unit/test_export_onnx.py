@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -139,6 +140,15 @@ def test_a_folder_of_both_runtimes(exported, source, tmp_path):
     again = export_model(folder, tmp_path / "copy", engine="onnx")
     assert sorted(path.name for path in again.graph.parent.iterdir()) == sorted(onnx)
     assert len(list((tmp_path / "copy" / "openvino").iterdir())) == 2
+
+
+@pytest.mark.parametrize("runtime", list(RUNTIMES))
+def test_single_texts_from_many_threads(source, tmp_path, runtime):
+    encoder = Encoder(export_model(source, tmp_path / "out", engine=runtime).folder, engine=runtime)
+    expected = encoder.encode(OTHERS)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(encoder.encode, OTHERS * 10))
+    np.testing.assert_allclose(found, np.tile(expected, (10, 1)), atol=1e-5)
 
 
 def test_damage_is_named(exported, tmp_path):

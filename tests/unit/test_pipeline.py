@@ -76,6 +76,16 @@ def test_few_inputs_are_shared_out_among_the_workers(numbers, workers, least):
     assert max(sizes) < 1.3 * sum(numbers) / least
 
 
+@pytest.mark.parametrize(
+    ("numbers", "options", "alone"),
+    [([3, 1], {}, True), ([40, 40], {}, False), ([3, 1], {"window": 1}, False), ([200, 200], {"workers": 2}, False)],
+)
+def test_a_batch_knows_whether_it_is_alone(numbers, options, alone):
+    seen = []
+    collect(numbers, compute=lambda batch: seen.append(batch.alone) or sums(batch), **options)
+    assert set(seen) == {alone}
+
+
 def test_the_next_window_is_tokenised_meanwhile():
     """The engine waits until the window after its own has been tokenised."""
     done = [threading.Event() for _ in range(4)]

@@ -27,12 +27,14 @@ class Batch:
         mask_BT: 1 for a token, 0 for padding.
         types_BT: Segment of each token (pairs of a cross-encoder), or None for all zero.
         prompt_tokens: How many leading tokens pooling leaves out (models with ``include_prompt: false``).
+        alone: Whether no other batch of the same call is computed beside it, so that all cores may work on it.
     """
 
     ids_BT: IntArray
     mask_BT: IntArray
     types_BT: IntArray | None = None
     prompt_tokens: int = 0
+    alone: bool = False
 
     @property
     def inputs(self) -> dict[str, IntArray]:

@@ -1,8 +1,8 @@
 """Engines that compute a graph made by ``tracing``, in float32 or int8, on the CPU: what the runtimes have in common.
 
-A runtime computes one output of a graph, called by several threads at once, each on a stream of one thread, so that no
-core waits for another at the end of a layer. Cutting dimensions is done here. Neither torch nor transformers is
-imported.
+A runtime computes one output of a graph. Where there are many batches, it is called by several threads at once, each on
+a stream of one thread, so that no core waits for another at the end of a layer. A batch that is alone, such as a single
+query, is computed by all cores. Cutting dimensions is done here. Neither torch nor transformers is imported.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Runner(ABC):
         path: The graph.
         output: The name of the output; only what it needs is computed, where the runtime can do that.
         streams: From how many threads at once ``infer`` is called.
+        threads: How many cores compute one call.
 
     Raises:
         MissingExtraError: the runtime is not installed.
@@ -35,14 +36,50 @@ class Runner(ABC):
     """
 
     @abstractmethod
-    def __init__(self, path: Path, output: str, streams: int) -> None: ...
+    def __init__(self, path: Path, output: str, streams: int, threads: int) -> None: ...
 
     @abstractmethod
     def infer(self, batch: Batch, name: str) -> FloatArray:
         """Compute it; ``name`` is the engine's, for the EngineError where that fails."""
 
 
-class GraphEngine:
+class _Graph:
+    """A graph with its runners, loaded when they are first needed.
+
+    Args:
+        path: The graph.
+        precision: Of the graph, for messages.
+    """
+
+    runtime: ClassVar[str]
+    runner: ClassVar[type[Runner]]
+    token_budget = BATCH_TOKENS
+
+    def __init__(self, path: Path, precision: str) -> None:
+        self.name = f"{self.runtime}, cpu, {precision}"
+        self.workers = available_cores()
+        self._path = path
+        self._runners: dict[tuple[str, bool], Runner] = {}
+        self._loading = threading.Lock()
+        self._alone = threading.Lock()
+
+    def _infer(self, output: str, batch: Batch) -> FloatArray:
+        if batch.alone and self.workers > 1 and self._alone.acquire(blocking=False):
+            try:
+                return self._runner(output, alone=True).infer(batch, self.name)
+            finally:
+                self._alone.release()
+        return self._runner(output, alone=False).infer(batch, self.name)
+
+    def _runner(self, output: str, *, alone: bool) -> Runner:
+        with self._loading:
+            if (output, alone) not in self._runners:
+                streams, threads = (1, self.workers) if alone else (self.workers, 1)
+                self._runners[output, alone] = self.runner(self._path, output, streams, threads)
+            return self._runners[output, alone]
+
+
+class GraphEngine(_Graph):
     """A graph with the outputs ``vectors`` and ``states``.
 
     Args:
@@ -56,47 +93,31 @@ class GraphEngine:
         ModelIntegrityError: the graph cannot be read.
     """
 
-    runtime: ClassVar[str]
-    runner: ClassVar[type[Runner]]
-    token_budget = BATCH_TOKENS
-
     def __init__(
         self, path: Path, *, precision: str = "float32", dim: int | None = None, normalizes: bool = False
     ) -> None:
-        self.name = f"{self.runtime}, cpu, {precision}"
-        self.workers = available_cores()
-        self._path = path
+        super().__init__(path, precision)
         self._dim = dim
         self._normalizes = normalizes
-        self._vectors = self.runner(path, "vectors", self.workers)
-        self._states: Runner | None = None
-        self._loading = threading.Lock()
+        self._runner("vectors", alone=self.workers > 1)  # now, so that a graph that is none is refused at once
 
     def vectors(self, batch: Batch) -> FloatArray:
-        vectors_BD = self._vectors.infer(batch, self.name)
+        vectors_BD = self._infer("vectors", batch)
         if self._dim is None:
             return vectors_BD
         cut_BD = vectors_BD[:, : self._dim]
         return unit(cut_BD) if self._normalizes else np.ascontiguousarray(cut_BD)
 
     def states(self, batch: Batch) -> FloatArray:
-        with self._loading:
-            if self._states is None:
-                self._states = self.runner(self._path, "states", self.workers)
-        return self._states.infer(batch, self.name)
+        return self._infer("states", batch)
 
 
-class GraphScoringEngine:
+class GraphScoringEngine(_Graph):
     """A cross-encoder's graph, with the output ``logits``. Arguments and errors as for ``GraphEngine``."""
 
-    runtime: ClassVar[str]
-    runner: ClassVar[type[Runner]]
-    token_budget = BATCH_TOKENS
-
     def __init__(self, path: Path, *, precision: str = "float32") -> None:
-        self.name = f"{self.runtime}, cpu, {precision}"
-        self.workers = available_cores()
-        self._logits = self.runner(path, "logits", self.workers)
+        super().__init__(path, precision)
+        self._runner("logits", alone=False)
 
     def logits(self, batch: Batch) -> FloatArray:
-        return self._logits.infer(batch, self.name)
+        return self._infer("logits", batch)

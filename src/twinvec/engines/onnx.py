@@ -1,4 +1,4 @@
-"""ONNX Runtime as a runtime of graphs (.onnx): a session of one thread, run by several threads at once."""
+"""ONNX Runtime as a runtime of graphs (.onnx): a session that several threads may run at once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ERRORS_ONLY = 3
 
 
 class _Session(Runner):
-    def __init__(self, path: Path, output: str, streams: int) -> None:
+    def __init__(self, path: Path, output: str, streams: int, threads: int) -> None:
         onnxruntime = import_onnxruntime()
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
+        options.intra_op_num_threads = threads
         options.enable_mem_pattern = False  # one for each shape, and every batch has another
         options.log_severity_level = _ERRORS_ONLY
         try:

@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 from twinvec.batching import token_budget_batches
+from twinvec.training.on_cpu import QuickOnCpu
 
 Features = dict[str, Any]
 """What a model's ``preprocess`` gives for the texts of one arm: ``input_ids``, ``attention_mask``, ..., each
@@ -122,7 +123,8 @@ class _Pool:
         rows, width = self._chunks[index].to(self._device), self._widths[index]
         columns = slice(-width, None) if self._left else slice(0, width)
         cut = {name: values[rows, columns] for name, values in self._features.items()}
-        vectors: Tensor = self._model({**self._settings, **cut})["sentence_embedding"]
+        with QuickOnCpu(sparse_gradients=not self._distributed):
+            vectors: Tensor = self._model({**self._settings, **cut})["sentence_embedding"]
         return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
     def _part(self, grads_MD: Tensor, index: int) -> Tensor:

@@ -1,0 +1,64 @@
+"""sentence-transformers with its OpenVINO backend in int8, for ``encoding.py``: run by another environment's Python.
+
+    python -m venv ENV && ENV/bin/pip install 'sentence-transformers[openvino]' datasets nncf
+
+Its packages may need other versions than ours, hence the other environment. It is started with a model's folder and a
+file of calibration texts, says "ready" when it is, and then answers each line of its input, a JSON list of texts, with
+the name of a file that holds their vectors.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def main() -> None:
+    model, texts = Path(sys.argv[1]), Path(sys.argv[2])
+    answers, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        encode = load(model, texts, folder)
+        print("ready", file=answers, flush=True)
+        for line in sys.stdin:
+            np.save(folder / "vectors.npy", encode(json.loads(line)))
+            print(json.dumps(str(folder / "vectors.npy")), file=answers, flush=True)
+
+
+def load(source: Path, texts: Path, work: Path) -> Callable[[list[str]], Any]:
+    """The model in int8, calibrated on the texts by the library's own function."""
+    from sentence_transformers import SentenceTransformer, export_static_quantized_openvino_model
+
+    folder = work / "model"
+    shutil.copytree(source, folder)
+    data = work / "data"
+    data.mkdir()
+    rows = ({"text": text} for text in json.loads(texts.read_text(encoding="utf-8")))
+    (data / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    exact = SentenceTransformer(str(folder), backend="openvino", device="cpu")
+    exact.save_pretrained(str(folder))
+    export_static_quantized_openvino_model(
+        exact,
+        quantization_config=None,
+        model_name_or_path=str(folder),
+        dataset_name=str(data),
+        dataset_config_name="default",
+        dataset_split="train",
+        column_name="text",
+    )
+    file = {"file_name": "openvino/openvino_model_qint8_quantized.xml"}
+    encode: Callable[[list[str]], Any] = SentenceTransformer(
+        str(folder), backend="openvino", device="cpu", model_kwargs=file
+    ).encode
+    return encode
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What torch is slow at while it trains on a CPU, done more quickly and with the same meaning.
+
+- Dropout: torch draws 64 bits for each activation, in one thread; here 16 are drawn. They come from torch's own
+  generator, so that a chunk's masks can be replayed.
+- Embeddings: the gradient of a batch of a few texts has a row for each word of the vocabulary, nearly all zero, which
+  are written and added; here those that are looked up are.
+
+Shapes: B texts, H heads, Q queries, K keys, D dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_VALUES = 2**16
+
+
+class QuickOnCpu(TorchFunctionMode):
+    """While it is entered, dropout, attention and embeddings of ``torch.nn.functional`` are those of this file.
+
+    Args:
+        sparse_gradients: Also the gradients of embeddings; not for those that DistributedDataParallel looks after.
+    """
+
+    def __init__(self, *, sparse_gradients: bool) -> None:
+        super().__init__()
+        self._instead: dict[Any, Callable[..., Any]] = {
+            functional.dropout: dropout,
+            functional.scaled_dot_product_attention: attention,
+        }
+        if sparse_gradients:
+            self._instead[functional.embedding] = embedding
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return self._instead.get(func, func)(*args, **(kwargs or {}))
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Dropout (Srivastava et al. 2014) with ``p`` rounded to a multiple of 1/65,536.
+
+    Raises:
+        ValueError: ``p`` lies outside 0 to 1.
+    """
+    dropped = round(p * _VALUES) if 0 <= p <= 1 else 0
+    if input.device.type != "cpu" or not training or inplace or dropped in (0, _VALUES):
+        return functional.dropout(input, p, training, inplace)
+    size = input.numel()
+    words = torch.empty(-(-size // 4), dtype=torch.int64).random_(-(2**63), None)
+    kept = (words.view(torch.int16)[:size] >= dropped - _VALUES // 2).view(input.shape)
+    return torch.where(kept, input * (_VALUES / (_VALUES - dropped)), 0.0)
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    **options: Any,
+) -> Tensor:
+    """Attention (Vaswani et al. 2017, equation 1) of shape (B, H, Q, D), which has dropout within it while training."""
+    plain = query.device.type == "cpu" and not is_causal and not options.get("enable_gqa")
+    if dropout_p == 0 or not plain:
+        return functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, **options
+        )
+    scale = options.get("scale")
+    scores_BHQK = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if attn_mask is not None:
+        least = torch.finfo(scores_BHQK.dtype).min  # and not infinity: a row of padding may see nothing
+        truths = attn_mask.dtype == torch.bool
+        scores_BHQK = scores_BHQK.masked_fill(~attn_mask, least) if truths else scores_BHQK + attn_mask.clamp(min=least)
+    return dropout(scores_BHQK.softmax(-1), dropout_p) @ value
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of a table; the gradients of large ones are added where they belong, and nowhere else."""
+    learns = torch.is_grad_enabled() and weight.requires_grad and weight.is_leaf
+    large = weight.device.type == "cpu" and weight.shape[0] > input.numel()
+    quick = learns and large and max_norm is None and not scale_grad_by_freq and not sparse
+    if quick and weight.grad is None:
+        weight.grad = torch.zeros_like(weight)  # what is sparse is added to it, and it stays dense
+    return functional.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse or quick)
