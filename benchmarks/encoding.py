@@ -365,12 +365,13 @@ def describe_machine(options: argparse.Namespace, peak: float) -> str:
     names = ["sentence-transformers", "transformers", "torch", "tokenizers", "openvino", "onnxruntime", "nncf", "numpy"]
     names += ["fastembed"] if find_spec("fastembed") else []
     versions = ", ".join(f"{name} {version(name)}" for name in names)
+    arguments = " ".join(sys.argv[1:]).replace(str(options.peer_python), "ENV/bin/python")
     return "\n".join(
         [
             "# Encoding: results\n",
             f"{processor()}, {cores()} cores, {platform.system()}, Python {platform.python_version()}; {versions}.",
             f"Peak of float32 matrix products on one core: {peak:.0f} GFLOP/s.",
-            f"Command: `python benchmarks/encoding.py {' '.join(sys.argv[1:])}`; {options.rounds} rounds, model "
+            f"Command: `python benchmarks/encoding.py {arguments}`; {options.rounds} rounds, model "
             f"`{options.model}`. The ratio is to {PEER}, or {CROSS_PEER}; above 1 is faster.\n",
         ]
     )
