@@ -1,15 +1,15 @@
 """Collections: rates of ingestion, latency and recall of search, disk and memory, at several sizes.
 
-    python benchmarks/qdrant.py --data DIR [--texts N] [--sizes 10000,50000,200000] [--local 10000] [-o FILE.md]
+    python benchmarks/qdrant.py --data DIR [--texts N] [--vectors M] [--sizes 10000,50000,200000] [-o FILE.md]
 
 Texts are those of the sets below DATA/ir, chunking off. In three rounds, N are encoded, then ingested, then ingested
 again unchanged: the first two rates show what storing costs. Some of them go into a collection that keeps token
 states, and candidates are reranked with computed and with kept ones. Then a collection of every size is filled with
-vectors that are there already: those of the texts, and above their number copies of them moved by noise. For each
-quantisation its index is built, and a process of its own opens the collection and searches by vectors moved further:
-latency is without encoding, recall@10 against exact search with numpy, disk without the engine's log, memory what the
-process has grown by, pages of files included. qdrant-client's local mode (in memory) is measured up to the size given
-by --local.
+vectors that are there already: those of M texts, and above their number copies of them moved by noise. For each
+quantisation, and for a search that keeps more candidates (ef), its index is built, and a process of its own opens the
+collection and searches by vectors moved further: latency is without encoding, recall@10 against exact search with
+numpy, disk without the engine's log, memory what the process has grown by, pages of files included. qdrant-client's
+local mode (in memory) is measured up to the size given by --local.
 """
 
 from __future__ import annotations
@@ -34,14 +34,19 @@ from twinvec import Document, Encoder, MaxSimReranker
 from twinvec.engines.base import FloatArray
 from twinvec.evaluation.beir import load_beir
 from twinvec_qdrant import Collection, IndexSettings
-from twinvec_qdrant.index_settings import Quantization
 
 QUERIES = 500
 RERANKED = 300  # texts of which token states are kept
 CANDIDATES = 100
 ROUNDS = 3
 LIMIT = 10
-QUANTIZATIONS: tuple[Quantization, ...] = ("none", "int8", "turbo", "binary")
+INDEXES = (
+    IndexSettings("none"),
+    IndexSettings("none", ef=512),
+    IndexSettings("int8"),
+    IndexSettings("turbo"),
+    IndexSettings("binary"),
+)
 COLUMNS = ("points", "store", "built, s", "median, ms", "99th percentile, ms", "recall@10", "disk, B", "memory, B")
 
 
@@ -76,6 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--texts", type=int, default=2000)
+    parser.add_argument("--vectors", type=int, default=10_000)
     parser.add_argument("--sizes", default="10000,50000,200000")
     parser.add_argument("--local", type=int, default=10_000)
     parser.add_argument("-o", "--output", type=Path, help="Also write what is printed to this file.")
@@ -90,8 +96,10 @@ def main() -> None:
         lines.append(line)
         print(line, flush=True)
 
-    base_ND = _pipeline(list(islice(_documents(options.data), options.texts)), say)
+    _pipeline(list(islice(_documents(options.data), options.texts)), say)
     _reranking(list(islice(_documents(options.data), min(options.texts, RERANKED))), say)
+    texts = [document.full_text for document in islice(_documents(options.data), options.vectors)]
+    base_ND = Encoder("default").encode_document(texts)
     say("")
     say("| " + " | ".join(COLUMNS) + " |")
     say("|" + " ---: |" * len(COLUMNS))
@@ -110,15 +118,15 @@ def _documents(data: Path) -> Iterator[Document]:
             yield Document(f"{folder.name}/{document.id}", document.text, document.title)
 
 
-def _pipeline(documents: list[Document], say: Callable[[str], None]) -> FloatArray:
-    """Rates of the encoder alone, of an ingest, and of the same ingest again; the vectors."""
+def _pipeline(documents: list[Document], say: Callable[[str], None]) -> None:
+    """Rates of the encoder alone, of an ingest, and of the same ingest again."""
     encoder = Encoder("default")
     encoder.encode(["ready"])
     texts = [document.full_text for document in documents]
     rounds: list[tuple[float, float, float]] = []  # taken in turns: on a busy machine only ratios can be compared
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        vectors_ND: FloatArray = encoder.encode_document(texts)
+        encoder.encode_document(texts)
         alone = len(documents) / (time.perf_counter() - start)
         with (
             TemporaryDirectory() as folder,
@@ -136,7 +144,6 @@ def _pipeline(documents: list[Document], say: Callable[[str], None]) -> FloatArr
         f"{len(documents):,} texts a second: encoded {alone:,.1f}, ingested {first:,.1f} ({share:.0%}), "
         f"unchanged {again:,.0f}. A query is encoded in {1000 * np.median(times):.1f} ms."
     )
-    return vectors_ND
 
 
 def _reranking(documents: list[Document], say: Callable[[str], None]) -> None:
@@ -176,10 +183,11 @@ def _measure(
         again = _time(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
     rates = f"{size / filled:,.0f} points/s stored, {size / again:,.0f} documents/s unchanged"
     _row(say, size, f"embedded, no index ({rates})", 0.0, _probed(folder), _disk(folder) / size)
-    for quantization in QUANTIZATIONS:
+    for settings in INDEXES:
         with Collection.open("b", folder, encoder=encoder) as collection:
-            built = _time(partial(collection.reindex, IndexSettings(quantization)))
-        _row(say, size, f"embedded, {quantization}", built, _probed(folder), _disk(folder) / size)
+            built = _time(partial(collection.reindex, settings))
+        name = f"embedded, {settings.quantization}" + (f", ef {settings.ef}" if settings.ef else "")
+        _row(say, size, name, built, _probed(folder), _disk(folder) / size)
     if size <= local:
         with Collection.open("b", client=QdrantClient(":memory:"), encoder=encoder, chunking=False) as collection:
             filled = _time(lambda: collection.ingest(((key, f"text {key}") for key in ids), vectors=given))
