@@ -42,10 +42,10 @@ ROUNDS = 3
 LIMIT = 10
 INDEXES = (
     IndexSettings("none"),
-    IndexSettings("none", ef=512),
     IndexSettings("int8"),
     IndexSettings("turbo"),
     IndexSettings("binary"),
+    IndexSettings("none", ef=512),
 )
 COLUMNS = ("points", "store", "built, s", "median, ms", "99th percentile, ms", "recall@10", "disk, B", "memory, B")
 
