@@ -8,6 +8,7 @@ constant for the default, the hub's own record for a hub model, ``twinvec.json``
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import importlib.util
 import json
@@ -261,7 +262,8 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
     commit = folder.name
     if not _COMMIT.fullmatch(commit):
         raise ModelNotFoundError(f"{repository}: the hub's cache gave {folder}, which names no commit")
-    exported = [name for name in manifest_hashes(folder) if not (folder / safe_relative(name, folder)).exists()]
+    named = (safe_relative(name, folder / MANIFEST) for name in manifest_hashes(folder))
+    exported = [glob.escape(str(name)) for name in named if not (folder / name).exists()]
     if exported:  # graphs, of a model that twinvec wrote; those of others are left out
         _download(repository, commit, hub, exported)
     verify_folder(folder)

@@ -143,12 +143,22 @@ def test_a_folder_of_both_runtimes(exported, source, tmp_path):
 
 
 @pytest.mark.parametrize("runtime", list(RUNTIMES))
-def test_single_texts_from_many_threads(source, tmp_path, runtime):
+def test_single_texts_from_many_threads(source, tmp_path, runtime, monkeypatch):
+    made = []
+
+    class Counted(RUNTIMES[runtime].engine.runner):
+        def __init__(self, path, output, streams, threads):
+            made.append((streams, threads))
+            super().__init__(path, output, streams, threads)
+
+    monkeypatch.setattr(RUNTIMES[runtime].engine, "runner", Counted)
+    monkeypatch.setattr("twinvec.engines.graph.available_cores", lambda: 2)
     encoder = Encoder(export_model(source, tmp_path / "out", engine=runtime).folder, engine=runtime)
     expected = encoder.encode(OTHERS)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(encoder.encode, OTHERS * 10))
     np.testing.assert_allclose(found, np.tile(expected, (10, 1)), atol=1e-5)
+    assert sorted(made) == [(1, 2), (2, 1)], "a single text is computed by all cores, and many by one each"
 
 
 def test_damage_is_named(exported, tmp_path):

@@ -72,11 +72,12 @@ class _Graph:
         return self._runner(output, alone=False).infer(batch, self.name)
 
     def _runner(self, output: str, *, alone: bool) -> Runner:
-        with self._loading:
-            if (output, alone) not in self._runners:
-                streams, threads = (1, self.workers) if alone else (self.workers, 1)
-                self._runners[output, alone] = self.runner(self._path, output, streams, threads)
-            return self._runners[output, alone]
+        if (output, alone) not in self._runners:
+            with self._loading:
+                if (output, alone) not in self._runners:
+                    streams, threads = (1, self.workers) if alone else (self.workers, 1)
+                    self._runners[output, alone] = self.runner(self._path, output, streams, threads)
+        return self._runners[output, alone]
 
 
 class GraphEngine(_Graph):

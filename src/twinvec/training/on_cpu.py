@@ -26,16 +26,16 @@ class QuickOnCpu(TorchFunctionMode):
     """While it is entered, dropout, attention and embeddings of ``torch.nn.functional`` are those of this file.
 
     Args:
-        sparse_gradients: Also the gradients of embeddings; not for those that DistributedDataParallel looks after.
+        sparse: Also embeddings; not where DistributedDataParallel looks after gradients, which takes whole ones.
     """
 
-    def __init__(self, *, sparse_gradients: bool) -> None:
+    def __init__(self, *, sparse: bool) -> None:
         super().__init__()
         self._instead: dict[Any, Callable[..., Any]] = {
             functional.dropout: dropout,
             functional.scaled_dot_product_attention: attention,
         }
-        if sparse_gradients:
+        if sparse:
             self._instead[functional.embedding] = embedding
 
     def __torch_function__(
@@ -54,7 +54,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if input.device.type != "cpu" or not training or inplace or dropped in (0, _VALUES):
         return functional.dropout(input, p, training, inplace)
     size = input.numel()
-    words = torch.empty(-(-size // 4), dtype=torch.int64).random_(-(2**63), None)
+    words = torch.empty(-(-size // 4), dtype=torch.int64, device=input.device).random_(-(2**63), None)
     kept = (words.view(torch.int16)[:size] >= dropped - _VALUES // 2).view(input.shape)
     return torch.where(kept, input * (_VALUES / (_VALUES - dropped)), 0.0)
 
@@ -95,7 +95,27 @@ def embedding(
     """Rows of a table; the gradients of large ones are added where they belong, and nowhere else."""
     learns = torch.is_grad_enabled() and weight.requires_grad and weight.is_leaf
     large = weight.device.type == "cpu" and weight.shape[0] > input.numel()
-    quick = learns and large and max_norm is None and not scale_grad_by_freq and not sparse
-    if quick and weight.grad is None:
-        weight.grad = torch.zeros_like(weight)  # what is sparse is added to it, and it stays dense
-    return functional.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse or quick)
+    if learns and large and max_norm is None and not scale_grad_by_freq and not sparse:
+        rows: Tensor = _Lookup.apply(input, weight, -1 if padding_idx is None else padding_idx)  # type: ignore[no-untyped-call]
+        return rows
+    return functional.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+
+
+class _Lookup(torch.autograd.Function):
+    """Rows of a table that has a dense gradient by the time a sparse one is added to it."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight: Tensor, padding_idx: int) -> Tensor:
+        ctx.save_for_backward(input, weight)
+        ctx.padding_idx = padding_idx
+        return functional.embedding(input, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, None]:
+        ids, weight = ctx.saved_tensors
+        if weight.grad is None:
+            weight.grad = torch.zeros_like(weight)
+        [grad_D] = grads
+        kept = ids.flatten() != ctx.padding_idx
+        chosen, rows_ND = ids.flatten()[kept], grad_D.reshape(-1, weight.shape[1])[kept]
+        return None, torch.sparse_coo_tensor(chosen[None], rows_ND, weight.shape, check_invariants=False), None

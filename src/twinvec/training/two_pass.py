@@ -81,6 +81,8 @@ class _Pool:
         # tokenizers that pad on the left keep their tokens at the right end
         self._left = bool((mask_MT[:, 0] == 0).any())
         self._device = mask_MT.device
+        # gradient checkpointing: what it computes again, within the backward pass, must be what it computed at first
+        self._checkpoints = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
         self._states: list[tuple[Tensor, list[int], list[Tensor]] | None] = []
         self._autocast = torch.get_autocast_dtype(self._device.type)
         self._autocasts = torch.is_autocast_enabled(self._device.type)
@@ -123,7 +125,7 @@ class _Pool:
         rows, width = self._chunks[index].to(self._device), self._widths[index]
         columns = slice(-width, None) if self._left else slice(0, width)
         cut = {name: values[rows, columns] for name, values in self._features.items()}
-        with QuickOnCpu(sparse_gradients=not self._distributed):
+        with self._quick():
             vectors: Tensor = self._model({**self._settings, **cut})["sentence_embedding"]
         return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
@@ -139,6 +141,10 @@ class _Pool:
         if isinstance(self._model, DistributedDataParallel):
             return self._model.no_sync()
         return contextlib.nullcontext()
+
+    def _quick(self) -> contextlib.AbstractContextManager[object]:
+        quick = self._device.type == "cpu" and not self._checkpoints
+        return QuickOnCpu(sparse=not self._distributed) if quick else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _replayed(self, index: int) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses as theirs
@@ -77,6 +78,22 @@ def test_dropout_is_replayed(model):
     model.eval()
     without = step(model, losses.EmbeddingLoss(model, losses.InfoNCELoss()), arms)
     assert abs(without[0] - once[0]) > 1e-3, "dropout was off, so nothing was tested"
+
+
+@pytest.mark.parametrize("kept_tokens", [10**9, 0])
+def test_activations_that_are_computed_again_have_the_same_dropout(model, kept_tokens, monkeypatch):
+    """Gradient checkpointing runs parts of the model once more within the backward pass."""
+    model.train()
+    arms = features(model, ANCHORS, POSITIVES)
+    loss = losses.EmbeddingLoss(model, losses.InfoNCELoss(), token_budget=30, kept_tokens=kept_tokens)
+    with monkeypatch.context() as patch:  # torch's own dropout, which draws other masks
+        patch.setattr("twinvec.training.two_pass.QuickOnCpu", lambda **_: contextlib.nullcontext())
+        whole = step(model, loss, arms)
+    model[0].auto_model.gradient_checkpointing_enable()
+    try:
+        assert_same(step(model, loss, arms), whole, 1e-6)
+    finally:
+        model[0].auto_model.gradient_checkpointing_disable()
 
 
 def test_equal_texts_are_no_negatives(model):

@@ -42,7 +42,7 @@ def test_modules_use_it_while_it_is_entered_and_not_afterwards():
         return module(ONES)
 
     before = drawn()
-    with QuickOnCpu(sparse_gradients=True):
+    with QuickOnCpu(sparse=True):
         quick = drawn()
     assert not torch.equal(quick, before)
     assert torch.equal(drawn(), before)
@@ -111,25 +111,51 @@ def test_gradients_of_embeddings_are_those_of_the_whole_table(padding_idx):
     torch.testing.assert_close(tables[0].grad, tables[1].grad)
 
 
-def test_embeddings_that_are_torchs_own():
-    small = torch.randn(4, 3, requires_grad=True)
-    embedding(torch.zeros(5, dtype=torch.int64), small).sum().backward()
-    frozen = torch.randn(50, 3)
+def sparse_gradient(lookup, weight, **options):
+    """Whether the gradient that reaches the table is sparse; it is kept from it."""
+    seen = []
+    handle = weight.register_hook(lambda grad: seen.append(grad.is_sparse))
+    lookup(torch.tensor([1]), weight, **options).sum().backward()
+    handle.remove()
+    return seen == [True]
+
+
+def test_large_tables_only_get_the_rows_that_were_looked_up():
+    large, small = torch.randn(50, 3, requires_grad=True), torch.randn(1, 3, requires_grad=True)
+    assert sparse_gradient(embedding, large)
+    assert not sparse_gradient(embedding, large, scale_grad_by_freq=True)
+    assert not sparse_gradient(embedding, large, max_norm=1.0)
+    assert not sparse_gradient(lambda ids, weight: embedding(ids - 1, weight), small)
+    module = nn.Embedding(50, 3)
+    for sparse in (True, False):
+        with QuickOnCpu(sparse=sparse):
+            assert sparse_gradient(lambda ids, _: module(ids), module.weight) == sparse
+
+
+def test_a_table_that_is_not_taken_backward_gets_nothing():
+    large, frozen = torch.randn(50, 3, requires_grad=True), torch.randn(50, 3)
+    embedding(torch.tensor([1]), large)
     embedding(torch.tensor([1]), frozen)
-    assert frozen.grad is None
-    large = torch.randn(50, 3, requires_grad=True)
     with torch.no_grad():
         embedding(torch.tensor([1]), large)
     assert large.grad is None
-    embedding(torch.tensor([1]), large, scale_grad_by_freq=True).sum().backward()
-    assert large.grad[1].tolist() == [1, 1, 1]
+    assert frozen.grad is None
 
 
-def test_whose_gradients_are_looked_after_by_others_keep_whole_ones():
-    module = nn.Embedding(50, 3)
-    with QuickOnCpu(sparse_gradients=False):
-        module(torch.tensor([1]))
-    assert module.weight.grad is None
-    with QuickOnCpu(sparse_gradients=True):
-        module(torch.tensor([1])).sum().backward()
-    assert not module.weight.grad.is_sparse
+def test_gradients_may_be_dropped_between_the_passes():
+    large = torch.randn(50, 3, requires_grad=True)
+    rows = embedding(torch.tensor([1, 1]), large)
+    large.grad = None
+    rows.sum().backward()
+    assert not large.grad.is_sparse
+    assert large.grad[1].tolist() == [2, 2, 2]
+
+
+def test_attention_of_a_model_is_replaced_too():
+    states = torch.randn(2, 2, 3, 4)
+    torch.manual_seed(0)
+    expected = attention(states, states, states, dropout_p=0.2)
+    torch.manual_seed(0)
+    with QuickOnCpu(sparse=False):
+        found = functional.scaled_dot_product_attention(states, states, states, dropout_p=0.2)
+    assert torch.equal(found, expected)

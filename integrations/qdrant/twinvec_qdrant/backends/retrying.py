@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 import httpx
@@ -38,10 +39,9 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
-    """Seconds until the next attempt: as many as the server names, or growing ones with jitter."""
+    """Seconds until the next attempt: growing ones with jitter, or what the server names where that is longer."""
     error = state.outcome.exception() if state.outcome is not None else None
-    seconds = _seconds(_retry_after(error))
-    return _GROWING(state) if seconds is None else seconds
+    return max(_seconds(_retry_after(error)), _GROWING(state))
 
 
 def _retry_after(error: BaseException | None) -> str:
@@ -53,15 +53,15 @@ def _retry_after(error: BaseException | None) -> str:
     return error.headers.get("retry-after", "") if isinstance(error, UnexpectedResponse) else ""
 
 
-def _seconds(retry_after: str) -> float | None:
-    """What the header says (RFC 9110, 10.2.3: a number of seconds, or a date); None where it says nothing."""
+def _seconds(retry_after: str) -> float:
+    """What the header says (RFC 9110, 10.2.3: a number of seconds, or a date); 0 where it says nothing."""
     if retry_after.isdecimal():
         return float(retry_after)
     try:
         then = parsedate_to_datetime(retry_after)
-    except ValueError:
-        return None
-    return max(0.0, then.timestamp() - time.time())
+        return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def reason(error: BaseException | None) -> str:
