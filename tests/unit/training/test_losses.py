@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+
 import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses as theirs
