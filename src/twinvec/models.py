@@ -262,14 +262,15 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
     commit = folder.name
     if not _COMMIT.fullmatch(commit):
         raise ModelNotFoundError(f"{repository}: the hub's cache gave {folder}, which names no commit")
-    named = (safe_relative(name, folder / MANIFEST) for name in manifest_hashes(folder))
+    recorded = manifest_hashes(folder)
+    named = (safe_relative(name, folder / MANIFEST) for name in recorded)
     exported = [glob.escape(str(name)) for name in named if not (folder / name).exists()]
     if exported:  # graphs, of a model that twinvec wrote; those of others are left out
         _download(repository, commit, hub, exported)
     verify_folder(folder)
     for path in weight_files(folder):
         blob = path.resolve().name
-        if re.fullmatch(r"[0-9a-f]{64}", blob):
+        if re.fullmatch(r"[0-9a-f]{64}", blob) and blob != recorded.get(path.relative_to(folder).as_posix()):
             check_hash(path, blob, "the hub records")
     return ModelFolder(f"{repository}@{commit}", folder)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import numpy as np
+
 from twinvec import telemetry
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
 from twinvec.errors import EngineError, MissingExtraError, ModelIntegrityError
+
+_FIRST_LOOK = threading.Lock()
 
 
 class _Requests(Runner):
@@ -78,8 +83,15 @@ def save_graph(graph: Any, path: Path) -> None:
 
 @cache
 def _core() -> Any:
-    """One for the process: it takes half a second."""
-    return import_openvino().Core()
+    """One for the process: it takes half a second.
+
+    The binding's first look at an array is had here, by one thread: two that have it at once wait for one another for
+    ever, one for the interpreter's lock and one, holding that, for what the other is about to make.
+    """
+    openvino = import_openvino()
+    with _FIRST_LOOK:
+        openvino.Tensor(np.zeros(1, dtype=np.int64))
+    return openvino.Core()
 
 
 def import_openvino() -> Any:
