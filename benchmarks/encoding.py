@@ -163,7 +163,8 @@ def openvino_peer(python: Path, model: str, work: Path, texts: list[str]) -> Con
     asked, answers = process.stdin, process.stdout
     assert asked is not None
     assert answers is not None
-    answers.readline()
+    if not answers.readline():
+        raise SystemExit(f"{python}: see above; openvino_peer.py tells what it needs")
 
     def run(texts: list[str]) -> Any:
         asked.write(json.dumps(texts) + "\n")

@@ -1,8 +1,11 @@
 """sentence-transformers with its OpenVINO backend in int8, for ``encoding.py``: run by another environment's Python.
 
-    python -m venv ENV && ENV/bin/pip install 'sentence-transformers[openvino]' datasets nncf
+    python -m venv ENV
+    ENV/bin/pip install torch sentence-transformers==6.2.0 optimum-intel==2.2.0 transformers==5.5.4 datasets nncf
+    ENV/bin/pip install "huggingface-hub<2" && ENV/bin/pip uninstall torchvision
 
-Its packages may need other versions than ours, hence the other environment. It is started with a model's folder and a
+Its packages need other versions than ours, hence the other environment; these worked together in November 2026 (the
+torchvision that comes along did not go with torch for the CPU). The program is started with a model's folder and a
 file of calibration texts, says "ready" when it is, and then answers each line of its input, a JSON list of texts, with
 the name of a file that holds their vectors.
 """

@@ -23,7 +23,7 @@ import numpy as np
 from twinvec import telemetry
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.onnx import import_onnx
-from twinvec.engines.openvino import import_openvino, save_graph
+from twinvec.engines.openvino import save_graph, shared_core
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.errors import EngineError, MissingExtraError
 from twinvec.vectors import unit
@@ -71,7 +71,7 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
 
 def _read_openvino(graph: Path) -> tuple[Any, list[str]]:
     """The graph and the names of its inputs."""
-    model = import_openvino().Core().read_model(graph)
+    model = shared_core().read_model(graph)
     return model, [port.any_name for port in model.inputs]
 
 

@@ -144,6 +144,7 @@ def test_a_folder_of_both_runtimes(exported, source, tmp_path):
 
 @pytest.mark.parametrize("runtime", list(RUNTIMES))
 def test_single_texts_from_many_threads(source, tmp_path, runtime, monkeypatch):
+    folder = export_model(source, tmp_path / "out", engine=runtime).folder
     made = []
 
     class Counted(RUNTIMES[runtime].engine.runner):
@@ -153,7 +154,7 @@ def test_single_texts_from_many_threads(source, tmp_path, runtime, monkeypatch):
 
     monkeypatch.setattr(RUNTIMES[runtime].engine, "runner", Counted)
     monkeypatch.setattr("twinvec.engines.graph.available_cores", lambda: 2)
-    encoder = Encoder(export_model(source, tmp_path / "out", engine=runtime).folder, engine=runtime)
+    encoder = Encoder(folder, engine=runtime)
     expected = encoder.encode(OTHERS)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(encoder.encode, OTHERS * 10))

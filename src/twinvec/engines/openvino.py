@@ -22,7 +22,7 @@ class _Requests(Runner):
     """Compiled without what the output does not need, with a request for each stream."""
 
     def __init__(self, path: Path, output: str, streams: int, threads: int) -> None:
-        openvino, core = import_openvino(), _core()
+        openvino, core = import_openvino(), shared_core()
         try:
             graph = core.read_model(path)
             only = openvino.Model([graph.output(output)], graph.get_parameters())
@@ -82,7 +82,7 @@ def save_graph(graph: Any, path: Path) -> None:
 
 
 @cache
-def _core() -> Any:
+def shared_core() -> Any:
     """One for the process: it takes half a second.
 
     The binding's first look at an array is had here, by one thread: two that have it at once wait for one another for

@@ -1,7 +1,7 @@
 """What torch is slow at while it trains on a CPU, done more quickly and with the same meaning.
 
 - Dropout: torch draws 64 bits for each activation, in one thread; here 16 are drawn. They come from torch's own
-  generator, so that a chunk's masks can be replayed.
+  generator, so that a chunk's masks can be replayed. Attention that drops out is computed here for its sake.
 - Embeddings: the gradient of a batch of a few texts has a row for each word of the vocabulary, nearly all zero, which
   are written and added; here those that are looked up are.
 
@@ -96,7 +96,7 @@ def embedding(
     learns = torch.is_grad_enabled() and weight.requires_grad and weight.is_leaf
     large = weight.device.type == "cpu" and weight.shape[0] > input.numel()
     if learns and large and max_norm is None and not scale_grad_by_freq and not sparse:
-        rows: Tensor = _Lookup.apply(input, weight, -1 if padding_idx is None else padding_idx)  # type: ignore[no-untyped-call]
+        rows: Tensor = _Lookup.apply(input, weight, padding_idx)  # type: ignore[no-untyped-call]
         return rows
     return functional.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
 
@@ -105,9 +105,9 @@ class _Lookup(torch.autograd.Function):
     """Rows of a table that has a dense gradient by the time a sparse one is added to it."""
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, padding_idx: int) -> Tensor:
+    def forward(ctx: Any, input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
         ctx.save_for_backward(input, weight)
-        ctx.padding_idx = padding_idx
+        ctx.left_out = -1 if padding_idx is None else padding_idx % len(weight)
         return functional.embedding(input, weight)
 
     @staticmethod
@@ -116,6 +116,6 @@ class _Lookup(torch.autograd.Function):
         if weight.grad is None:
             weight.grad = torch.zeros_like(weight)
         [grad_D] = grads
-        kept = ids.flatten() != ctx.padding_idx
+        kept = ids.flatten() != ctx.left_out
         chosen, rows_ND = ids.flatten()[kept], grad_D.reshape(-1, weight.shape[1])[kept]
         return None, torch.sparse_coo_tensor(chosen[None], rows_ND, weight.shape, check_invariants=False), None

@@ -83,6 +83,15 @@ def test_a_pause_that_is_over_or_says_nothing_does_not_stop_anything(server, nam
     assert len(asked) == 2
 
 
+def test_a_server_that_names_no_pause_is_not_hammered(server, monkeypatch):
+    url, answers, asked = server
+    monkeypatch.setattr("twinvec_qdrant.backends.retrying._GROWING", lambda state: 3600.0)
+    answers += [LIMITED, ABSENT]  # 429, and a pause of 0
+    with pytest.raises(StoreUnavailableError, match=url):
+        connect("notes", url, None, 30).peek()
+    assert len(asked) == 1
+
+
 def test_what_will_not_pass_is_not_repeated(server):
     url, answers, asked = server
     answers.append((403, {}, b'{"status": {"error": "Forbidden"}}'))

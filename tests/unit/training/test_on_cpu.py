@@ -98,7 +98,7 @@ def test_a_row_that_sees_nothing_stays_finite():
         assert query.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("padding_idx", [None, 0])
+@pytest.mark.parametrize("padding_idx", [None, 0, -1])
 def test_gradients_of_embeddings_are_those_of_the_whole_table(padding_idx):
     torch.manual_seed(0)
     table = torch.randn(50, 3)
