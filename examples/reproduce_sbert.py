@@ -1,6 +1,6 @@
 """The tables of Sentence-BERT (Reimers and Gurevych 2019) in small: pooling, concatenation, objective, training data.
 
-    python examples/reproduce_sbert.py --data ../shared/data [--rows 1000] [--seeds 0 1 2]
+    python examples/reproduce_sbert.py --data ../shared/data [--rows 1000] [--seeds 0 1 2] [--tables data]
 
 Trains one model for each cell and prints the paper's figure beside ours: Spearman x 100 on STS-B. The base is the
 default model with its last two of six layers drawn anew, so that the objective has something to teach (the first line
@@ -38,6 +38,7 @@ PAPER_CONCATENATION = {
     "u,v,|u-v|": 80.78,
     "u,v,|u-v|,u*v": 80.44,
 }
+BAR = r"\|"  # within a cell
 
 
 class Laboratory:
@@ -167,51 +168,87 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with nli/ and sts/")
     parser.add_argument("--rows", type=int, default=1000, help="rows of each file to train on")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="for the tables of the test part")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), help="which (default: all)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         laboratory = Laboratory(options.data, Path(folder), options.rows)
-        print_tables(laboratory, options.seeds)
+        print(f"The base, untrained: {dev(laboratory, laboratory.base)} on STS-B dev.")
+        for name in options.tables:
+            TABLES[name](laboratory, options.seeds)
 
 
-def print_tables(laboratory: Laboratory, seeds: list[int]) -> None:
-    """The paper's figures beside ours."""
-
-    def dev(model: Path) -> str:
-        return f"{laboratory.score(model, 'dev'):.2f}"
-
-    def test(make: Callable[[int], Path], correlation: Callable[..., Any] = spearman) -> str:
-        return spread([laboratory.score(make(seed), "test", correlation) for seed in seeds])
-
-    print(f"The base, untrained: {dev(laboratory.base)} on STS-B dev.\n")
-    print("STS-B dev, by pooling (NLI: softmax; STS-B: regression)\n")
+def pooling_table(laboratory: Laboratory, _: list[int]) -> None:
+    """The paper's table 6, upper part."""
+    print("\nSTS-B dev, by pooling (NLI: softmax; STS-B: regression)\n")
     print("| pooling | NLI, paper | NLI, ours | STS-B, paper | STS-B, ours |\n|---|---|---|---|---|")
     for pooling, (on_nli, on_stsb) in PAPER_POOLING.items():
-        ours = dev(laboratory.nli(pooling)), dev(laboratory.stsb(pooling))
-        print(f"| {pooling} | {on_nli} | {ours[0]} | {on_stsb} | {ours[1]} |", flush=True)
+        nli, stsb = dev(laboratory, laboratory.nli(pooling)), dev(laboratory, laboratory.stsb(pooling))
+        print(f"| {pooling} | {on_nli} | {nli} | {on_stsb} | {stsb} |", flush=True)
+
+
+def concatenation_table(laboratory: Laboratory, _: list[int]) -> None:
+    """The paper's table 6, lower part."""
     print("\nSTS-B dev, by concatenation (NLI, mean pooling)\n\n| concatenation | paper | ours |\n|---|---|---|")
     for name in CONCATENATIONS:
-        shown = name.replace("|", "\\|")
-        print(f"| {shown} | {PAPER_CONCATENATION[name]} | {dev(laboratory.nli(concatenation=name))} |", flush=True)
+        ours = dev(laboratory, laboratory.nli(concatenation=name))
+        print(f"| {name.replace('|', BAR)} | {PAPER_CONCATENATION[name]} | {ours} |", flush=True)
+
+
+def objective_table(laboratory: Laboratory, _: list[int]) -> None:
+    """The paper's three objectives."""
     print("\nSTS-B dev, by objective (mean pooling; the paper's triplets are from Wikipedia)\n")
     print("| objective | data | paper | ours |\n|---|---|---|---|")
-    print(f"| softmax | NLI | 80.78 | {dev(laboratory.nli())} |")
-    print(f"| regression | STS-B | 87.44 | {dev(laboratory.stsb())} |")
-    print(f"| triplet | NLI | | {dev(laboratory.triplets())} |", flush=True)
+    print(f"| softmax | NLI | 80.78 | {dev(laboratory, laboratory.nli())} |")
+    print(f"| regression | STS-B | 87.44 | {dev(laboratory, laboratory.stsb())} |")
+    print(f"| triplet | NLI | | {dev(laboratory, laboratory.triplets())} |", flush=True)
+
+
+def data_table(laboratory: Laboratory, seeds: list[int]) -> None:
+    """The paper's table 2, with the cross-encoder."""
+
+    def both(seed: int) -> Path:
+        return laboratory.stsb(base=laboratory.nli(seed=seed), seed=seed)
+
     print("\nSTS-B test, by data\n\n| model | data | paper | ours |\n|---|---|---|---|")
-    print(f"| bi-encoder | NLI | 77.03 | {test(lambda seed: laboratory.nli(seed=seed))} |", flush=True)
-    print(f"| bi-encoder | STS-B | 84.67 | {test(lambda seed: laboratory.stsb(seed=seed))} |", flush=True)
-    both = test(lambda seed: laboratory.stsb(base=laboratory.nli(seed=seed), seed=seed))
-    print(f"| bi-encoder | NLI, then STS-B | 85.35 | {both} |", flush=True)
+    rows: list[tuple[str, float, Callable[..., Path]]] = [
+        ("NLI", 77.03, laboratory.nli),
+        ("STS-B", 84.67, laboratory.stsb),
+        ("NLI, then STS-B", 85.35, both),
+    ]
+    for data, paper, make in rows:
+        ours = spread([laboratory.score(make(seed=seed), "test") for seed in seeds])
+        print(f"| bi-encoder | {data} | {paper:.2f} | {ours} |", flush=True)
     crossed = spread([laboratory.cross_encoder_score(laboratory.cross_encoder(seed)) for seed in seeds])
     print(f"| cross-encoder | STS-B | 84.30 | {crossed} |", flush=True)
+
+
+def entailment_table(laboratory: Laboratory, seeds: list[int]) -> None:
+    """Not in the paper."""
+    models = [laboratory.entailment(seed) for seed in seeds]
+    by_rank, by_value = (
+        spread([laboratory.score(model, "test", by) for model in models]) for by in (spearman, pearson)
+    )
     print("\nSTS-B test, from entailed pairs alone (info_nce)\n\n| Spearman | Pearson |\n|---|---|")
-    print(f"| {test(laboratory.entailment)} | {test(laboratory.entailment, pearson)} |", flush=True)
+    print(f"| {by_rank} | {by_value} |", flush=True)
+
+
+def dev(laboratory: Laboratory, model: Path) -> str:
+    """Its score on the dev part, as a cell."""
+    return f"{laboratory.score(model, 'dev'):.2f}"
 
 
 def spread(values: list[float]) -> str:
     """The mean, and with several values their standard deviation."""
     return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
 
+
+TABLES = {
+    "pooling": pooling_table,
+    "concatenation": concatenation_table,
+    "objective": objective_table,
+    "data": data_table,
+    "entailment": entailment_table,
+}
 
 if __name__ == "__main__":
     main()

@@ -1,9 +1,10 @@
 """Texts -> tokens -> batches -> results, with the steps overlapping.
 
-Texts go through in windows: while the engine works on one, the next is tokenised in a thread of its own, and at most
-two are in memory. Within a window, batches are padded and computed by as many threads as the engine runs batches at
-once; engine and tokenizer release the interpreter's lock while they work. Results come back in the calling thread, in
-the order of the batches, so that whoever stores them needs no lock.
+Texts go through in windows, small ones first so that the engine need not wait for long: while it works on one, the
+next is tokenised in a thread of its own, and at most two are in memory. Within a window, batches are padded and
+computed by as many threads as the engine runs batches at once; engine and tokenizer release the interpreter's lock
+while they work. Results come back in the calling thread, in the order of the batches, so that whoever stores them needs
+no lock.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ Indices = npt.NDArray[np.int64]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+FIRST_WINDOW_TEXTS = 1024
 WINDOW_TEXTS = 8192
 
 _LEAST_SHARE = 128  # tokens: less is not worth a thread
@@ -53,7 +55,7 @@ def run_batches(
         prompt_tokens: Leading tokens that pooling leaves out.
         window: Largest number of inputs tokenised at a time.
     """
-    windows = [inputs[start : start + window] for start in range(0, len(inputs), window)]
+    windows = list(_growing(inputs, min(FIRST_WINDOW_TEXTS, window), window))
     start = 0
     for tokens in _ahead(lambda part: tokenize(list(part)), windows):
         lengths = tokens.lengths
@@ -67,6 +69,14 @@ def run_batches(
         for indices, result in zip(plan, _concurrent(run, plan, workers), strict=True):
             yield start + indices, lengths[indices], result
         start += len(lengths)
+
+
+def _growing(inputs: Sequence[Item], size: int, largest: int) -> Iterator[Sequence[Item]]:
+    """The inputs in parts, each twice as large as the one before until they are of the largest size."""
+    start = 0
+    while start < len(inputs):
+        yield inputs[start : start + size]
+        start, size = start + size, min(2 * size, largest)
 
 
 def _shared_budget(lengths: npt.NDArray[np.int64], budget: int, workers: int) -> int:

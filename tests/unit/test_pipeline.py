@@ -108,6 +108,17 @@ def test_the_next_window_is_tokenised_meanwhile():
     assert [indices.tolist() for indices, _, _ in results] == [[0], [1], [2], [3]]
 
 
+def test_the_engine_need_not_wait_until_many_texts_are_tokenised():
+    windows = []
+
+    def tokenize_and_tell(part):
+        windows.append(len(part))
+        return tokenize(part)
+
+    assert len(list(run_batches([1] * 20_000, tokenize_and_tell, sums, token_budget=512, workers=1, pad_id=0))) == 40
+    assert windows == [1024, 2048, 4096, 8192, 4640]
+
+
 def test_no_more_than_two_windows_are_tokenised_ahead():
     tokenised = []
 

@@ -14,6 +14,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+GPU_STREAMS = 2
+"""Batches that are on their way to, on, or on their way from one GPU."""
+
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 

@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any
 
-from twinvec.engines.base import Batch, Engine, FloatArray, ScoringEngine
+from twinvec.engines.base import GPU_STREAMS, Batch, Engine, FloatArray, ScoringEngine
 from twinvec.engines.processor import available_cores
 from twinvec.errors import ConfigurationError, EngineError, TwinvecError
 
@@ -56,7 +56,7 @@ class _Processes:
 
     def __init__(self, load: LoadEngine, devices: Sequence[str]) -> None:
         shares = max(1, available_cores() // max(1, sum(device.startswith("cpu") for device in devices)))
-        started = [_Worker(load, device, shares if device.startswith("cpu") else 1) for device in devices]
+        started = [_Worker(load, device, shares if device.startswith("cpu") else GPU_STREAMS) for device in devices]
         told = [worker.wait_until_loaded() for worker in started]
         self.name = f"{len(started)} processes: {'; '.join(dict.fromkeys(name for name, _, _ in told))}"
         self.workers = sum(streams for _, streams, _ in told)
@@ -168,7 +168,7 @@ def _serve(load: LoadEngine, device: str, connections: list[Connection]) -> None
         connections[0].send(_sendable(error))
         return
     with contextlib.suppress(OSError):  # whoever asked has given up, and the threads end at once
-        connections[0].send((engine.name, engine.workers, engine.token_budget))
+        connections[0].send((engine.name, min(engine.workers, len(connections)), engine.token_budget))
     threads = [threading.Thread(target=_answer, args=(engine, each)) for each in connections]
     for thread in threads:
         thread.start()

@@ -1,7 +1,7 @@
 """The torch engine: every supported backbone, through transformers, on any torch device.
 
 The backbone is transformers' own; pooling, Dense and Normalize follow here. Weights come from safetensors only.
-Computation is float32 unless asked otherwise.
+Computation is float32 unless asked otherwise. In half precision on a GPU, a backbone that can goes without padding.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from twinvec.engines.base import Batch, FloatArray
+from twinvec.engines.base import GPU_STREAMS, Batch, FloatArray
+from twinvec.engines.unpadded import without_padding
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError, TwinvecError
 from twinvec.pooling import pool
 from twinvec.spec import Dense, ModelSpec
@@ -27,23 +30,25 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 class TorchEngine:
     """Backbone, pooling and head of a model folder.
 
-    One batch at a time, on all cores or one GPU; a batch that does not fit the GPU's memory is halved.
+    On all cores, or two batches at a time on one GPU; a batch that does not fit the GPU's memory is halved.
 
     Raises:
         ConfigurationError: a device or precision that torch does not have here.
         ModelIntegrityError: weights that do not fit the configuration.
     """
 
-    workers = 1
-
     def __init__(self, spec: ModelSpec, *, device: str | None = None, precision: str = "float32") -> None:
         self._spec = spec
-        self._device = _device(device)
+        self._device = _Device(device)
         self._dtype = _dtype(precision)
-        self.name = f"torch, {self._device}, {precision}"
-        self.token_budget = _token_budget(self._device)
-        self._backbone = load_backbone(spec.folder).to(self._device, self._dtype).eval()
-        self._head = _with_truncation(load_head(spec), spec).to(self._device).eval()
+        self.name = f"torch, {self._device.name}, {precision}"
+        self.token_budget, self.workers = self._device.token_budget, self._device.workers
+        self._backbone = load_backbone(spec.folder).to(self._device.torch, self._dtype).eval()
+        self._head = _with_truncation(load_head(spec), spec).to(self._device.torch).eval()
+        self._unpadded = None
+        if self._device.is_gpu and precision != "float32":
+            with self._computing():
+                self._unpadded = without_padding(self._backbone, self._device.send)
 
     def vectors(self, batch: Batch) -> FloatArray:
         def compute(part: Batch) -> FloatArray:
@@ -51,42 +56,87 @@ class TorchEngine:
             pooled_BD = pool(states_BTD.float(), mask_BT, self._spec.pooling, part.prompt_tokens)
             return _to_numpy(self._head(pooled_BD))
 
-        with torch.inference_mode(), _engine_errors(self.name):
+        with self._computing():
             return _halving(compute, batch)
 
     def states(self, batch: Batch) -> FloatArray:
-        with torch.inference_mode(), _engine_errors(self.name):
+        with self._computing():
             return _halving(lambda part: _to_numpy(self._run(part)[0].float()), batch)
 
     def _run(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        ids_BT = torch.from_numpy(batch.ids_BT).to(self._device)
-        mask_BT = torch.from_numpy(batch.mask_BT).to(self._device)
-        attended_BT = mask_BT.clone()
+        send = self._device.send
+        attended_BT = batch.mask_BT.copy()
         attended_BT[:, 0] = 1  # a row without any token would be all padding, and attention over nothing is NaN
-        return self._backbone(input_ids=ids_BT, attention_mask=attended_BT).last_hidden_state, mask_BT
+        mask_BT = send(batch.mask_BT)
+        if self._unpadded is not None:
+            return self._unpadded.states(batch.ids_BT, attended_BT), mask_BT
+        output = self._backbone(input_ids=send(batch.ids_BT), attention_mask=send(attended_BT))
+        return output.last_hidden_state, mask_BT
+
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[None]:
+        with torch.inference_mode(), _engine_errors(self.name), self._device.stream():
+            yield
 
 
 class TorchScoringEngine:
     """A sequence-classification folder: pairs in, logits out."""
 
-    workers = 1
-
     def __init__(self, folder: Path, *, device: str | None = None, precision: str = "float32") -> None:
-        self._device = _device(device)
-        self.name = f"torch, {self._device}, {precision}"
-        self.token_budget = _token_budget(self._device)
-        self._model = load_classifier(folder).to(self._device, _dtype(precision)).eval()
+        self._device = _Device(device)
+        self.name = f"torch, {self._device.name}, {precision}"
+        self.token_budget, self.workers = self._device.token_budget, self._device.workers
+        self._model = load_classifier(folder).to(self._device.torch, _dtype(precision)).eval()
 
     def logits(self, batch: Batch) -> FloatArray:
-        with torch.inference_mode(), _engine_errors(self.name):
+        with torch.inference_mode(), _engine_errors(self.name), self._device.stream():
             return _halving(self._logits, batch)
 
     def _logits(self, batch: Batch) -> FloatArray:
         inputs = {"input_ids": batch.ids_BT, "attention_mask": batch.mask_BT}
         if batch.types_BT is not None and has_segments(self._model):
             inputs["token_type_ids"] = batch.types_BT
-        tensors = {name: torch.from_numpy(array).to(self._device) for name, array in inputs.items()}
+        tensors = {name: self._device.send(array) for name, array in inputs.items()}
         return _to_numpy(self._model(**tensors).logits.float())
+
+
+class _Device:
+    """Where an engine computes.
+
+    A GPU has several streams: while one computes, the thread of another sends its batch or fetches its result.
+
+    Raises:
+        ConfigurationError: torch has no such device here.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        self.torch = _device(name)
+        self.name = str(self.torch)
+        self.is_gpu = self.torch.type == "cuda"
+        self.token_budget = 2048 if self.torch.type == "cpu" else 65536
+        self.workers = GPU_STREAMS if self.is_gpu else 1
+        self._streams: SimpleQueue[torch.cuda.Stream] = SimpleQueue()
+        for _ in range(self.workers if self.is_gpu else 0):
+            self._streams.put(torch.cuda.Stream(self.torch))  # type: ignore[no-untyped-call]
+
+    def send(self, array: npt.NDArray[Any]) -> Tensor:
+        """The array on the device; the copy may be under way still."""
+        tensor = torch.from_numpy(array)
+        return tensor.pin_memory().to(self.torch, non_blocking=True) if self.is_gpu else tensor.to(self.torch)
+
+    @contextlib.contextmanager
+    def stream(self) -> Iterator[None]:
+        """What is computed inside has a stream of its own; it must be fetched before the end."""
+        if not self.is_gpu:
+            yield
+            return
+        stream = self._streams.get()
+        stream.wait_stream(torch.cuda.default_stream(self.torch))  # the weights come by that one
+        try:
+            with torch.cuda.stream(stream):
+                yield
+        finally:
+            self._streams.put(stream)
 
 
 class _L2Normalize(nn.Module):
@@ -174,10 +224,6 @@ def _halving(compute: Callable[[Batch], FloatArray], batch: Batch) -> FloatArray
     torch.cuda.empty_cache()
     parts = (batch.rows(0, size // 2), batch.rows(size // 2, size))
     return np.concatenate([_halving(compute, part) for part in parts])
-
-
-def _token_budget(device: torch.device) -> int:
-    return 2048 if device.type == "cpu" else 65536
 
 
 def _load_dense(step: Dense) -> nn.Module:

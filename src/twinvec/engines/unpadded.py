@@ -1,0 +1,134 @@
+"""Backbones without padding: a batch's tokens in one row, where each text attends to itself alone.
+
+transformers lets an attention of one's own take part: it is given the bounds of the texts with every call, and computes
+torch's flash attention for texts of various lengths (Dao 2023, FlashAttention-2). That is for GPUs, in half precision.
+
+Legend: B texts, T tokens (padded), N tokens of all texts, H heads, D dimension.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from twinvec.engines.base import IntArray
+
+logger = logging.getLogger(__name__)
+
+Send = Callable[[Any], Tensor]
+"""Brings an array to the device."""
+
+_ATTENTION = "twinvec_unpadded"
+_FIRST_AFTER_PADDING = {"roberta", "xlm-roberta"}
+_BACKBONES = {"bert", "distilbert", "modernbert", *_FIRST_AFTER_PADDING}  # MPNet adds to what each pair of tokens has
+_LEAST_COSINE = 0.995  # of a token's state, in half precision
+_LENGTHS = (1, 5, 64, 190)  # tokens; the last is longer than a window of ModernBERT
+
+
+class Unpadded:
+    """A backbone that computes the tokens there are."""
+
+    def __init__(self, backbone: nn.Module, send: Send) -> None:
+        self._backbone = backbone
+        self._send = send
+        config: Any = backbone.config
+        self._padding = config.pad_token_id if config.model_type in _FIRST_AFTER_PADDING else None
+
+    def states(self, ids_BT: IntArray, attended_BT: IntArray) -> Tensor:
+        """Token states of shape (B, T, D), zero where the mask is; each row has at least one token."""
+        flat_N = np.flatnonzero(attended_BT)
+        lengths_B = attended_BT.sum(1)
+        bounds = np.concatenate([[0], np.cumsum(lengths_B)]).astype(np.int32)
+        states_1ND = self._backbone(
+            input_ids=self._send(ids_BT.ravel()[flat_N][None]),
+            position_ids=self._send(self._positions(ids_BT, attended_BT).ravel()[flat_N][None]),
+            cu_seq_lens_q=self._send(bounds),
+            max_length_q=int(lengths_B.max()),
+        ).last_hidden_state
+        states_FD = states_1ND.new_zeros(ids_BT.size, states_1ND.shape[-1])
+        states_FD.index_copy_(0, self._send(flat_N), states_1ND[0])
+        states_BTD: Tensor = states_FD.view(*ids_BT.shape, -1)
+        return states_BTD
+
+    def _positions(self, ids_BT: IntArray, attended_BT: IntArray) -> IntArray:
+        """As the backbone counts them: from 0, or from after the padding's id, which has no other position."""
+        if self._padding is None:
+            return np.asarray(np.cumsum(attended_BT, axis=1) - 1)
+        counts_BT = ids_BT != self._padding
+        return np.asarray(np.cumsum(counts_BT, axis=1) * counts_BT + self._padding)
+
+
+def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
+    """The backbone without padding, if it can do that here; it has to give the states that it gives with padding.
+
+    From then on it can compute nothing else. Where it cannot, it is left as it was.
+    """
+    config: Any = backbone.config
+    if config.model_type not in _BACKBONES:
+        return None
+    before = config._attn_implementation
+    ids_BT, mask_BT = _probe(config)
+    expected_BTD = backbone(input_ids=send(ids_BT), attention_mask=send(mask_BT)).last_hidden_state
+    try:
+        _register()
+        backbone.set_attn_implementation(_ATTENTION)  # type: ignore[operator]
+        unpadded = Unpadded(backbone, send)
+        found_BTD = unpadded.states(ids_BT, mask_BT)
+        worst = nn.functional.cosine_similarity(found_BTD.float(), expected_BTD.float(), dim=-1)[
+            send(mask_BT) == 1
+        ].min()
+        if worst >= _LEAST_COSINE:  # not where it is NaN
+            return unpadded
+        logger.info("without padding, a token's state has cosine %.4f to what it was; padding stays", float(worst))
+    except (ImportError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+        logger.info("padding stays: %s", error)
+    backbone.set_attn_implementation(before)  # type: ignore[operator]
+    return None
+
+
+def _probe(config: Any) -> tuple[IntArray, IntArray]:
+    """Random texts of several lengths, their ids and mask."""
+    longest = min(_LENGTHS[-1], config.max_position_embeddings - 4)
+    lengths_B = np.minimum(_LENGTHS, longest)
+    mask_BT = (np.arange(longest) < lengths_B[:, None]).astype(np.int64)
+    ids_BT = np.random.default_rng(0).integers(5, config.vocab_size, mask_BT.shape)
+    return np.where(mask_BT == 1, ids_BT, config.pad_token_id or 0), mask_BT
+
+
+def _register() -> None:
+    """Make the attention known to transformers."""
+    from torch.nn.attention.varlen import varlen_attn
+    from transformers import AttentionInterface
+
+    def attention(
+        module: nn.Module,
+        query_1HND: Tensor,
+        key_1HND: Tensor,
+        value_1HND: Tensor,
+        attention_mask: None,
+        *,
+        cu_seq_lens_q: Tensor,
+        max_length_q: int,
+        scaling: float | None = None,
+        sliding_window: int | None = None,
+        **_: Any,
+    ) -> tuple[Tensor, None]:
+        reach = -1 if sliding_window is None else sliding_window - 1  # transformers counts the token itself
+        states_NHD: Any = varlen_attn(
+            query_1HND[0].transpose(0, 1),
+            key_1HND[0].transpose(0, 1),
+            value_1HND[0].transpose(0, 1),
+            cu_seq_lens_q,
+            cu_seq_lens_q,
+            max_length_q,
+            max_length_q,
+            scale=scaling,
+            window_size=(reach, reach),
+        )
+        return states_NHD[None], None
+
+    AttentionInterface.register(_ATTENTION, attention)
