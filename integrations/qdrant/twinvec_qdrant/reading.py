@@ -97,20 +97,21 @@ def _read_folder(folder: Path) -> Iterator[Document | Failure]:
 def _walk(folder: Path, prefix: str) -> Iterator[tuple[Path, str] | Failure]:
     """The files below a folder with their ids; ``prefix`` is the folder's own place, "" or "a/b/"."""
     try:
-        names = sorted(os.listdir(folder))
+        with os.scandir(folder) as listing:
+            entries = {entry.name: entry for entry in listing}
     except OSError as error:
         yield Failure(_printable(prefix) or ".", f"folder cannot be listed: {error.strerror}", hides=True)
         return
-    if prefix and any(mark in names for mark in _FOLDER_MARKS):
+    if prefix and not entries.keys().isdisjoint(_FOLDER_MARKS):
         return
-    for name in names:
+    for name, entry in sorted(entries.items()):
         if name.startswith(".") or name in _SKIPPED_FOLDERS:
             continue
         path = folder / name
-        if not path.is_dir():
-            yield path, prefix + name
-        elif not path.is_symlink():  # its files have their place, and their ids, where the folder really is
+        if entry.is_dir(follow_symlinks=False):
             yield from _walk(path, f"{prefix}{name}/")
+        elif not (entry.is_symlink() and path.is_dir()):  # its files have their ids where the folder really is
+            yield path, prefix + name
 
 
 def _read_file(path: Path, identity: str) -> Document | Failure:

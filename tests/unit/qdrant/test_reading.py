@@ -101,14 +101,14 @@ def test_names_that_are_not_unicode_can_be_reported(folder):
 
 
 def test_a_folder_that_cannot_be_listed_hides_documents(folder, monkeypatch):
-    real = os.listdir
+    real = os.scandir
 
-    def listdir(path):
+    def scandir(path):
         if path == folder / "z":
             raise PermissionError(13, "Permission denied")
         return real(path)
 
-    monkeypatch.setattr(os, "listdir", listdir)  # the tests may run as root, whom nothing is denied
+    monkeypatch.setattr(os, "scandir", scandir)  # the tests may run as root, whom nothing is denied
     failures = [each for each in read_source(folder) if isinstance(each, Failure)]
     assert [(each.source, each.hides) for each in failures] == [("z/", True)]
 
