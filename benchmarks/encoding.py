@@ -1,6 +1,6 @@
 """Encoding and reranking against sentence-transformers and FastEmbed, in alternating rounds in one process.
 
-    python benchmarks/encoding.py [--texts 240] [--rounds 3] [--data DIR] [--output benchmarks/RESULTS.md]
+    python benchmarks/encoding.py [--texts 240] [--rounds 3] [--output benchmarks/RESULTS.md]
 
 Texts are made from the documentation of the Python standard library, in four kinds: short queries, passages, mixed and
 long ones. Every contender encodes the same texts, one after another within a round; the ratio is the median over the
@@ -8,9 +8,8 @@ rounds of (its rate / the rate of the peer in that round), so that what else the
 is given beside it, since on a busy machine it tells more. The int8 export is calibrated on other texts of the same
 kind, or taken from ``--export FOLDER``. FastEmbed, where it is installed, computes the graph of our onnx engine;
 sentence-transformers' own int8 (``openvino_peer.py`` tells how to get it) is calibrated on the same texts. Pairs are
-scored by a cross-encoder that has the model's backbone and a random head. With ``--data DIR`` the loss of int8 in
-nDCG@10 is measured too, on the retrieval sets below ``DIR/ir``, the export calibrated on documents of each set; that
-takes an hour on two cores.
+scored by a cross-encoder that has the model's backbone and a random head. What int8 loses: ``int8.py``; on a GPU:
+``gpu.py``.
 """
 
 from __future__ import annotations
@@ -69,7 +68,6 @@ def main() -> None:
     parser.add_argument("--model", default="default")
     parser.add_argument("--export", type=Path, help="a folder with an int8 export of the model; made unless given")
     parser.add_argument("--peer-python", type=Path, help="Python with sentence-transformers[openvino]: its int8 too")
-    parser.add_argument("--data", type=Path, help="measuring sets: DIR/ir/SET in the BEIR layout")
     parser.add_argument("--output", type=Path, help="write the tables to this file too")
     options = parser.parse_args()
     words = documentation()
@@ -93,8 +91,6 @@ def main() -> None:
             tell(compare(kind, make_texts(words, count, least, most), contenders, options.rounds, cost))
         tell(latency(contenders, make_texts(words, options.texts // 2, 3, 10)))
         tell(rerank(options.model, root, words, options.rounds))
-        if options.data:
-            tell(retrieval_loss(options.model, options.export, root, options.data))
     tell(f"Peak memory of the process, all contenders loaded: {peak_gigabytes():.2f} GB.\n")
     if options.output:
         options.output.write_text("\n".join(parts), encoding="utf-8")
@@ -291,29 +287,6 @@ def make_cross_encoder(model: str, folder: Path) -> Path:
     made = CrossEncoder(str(read_spec(find_model(model).path).folder), num_labels=1, device="cpu")
     made.save_pretrained(str(folder), create_model_card=False)
     return folder
-
-
-def retrieval_loss(model: str, export: Path | None, root: Path, data: Path) -> str:
-    """nDCG@10 in float32 and in int8, by exact search."""
-    from twinvec import Encoder
-    from twinvec.evaluation.beir import load_beir
-    from twinvec.evaluation.ir import evaluate_ir
-    from twinvec.export import export_model
-
-    exact = Encoder(model, engine="openvino", precision="float32")
-    rows, losses = [], []
-    for folder in sorted(path for path in (data / "ir").iterdir() if path.is_dir()):
-        beir = load_beir(folder)
-        target = export or root / folder.name
-        if export is None:
-            texts = (document.full_text for document in beir.documents)
-            export_model(model, target, precision="int8", calibrate=texts)
-        int8 = Encoder(target, precision="int8")
-        first, second = (evaluate_ir(each, beir, measures=["ndcg@10"]).figures["ndcg@10"] for each in (exact, int8))
-        losses.append(100 * (first - second) / first)
-        rows.append(f"| {folder.name} | {first:.2f} | {second:.2f} | {losses[-1]:+.2f}% |")
-    rows.append(f"| mean | | | {np.mean(losses):+.2f}% |")
-    return "\n".join(["## nDCG@10\n", "| | float32 | int8 | loss |", "|---|---|---|---|", *rows, ""])
 
 
 def latency(contenders: list[Contender], queries: list[str]) -> str:
