@@ -88,7 +88,8 @@ class Source(_Section):
     columns: dict[Role, str | list[str]] = {}
     """Role -> column of the file; a role that is not named is looked for under its own name."""
     score_range: tuple[float, float] | None = (0.0, 1.0)
-    """Lowest and highest score of the file; scores are scaled from it to 0..1. None: as they are."""
+    """Lowest and highest score of the file; scores are scaled from it to 0..1. None: they stay as they are, from -1
+    to 1 for cosine_regression, from 0 to 1 for graded."""
     weight: float | None = Field(default=None, gt=0)
     """Share of this dataset among the others; all or none have one."""
     limit: int | None = Field(default=None, ge=1)

@@ -1,31 +1,30 @@
-"""Files of rows -> checked rows, memory-mapped through ``datasets``.
+"""Files of rows -> checked rows; ``row_files`` opens the files.
 
 Files may be larger than memory: texts are read from disk as batches ask for them, and 8 bytes a text are held. A row
 is a dict of texts by role (``columns``), with ``negatives`` a list, ``label`` an int and ``score`` a float in 0..1.
-Every row is checked when the file is opened: training does not stop at its millionth row for an empty field.
+Every row is checked when the file is opened: training does not stop at its millionth row for an empty field. Row
+numbers in errors count from 1, without the header line of a table and without blank lines.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.errors import ConfigurationError, DocumentError, MissingExtraError, TextError
+from twinvec.errors import ConfigurationError, DocumentError, TextError
 from twinvec.text import check_text
 from twinvec.training.columns import ROLES, Role
 from twinvec.training.config import Source
 from twinvec.training.masks import text_hash
+from twinvec.training.row_files import dates_as_texts, open_table, unreadable
 
-FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 _AT_ONCE = 1000
 
 Row = dict[str, Any]
@@ -83,11 +82,13 @@ def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ..
         ConfigurationError: no known format, or a column is missing; the message names the field and the file.
         DocumentError: the file cannot be read, is empty, or a row has a wrong field; it names file, row and field.
     """
-    table = _load(source.path, cache)
+    table = open_table(source.path, cache)
     reader = _Reader(source, objective, table.column_names)
     if source.limit is not None:
         table = table.select(range(min(source.limit, len(table))))
     table = table.select_columns(reader.used)
+    if source.path.suffix == ".jsonl":
+        table = dates_as_texts(table, source.path, cache)
     texts = ROLES[objective].texts
     hashes = array("q")
     names: set[str] = set()
@@ -112,13 +113,14 @@ def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ..
 
 
 class _Reader:
-    """A row of the file -> a row by role, checked. Row numbers in errors count from 1, without a header line."""
+    """A row of the file -> a row by role, checked."""
 
     def __init__(self, source: Source, objective: str, columns: Sequence[str]) -> None:
         roles = ROLES[objective]
         self.path = source.path
         self._objective = objective
         self._range = source.score_range
+        self._targets = roles.scores
         self._columns: dict[Role, list[str]] = {}
         for role in (*roles.needed, *roles.optional):
             named = source.columns.get(role)
@@ -160,12 +162,11 @@ class _Reader:
         score = _number(value)
         if score is None:
             raise DocumentError(f"{where}: expected a number, got {value!r}")
-        if self._range is None:
-            return score
-        low, high = self._range
+        low, high = self._range or self._targets
         if not low <= score <= high:
-            raise DocumentError(f"{where}: expected a number from {low:g} to {high:g} (score_range), got {value!r}")
-        return (score - low) / (high - low)
+            said = "score_range" if self._range else "score_range is null"
+            raise DocumentError(f"{where}: expected a number from {low:g} to {high:g} ({said}), got {value!r}")
+        return (score - low) / (high - low) if self._range else score
 
     def _label(self, value: Any, where: str) -> int | str:
         if self._objective == "softmax":
@@ -199,69 +200,6 @@ def _all_rows(table: Any, reader: _Reader) -> Iterator[Row]:
         try:
             columns = table[start : start + _AT_ONCE]
         except UnicodeDecodeError as error:  # not looked at when a file is opened
-            raise _unreadable(reader.path, error) from error
+            raise unreadable(reader.path, error) from error
         for place in range(len(columns[reader.used[0]])):
             yield reader.row({name: values[place] for name, values in columns.items()}, start + place)
-
-
-def _load(path: Path, cache: Path) -> Any:
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtraError("datasets", "train", "training") from None
-    if path.suffix not in FORMATS:
-        raise ConfigurationError(f"{path}: unknown format; expected a file ending in {', '.join(FORMATS)}")
-    if path.stat().st_size == 0:
-        raise DocumentError(f"{path}: is empty")
-    options = {"cache_dir": str(cache), "keep_in_memory": False}
-    bars = datasets.utils.logging.is_progress_bar_enabled()
-    datasets.disable_progress_bars()
-    try:
-        match path.suffix:
-            case ".jsonl":
-                return datasets.Dataset.from_json(str(path), **options)
-            case ".csv":
-                return datasets.Dataset.from_csv(str(path), **_as_text(path, ",", csv.QUOTE_MINIMAL), **options)
-            case ".tsv":
-                return datasets.Dataset.from_csv(str(path), **_as_text(path, "\t", csv.QUOTE_NONE), **options)
-            case _:
-                return datasets.Dataset.from_parquet(str(path), **options)
-    except Exception as error:  # the library lets errors of arrow, pandas and the decoder through
-        raise _unreadable(path, error) from error
-    finally:
-        if bars:
-            datasets.enable_progress_bars()
-
-
-def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, Any]:
-    """Every column is text, and words such as "null" and "NA" are texts like any other."""
-    import datasets
-
-    with path.open(encoding="utf-8", newline="") as file:
-        names = next(csv.reader(file, delimiter=separator, quoting=quoting))
-    return {
-        "sep": separator,
-        "quoting": quoting,
-        "keep_default_na": False,
-        "na_values": [],
-        "features": datasets.Features(dict.fromkeys(names, datasets.Value("string"))),
-    }
-
-
-def _unreadable(path: Path, error: Exception) -> DocumentError:
-    where = _bad_line(path) if path.suffix == ".jsonl" else None
-    reason = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
-    return DocumentError(where or f"{path}: cannot be read: {reason}")
-
-
-def _bad_line(path: Path) -> str | None:
-    """Where a .jsonl file goes wrong, if a line alone shows it."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                value = json.loads(line)
-            except (ValueError, UnicodeDecodeError) as error:
-                return f"{path}, row {number}: no valid JSON: {error}"
-            if not isinstance(value, dict):
-                return f"{path}, row {number}: expected an object with fields, got {type(value).__name__}"
-    return None

@@ -74,7 +74,7 @@ def _part(evaluator: Any, model: Any, names: dict[str, str], group: str) -> Meas
 
 
 def _scored(path: Path, cache: Path) -> tuple[list[str], list[str], list[float]]:
-    rows = _all(open_rows(Source(path=path, score_range=None), "cosine_regression", cache))
+    rows = _all(open_rows(Source(path=path, score_range=None), "sts", cache))
     return [row["sentence1"] for row in rows], [row["sentence2"] for row in rows], [row["score"] for row in rows]
 
 

@@ -53,7 +53,61 @@ def test_columns_may_have_other_names(tmp_path):
 def test_scores_are_scaled_to_0_to_1(tmp_path):
     path = write(tmp_path / "rows.tsv", [{"score": "3.5", "sentence1": "a", "sentence2": "b"}])
     assert read(path, "cosine_regression", score_range=(1, 5))[0]["score"] == pytest.approx(0.625)
-    assert read(path, "cosine_regression", score_range=None)[0]["score"] == 3.5
+    assert read(path, "sts", score_range=None)[0]["score"] == 3.5
+
+
+@pytest.mark.parametrize(
+    ("objective", "good", "bad", "message"),
+    [("cosine_regression", "-1", "5", "from -1 to 1"), ("graded", "1", "-0.5", "from 0 to 1")],
+)
+def test_scores_as_they_are_must_be_what_the_objective_takes(tmp_path, objective, good, bad, message):
+    path = write(tmp_path / "rows.tsv", [{"score": score, **SCORED} for score in (good, bad)])
+    assert read(path, objective, score_range=None, limit=1)[0]["score"] == float(good)
+    with pytest.raises(
+        DocumentError, match=rf"row 2, field 'score': .* {message} \(score_range is null\), got '{bad}'"
+    ):
+        read(path, objective, score_range=None)
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+@pytest.mark.parametrize("wrong", ["a b c", "a"])
+@pytest.mark.parametrize("before", [[], ["x y"]], ids=["the first row", "a later row"])
+def test_a_row_with_more_or_fewer_fields_than_the_header_is_named(tmp_path, suffix, separator, wrong, before):
+    path = tmp_path / f"rows{suffix}"
+    path.write_text("\n".join(["anchor positive", "", *before, wrong, wrong]).replace(" ", separator) + "\n")
+    message = rf"row {len(before) + 1}: has {len(wrong.split())} fields, but the header has 2: anchor, positive"
+    with pytest.raises(DocumentError, match=message):
+        read(path)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path):
+    for name, content in (("rows.csv", '"anchor",positive\na,b\n'), ("rows.tsv", "anchor\tpositive\na\tb\n")):
+        (tmp_path / name).write_text(content, encoding="utf-8-sig")
+        assert read(tmp_path / name) == [PAIR]
+
+
+def test_a_long_text_of_a_table_is_read(tmp_path):
+    path = write(tmp_path / "rows.csv", [{**PAIR, "positive": "long " * 50_000}])
+    assert read(path)[0]["positive"] == "long " * 50_000
+
+
+def test_texts_that_look_like_dates_stay_texts(tmp_path):
+    dates = [{"anchor": f"2020-01-0{n}", "positive": "b", "negatives": ["2021-01-01T10:00:00Z"]} for n in (1, 2)]
+    path = write(tmp_path / "rows.jsonl", dates)
+    assert read(path) == dates
+    assert read(path, limit=1) == dates[:1]
+    dates[0]["anchor"] = "1999-01-01"
+    assert read(write(path, dates)) == dates  # not the copy of before
+
+
+def test_blank_lines_do_not_count(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('\n{"anchor": "2020-01-01", "positive": "b"}\n\n{"anchor": "2020-01-01", "positive": ""}\n')
+    with pytest.raises(DocumentError, match="row 2, field 'positive'"):
+        read(path)
+    path.write_text('\n{"anchor": "a", "positive": "b"}\n\n{"anchor": \n')
+    with pytest.raises(DocumentError, match="row 2: no valid JSON"):
+        read(path)
 
 
 def test_labels_get_numbers_in_the_order_of_their_names(tmp_path):
