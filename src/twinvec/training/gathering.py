@@ -2,9 +2,9 @@
 
 One collective a step carries vectors and text hashes (and a small one before it the numbers of rows). Only a process'
 own rows take part in its gradient: every process computes the loss of the whole batch, each differentiates it by its
-own vectors, so nothing has to be sent back.
+own vectors, so nothing has to be sent back. Objectives that take each row by itself need but the number of all rows.
 
-Shapes: M texts of all arms, D dimensions.
+Shapes: M texts of all arms, B rows, D dimensions.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def wait_for_all() -> None:
 
 
 def own_part(rows: list[int]) -> list[int]:
-    """The part of a batch that this process computes."""
+    """The part of a batch that this process computes; of fewer rows than processes, some are computed twice."""
     size, rank = world_size(), dist.get_rank() if world_size() > 1 else 0
+    if len(rows) < size:
+        return [rows[rank % len(rows)]]
     return rows[len(rows) * rank // size : len(rows) * (rank + 1) // size]
 
 
@@ -45,6 +47,25 @@ def average(gradient: Tensor) -> Tensor:
     total = gradient.clone()
     dist.all_reduce(total)
     return total / world_size()
+
+
+def share_of_batch(rows: int, device: torch.device) -> float:
+    """What the mean over this process' rows is multiplied by, so that the processes' mean is that over all rows."""
+    if world_size() == 1:
+        return 1.0
+    total = torch.tensor(rows, device=device)
+    dist.all_reduce(total)
+    return rows * world_size() / int(total)
+
+
+def gather_labels(labels_B: Tensor) -> Tensor:
+    """The labels of all processes, in order of rank."""
+    counts = [int(count) for count in _gather_rows(torch.tensor([len(labels_B)], device=labels_B.device))]
+    padded = labels_B.new_zeros(max(counts))
+    padded[: len(labels_B)] = labels_B
+    received = [torch.empty_like(padded) for _ in counts]
+    dist.all_gather(received, padded)
+    return torch.cat([part[:count] for part, count in zip(received, counts, strict=True)])
 
 
 def gather(vectors: list[Tensor], hashes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

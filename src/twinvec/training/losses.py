@@ -16,11 +16,12 @@ from itertools import accumulate
 from typing import Any
 
 import torch
+from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 from torch import Tensor, nn
 
 from twinvec.errors import ConfigurationError
 from twinvec.training import objectives
-from twinvec.training.gathering import average, gather, world_size
+from twinvec.training.gathering import average, gather, gather_labels, share_of_batch, world_size
 from twinvec.training.infonce import tiled_info_nce
 from twinvec.training.masks import PairTexts
 from twinvec.training.objectives import Distance, Similarity
@@ -32,7 +33,7 @@ _ON_GPU = (16384, 16384)
 
 class VectorLoss(nn.Module):
     """An objective with its settings. ``whole_batch``: it compares rows with one another, so that the rows of all
-    processes belong together."""
+    processes belong together; other objectives are means over the rows."""
 
     whole_batch = False
 
@@ -79,6 +80,7 @@ class ContrastiveLoss(VectorLoss):
         self.distance: Distance = distance
         self.margin = margin
         self.online = online
+        self.whole_batch = online  # which pairs are hard, all of them decide
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
         objective = objectives.online_contrastive if self.online else objectives.contrastive
@@ -182,9 +184,10 @@ class EmbeddingLoss(nn.Module):
             vectors = [vectors_MD[end - count : end] for count, end in zip(rows, ends, strict=True)]
             if not gathered:
                 loss: Tensor = self.loss(vectors, labels, hashes or None)
-                return loss
+                return loss if self.loss.whole_batch else loss * share_of_batch(rows[0], loss.device)
             vectors, all_hashes = gather(vectors, hashes)
-            whole: Tensor = self.loss(vectors, None, all_hashes or None)
+            all_labels = None if labels is None else gather_labels(labels)
+            whole: Tensor = self.loss(vectors, all_labels, all_hashes or None)
             # its gradients are averaged over the processes, though each has only its own part of them
             return whole + (whole - whole.detach()) * (world_size() - 1)
 
@@ -200,6 +203,14 @@ class EmbeddingLoss(nn.Module):
     def get_config_dict(self) -> dict[str, Any]:
         """Settings for the model card."""
         return {"token_budget": self.token_budget, "kept_tokens": self.kept_tokens}
+
+
+class PairScoreLoss(BinaryCrossEntropyLoss):
+    """Binary cross-entropy of a cross-encoder's scores; of several processes, each counts by its rows."""
+
+    def forward(self, inputs: Any, labels: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        loss: Tensor = super().forward(inputs, labels, *arguments, **options)
+        return loss * share_of_batch(len(labels), loss.device)
 
 
 def _pair(vectors: list[Tensor]) -> tuple[Tensor, Tensor]:

@@ -104,13 +104,15 @@ class _Run:
                 self._measure = encoder_measure(self._model, evaluation, cache)
             hashed = isinstance(config.objective, InfoNCE) and config.objective.mask_texts
             trainer_class: Any = EncoderTrainer
-            collator: Any = TextCollator(self._model.preprocess, hashed)
+            roles = list(dict.fromkeys(role for rows in sources for role in rows.roles))
+            collator: Any = TextCollator(self._model.preprocess, roles, hashed)
         else:
             from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
-            from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+
+            from twinvec.training.losses import PairScoreLoss
 
             self._model = building.build_cross_encoder(config)
-            loss = BinaryCrossEntropyLoss(self._model)
+            loss = PairScoreLoss(self._model)
             self._rows = [PairRows(rows) for rows in sources]
             if evaluation is not None and evaluation.sts is not None:
                 self._measure = cross_encoder_measure(self._model, evaluation.sts, cache)
@@ -248,7 +250,7 @@ def _placeholder() -> Any:
 
 
 def _open(config: TrainConfig, cache: Path) -> list[Rows]:
-    """All datasets, checked, with the same columns and the same labels."""
+    """All datasets, checked, with the same labels."""
     sources = [open_rows(source, config.objective.name, cache) for source in config.data]
     labels = tuple(sorted({label for rows in sources for label in rows.labels}))
     if config.objective.name == "softmax" and len(sources) > 1:

@@ -16,12 +16,13 @@ import torch
 from accelerate.data_loader import prepare_data_loader
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoderTrainer, SentenceTransformerTrainer
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from transformers import TrainerCallback
 
 from twinvec.progress import Advance, progress_bar
 from twinvec.training.batches import BatchPlan
-from twinvec.training.gathering import own_part, wait_for_all, world_size
+from twinvec.training.gathering import own_part, wait_for_all
 from twinvec.training.masks import text_hashes
 from twinvec.training.measuring import Measure
 from twinvec.training.run_folder import mark_complete
@@ -67,33 +68,39 @@ class TextCollator:
 
     Args:
         preprocess: The model's, from texts to features.
+        roles: What the rows of all datasets hold; of these, ``negatives`` may be missing in a row.
         hashed: Whether the objective wants hashes.
     """
 
     valid_label_columns = ("label", "score")
 
-    def __init__(self, preprocess: Callable[[list[str]], dict[str, Any]], hashed: bool) -> None:
+    def __init__(self, preprocess: Callable[[list[str]], dict[str, Any]], roles: Sequence[str], hashed: bool) -> None:
         self._preprocess = preprocess
+        self._roles = roles
         self._hashed = hashed
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         batch: dict[str, Any] = {}
-        for role, value in rows[0].items():
+        for role in self._roles:
             if role in self.valid_label_columns:
                 batch["label"] = torch.tensor([row[role] for row in rows])
                 continue
-            ragged = isinstance(value, list)
-            texts = [text for row in rows for text in row[role]] if ragged else [row[role] for row in rows]
-            if texts:
-                features = dict(self._preprocess(texts))
-                if self._hashed:
-                    features["text_hash"] = text_hashes(texts)
-                batch |= {f"{role}_{name}": values for name, values in features.items()}
+            ragged = role == "negatives"
+            texts = [text for row in rows for text in row.get(role, ())] if ragged else [row[role] for row in rows]
+            batch |= {f"{role}_{name}": values for name, values in self._features(texts).items()}
         return batch
+
+    def _features(self, texts: list[str]) -> dict[str, Any]:
+        features = dict(self._preprocess(texts or [""]))
+        if not texts:  # an arm without rows: other processes may have some
+            features = {name: value[:0] if isinstance(value, Tensor) else value for name, value in features.items()}
+        if self._hashed:
+            features["text_hash"] = text_hashes(texts)
+        return features
 
 
 class _OwnParts:
-    """The part of every batch that this process computes; a batch with fewer rows than processes is left out."""
+    """The part of every batch that this process computes."""
 
     def __init__(self, plan: BatchPlan) -> None:
         self._plan = plan
@@ -104,7 +111,7 @@ class _OwnParts:
         return len(self._plan)
 
     def __iter__(self) -> Iterator[list[int]]:
-        return (own_part(batch) for batch in self._plan if len(batch) >= world_size())
+        return map(own_part, self._plan)
 
 
 class _OwnBatches:

@@ -10,8 +10,17 @@ import socket
 import pytest
 import torch
 
-LOSSES = ["info_nce", "symmetric with hard negatives and masks", "softmax", "triplet"]
-ROWS = 6
+LOSSES = [
+    "info_nce",
+    "symmetric with hard negatives and masks",
+    "hard negatives of one process",
+    "softmax",
+    "triplet",
+    "cosine_regression",
+    "contrastive",
+    "online_contrastive",
+]
+ROWS = 5  # two in one process, three in the other
 TEXTS = [f"{side} number {n} about {'a long list of many things' * (n % 3)}" for side in "uvw" for n in range(ROWS)]
 TEXTS[ROWS + 4] = TEXTS[ROWS]  # a positive twice, once in each process
 
@@ -55,13 +64,20 @@ def _join(rank, port, function, *arguments):
     function(*arguments)
 
 
+def roles(name):
+    """The arms of its batches."""
+    if name == "triplet":
+        return ["anchor", "positive", "negative"]
+    return ["anchor", "positive", *(["negatives"] if "negatives" in name else [])]
+
+
 def gradients(folder, name, kept_tokens, rows, world):
     """Gradients of one step over some of the rows, by the name of the parameter."""
     from sentence_transformers import SentenceTransformer
     from torch.nn.parallel import DistributedDataParallel
 
     from twinvec.training import losses
-    from twinvec.training.masks import text_hashes
+    from twinvec.training.trainers import TextCollator
 
     torch.manual_seed(0)
     model = SentenceTransformer(str(folder), device="cpu")
@@ -69,18 +85,26 @@ def gradients(folder, name, kept_tokens, rows, world):
     objective = {
         "info_nce": lambda: losses.InfoNCELoss(),
         "symmetric with hard negatives and masks": lambda: losses.InfoNCELoss(symmetric=True),
+        "hard negatives of one process": lambda: losses.InfoNCELoss(),
         "softmax": lambda: losses.SoftmaxLoss(32, ["no", "yes", "perhaps"]),
         "triplet": lambda: losses.TripletLoss(margin=5.0),
+        "cosine_regression": lambda: losses.CosineRegressionLoss(),
+        "contrastive": lambda: losses.ContrastiveLoss("euclidean", margin=5.0),
+        "online_contrastive": lambda: losses.ContrastiveLoss("euclidean", margin=5.0, online=True),
     }[name]()
     wrapped = DistributedDataParallel(model, find_unused_parameters=True) if world > 1 else model
     loss = losses.EmbeddingLoss(wrapped, objective, token_budget=40, kept_tokens=kept_tokens)
-    arms = []
-    for arm in range(2 if name in ("info_nce", "softmax") else 3):
-        texts = [TEXTS[arm * ROWS + row] for row in rows]
-        arms.append(dict(model.preprocess(texts)))
-        if name.startswith("symmetric"):
-            arms[-1]["text_hash"] = text_hashes(texts)
-    loss(arms, torch.tensor([row % 3 for row in rows])).backward()
+    data = [{role: TEXTS[arm * ROWS + row] for arm, role in enumerate(roles(name))} for row in rows]
+    for number, row in zip(rows, data, strict=True):
+        if "negatives" in row:
+            row["negatives"] = [row["negatives"]] if number < 2 or not name.startswith("hard") else []
+    batch = TextCollator(model.preprocess, roles(name), name.startswith("symmetric"))(data)
+    arms = [
+        {key.removeprefix(f"{role}_"): value for key, value in batch.items() if key.startswith(f"{role}_")}
+        for role in roles(name)
+    ]
+    classes = 3 if name == "softmax" else 2
+    loss(arms, torch.tensor([row % classes for row in rows])).backward()
     named = [*model.named_parameters(), *objective.named_parameters()]
     return {name: parameter.grad for name, parameter in named if parameter.grad is not None}
 
