@@ -104,7 +104,7 @@ def finish(processes, settings, folder):
     ("die_in", "last"),
     [
         (("mark_complete", 1), "checkpoint-2"),  # half-written: there is none to go on from
-        (("mark_complete", 4), "checkpoint-8"),
+        (("mark_complete", 4), "checkpoint-6"),
         (("write_manifest", 1), "checkpoint-16"),  # the model is in place, but not known to be whole
     ],
     ids=["before the first checkpoint is complete", "while a checkpoint is written", "while the model is saved"],

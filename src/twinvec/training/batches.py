@@ -109,27 +109,29 @@ class _Stream:
     def __init__(self, size: int, seed: tuple[int, ...]) -> None:
         self._generator = np.random.default_rng(seed)
         self._size = size
-        self._order = deque(self._generator.permutation(size).tolist())
+        self._waiting: deque[int] = deque()
+        self._order = self._generator.permutation(size)
+        self._next = 0
 
     @property
     def left(self) -> int:
         """Rows of this turn that were not taken yet."""
-        return len(self._order)
+        return len(self._waiting) + len(self._order) - self._next
 
     def take(self, count: int, hashes: npt.NDArray[np.int64] | None, seen: set[int], *, once: bool) -> Iterator[int]:
         """Up to ``count`` rows none of whose texts is in ``seen``, which grows; ``once``: stop where the turn ends."""
         waiting: list[int] = []
         taken = refilled = 0
         while taken < count:
-            if not self._order:
+            if not self.left:
                 if once or refilled > 1:  # a dataset smaller than its part of a batch gives what it has
                     break
                 refilled += 1
-                again = self._generator.permutation(self._size).tolist()
-                self._order.extend(again if not waiting else [row for row in again if row not in set(waiting)])
-                if not self._order:
+                again = self._generator.permutation(self._size)
+                self._order, self._next = again[~np.isin(again, waiting)] if waiting else again, 0
+                if not self.left:
                     break
-            row = self._order.popleft()
+            row = self._pop()
             texts = set(hashes[row].tolist()) if hashes is not None else set()
             if texts & seen:
                 waiting.append(row)
@@ -137,4 +139,10 @@ class _Stream:
             seen |= texts
             taken += 1
             yield row
-        self._order.extendleft(reversed(waiting))
+        self._waiting.extendleft(reversed(waiting))
+
+    def _pop(self) -> int:
+        if self._waiting:
+            return self._waiting.popleft()
+        self._next += 1
+        return int(self._order[self._next - 1])

@@ -5,7 +5,6 @@ Relative paths count from the folder of the configuration file. Unknown fields a
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -223,10 +222,6 @@ class TrainConfig(_Section):
                     f"has {', '.join((*roles.needed, *roles.optional))}"
                 )
         return self
-
-    def digest(self) -> str:
-        """Fingerprint of all settings, to know a run again."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
 def read_config(path: Path) -> TrainConfig:

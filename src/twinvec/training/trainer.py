@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
+import os
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,8 @@ from twinvec.training.pair_rows import PairRows
 from twinvec.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
+
+_MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +123,17 @@ class _Run:
                 self._measure = cross_encoder_measure(self._model, evaluation.sts, cache)
             trainer_class = PairTrainer
             collator = CrossEncoderDataCollator(preprocess_fn=self._model.preprocess)
+        if self._measure is not None:
+            self._measure = _with_numbers(self._measure)
         self.trainer = self._make_trainer(trainer_class, loss, collator)
-        self.trainer.prepare_run(RowDataset(self._rows), self._plan(), self._measure, f"Training {run.path.name}")
+        self.trainer.prepare_run(
+            RowDataset(self._rows),
+            self._plan(),
+            self._measure,
+            label=f"Training {run.path.name}",
+            checkpoint_every=config.schedule.checkpoint_every,
+            patience=evaluation.patience if evaluation is not None else None,
+        )
 
     def go(self) -> TrainReport:
         trainer, run = self.trainer, self._run
@@ -133,6 +147,7 @@ class _Run:
             run.drop_incomplete()
         if checkpoint is not None:
             logger.info("going on from %s", checkpoint)
+            self._stop_where_it_stopped(checkpoint)
         started = time.perf_counter()
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
         seconds = time.perf_counter() - started
@@ -155,6 +170,17 @@ class _Run:
             self._save(report)
         wait_for_all()
         return report
+
+    def _stop_where_it_stopped(self, checkpoint: Path) -> None:
+        """Train no further where early stopping had ended the run before it was killed."""
+        from transformers import TrainerState
+
+        from twinvec.training.trainers import gains_nothing
+
+        state, arguments = TrainerState.load_from_json(str(checkpoint / "trainer_state.json")), self.trainer.args
+        patience = self._config.evaluation.patience if self._config.evaluation is not None else None
+        if patience and gains_nothing(state.log_history, arguments.metric_for_best_model, patience):
+            arguments.max_steps = state.global_step
 
     def _save(self, report: TrainReport) -> None:
         from twinvec.training.building import save_head
@@ -182,21 +208,19 @@ class _Run:
         )
 
     def _make_trainer(self, trainer_class: Any, loss: Any, collator: Any) -> Any:
-        from transformers import EarlyStoppingCallback, PrinterCallback
+        from transformers import PrinterCallback
 
-        evaluation = self._config.evaluation
         arguments = trainer_class.training_args_class(**_arguments(self._config, self._run, self._measure is not None))
-        trainer = trainer_class(
-            model=self._model,
-            args=arguments,
-            train_dataset=_placeholder(),
-            eval_dataset=_placeholder() if self._measure else None,
-            loss=loss,
-            data_collator=collator,
-        )
+        with _tensorboard_folder(self._run.path / "runs"):
+            trainer = trainer_class(
+                model=self._model,
+                args=arguments,
+                train_dataset=_placeholder(),
+                eval_dataset=_placeholder() if self._measure else None,
+                loss=loss,
+                data_collator=collator,
+            )
         trainer.remove_callback(PrinterCallback)  # prints to stdout
-        if evaluation is not None and evaluation.patience is not None:
-            trainer.add_callback(EarlyStoppingCallback(evaluation.patience))
         return trainer
 
 
@@ -209,7 +233,7 @@ def _arguments(config: TrainConfig, run: RunFolder, measured: bool) -> dict[str,
     while_training = measured and evaluation is not None and evaluation.every is not None
     every = evaluation.every if while_training and evaluation is not None else schedule.checkpoint_every
     arguments: dict[str, Any] = {
-        "output_dir": str(run.checkpoints),
+        "output_dir": str(run.checkpoints.absolute()),
         "per_device_train_batch_size": config.batches.size,
         "num_train_epochs": schedule.epochs,
         "max_steps": schedule.steps or -1,
@@ -222,6 +246,7 @@ def _arguments(config: TrainConfig, run: RunFolder, measured: bool) -> dict[str,
         "fp16": schedule.precision == "float16",
         "seed": schedule.seed,
         "logging_steps": schedule.log_every,
+        "logging_nan_inf_filter": False,  # a loss that is no number ends the run
         "save_strategy": "steps",
         "save_steps": every,
         "save_total_limit": 3 if while_training else 2,  # the best; the one before, until the new one is complete
@@ -240,6 +265,35 @@ def _arguments(config: TrainConfig, run: RunFolder, measured: bool) -> dict[str,
             "greater_is_better": True,
         }
     return arguments
+
+
+@contextmanager
+def _tensorboard_folder(folder: Path) -> Iterator[None]:
+    """Where a trainer made inside logs to, unless the user has said: it is told by the environment alone."""
+    if "TENSORBOARD_LOGGING_DIR" in os.environ:
+        yield
+        return
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder.absolute())
+    try:
+        yield
+    finally:
+        del os.environ["TENSORBOARD_LOGGING_DIR"]
+
+
+def _with_numbers(measure: Measure) -> Measure:
+    """The measure, refusing what is no number."""
+
+    def measured() -> Scores:
+        scores = measure()
+        for name, score in scores.items():
+            if not math.isfinite(score):
+                raise ConfigurationError(
+                    f"evaluation: {name} is not a number: all scores in the file are equal, or the model gives all "
+                    "pairs the same"
+                )
+        return scores
+
+    return measured
 
 
 def _placeholder() -> Any:
@@ -263,13 +317,23 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
 
 
 def _digest(config: TrainConfig) -> str:
-    """Fingerprint of the settings and of the data files' contents."""
-    digest = hashlib.sha256(config.digest().encode())
-    evaluation = config.evaluation
-    measured = [path for path in (evaluation.pairs, evaluation.sts) if path is not None] if evaluation else []
-    for path in [*(source.path for source in config.data), *measured]:
+    """Fingerprint of the settings and of what the files hold, wherever they are."""
+    places: Any = {"model": True, "data": {"__all__": {"path"}}, "evaluation": {"pairs", "sts"}}
+    digest = hashlib.sha256(config.model_dump_json(exclude=places).encode())
+    files = {f"data {number}": source.path for number, source in enumerate(config.data)}
+    if config.evaluation is not None:
+        named = {"pairs": config.evaluation.pairs, "sts": config.evaluation.sts}
+        files |= {name: path for name, path in named.items() if path is not None}
+    model = Path(config.model)
+    if model.is_dir():
+        files |= {
+            str(path.relative_to(model)): path for path in sorted(model.rglob("*")) if path.suffix in _MODEL_FILES
+        }
+    else:
+        digest.update(config.model.encode())
+    for name, path in files.items():
         with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(name.encode() + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
 

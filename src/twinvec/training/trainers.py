@@ -8,6 +8,7 @@ measured, and the progress bar.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from transformers import TrainerCallback
 
+from twinvec.errors import ConfigurationError
 from twinvec.progress import Advance, progress_bar
 from twinvec.training.batches import BatchPlan
 from twinvec.training.gathering import own_part, wait_for_all
@@ -117,12 +119,23 @@ class _OwnParts:
 class _OwnBatches:
     """The changes to either trainer; see the module's docstring."""
 
-    def prepare_run(self, dataset: RowDataset, plan: BatchPlan, measure: Measure | None, label: str) -> None:
-        """Say what to train on and what to measure; call it before ``train``."""
+    def prepare_run(
+        self,
+        dataset: RowDataset,
+        plan: BatchPlan,
+        measure: Measure | None,
+        *,
+        label: str,
+        checkpoint_every: int,
+        patience: int | None,
+    ) -> None:
+        """Say what to train on, what to measure, and when to save and to stop; call it before ``train``."""
         self._dataset = dataset
         self._plan = plan
         self._measure = measure
-        self.add_callback(_Watcher(plan, label))  # type: ignore[attr-defined]
+        self.add_callback(_Watcher(plan, label, checkpoint_every))  # type: ignore[attr-defined]
+        if patience is not None:
+            self.add_callback(_EarlyStop(patience))  # type: ignore[attr-defined]
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Not theirs: ``card`` writes the model card."""
@@ -146,16 +159,19 @@ class _OwnBatches:
     def _save(self: Any, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({name: value.detach().cpu().clone() for name, value in self._tensors().items()}, folder / _TENSORS)
+        tensors = {name: value.detach().cpu().clone() for name, value in self._tensors().items()}
+        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+            raise _diverged("the weights are", self.state.global_step)
+        save_file(tensors, folder / _TENSORS)
 
-    def _load_from_checkpoint(self: Any, checkpoint: str, *_: Any) -> None:
+    def _load_from_checkpoint(self: Any, checkpoint: str | Path, *_: Any) -> None:
         stored = load_file(Path(checkpoint) / _TENSORS)
         with torch.no_grad():
             for name, value in self._tensors().items():
                 value.copy_(stored[name])
 
     def _load_best_model(self: Any) -> None:
-        self._load_from_checkpoint(self.state.best_model_checkpoint)
+        self._load_from_checkpoint(_checkpoint(self.args, self.state.best_global_step))
 
     def _tensors(self: Any) -> dict[str, torch.Tensor]:
         """Everything that training changes, by name: the loss holds the model."""
@@ -171,11 +187,12 @@ class PairTrainer(_OwnBatches, CrossEncoderTrainer):
 
 
 class _Watcher(TrainerCallback):
-    """Progress bar, epochs of the plan, markers of checkpoints."""
+    """Progress bar, epochs of the plan, checkpoints and their markers, a loss that is none."""
 
-    def __init__(self, plan: BatchPlan, label: str) -> None:
+    def __init__(self, plan: BatchPlan, label: str, checkpoint_every: int) -> None:
         self._plan = plan
         self._label = label
+        self._checkpoint_every = checkpoint_every
         self._stack = contextlib.ExitStack()
         self._advance: Advance | None = None
 
@@ -183,6 +200,8 @@ class _Watcher(TrainerCallback):
         shown = state.is_world_process_zero
         self._advance = self._stack.enter_context(progress_bar(self._label, state.max_steps, "steps", shown=shown))
         self._advance(state.global_step)
+        if state.best_global_step:  # the folder may have been moved since
+            state.best_model_checkpoint = str(_checkpoint(args, state.best_global_step))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._plan.set_epoch(int(state.epoch))
@@ -190,11 +209,45 @@ class _Watcher(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         assert self._advance is not None
         self._advance(1)
+        if state.global_step % self._checkpoint_every == 0:  # between measurements too
+            control.should_save = True
+
+    def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if not math.isfinite(more["logs"].get("loss", 0.0)):
+            raise _diverged("the loss is", state.global_step)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         wait_for_all()  # each process adds the state of its random numbers
         if state.is_world_process_zero:
-            mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            mark_complete(_checkpoint(args, state.global_step))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._stack.close()
+
+
+class _EarlyStop(TrainerCallback):
+    """Ends a run that gains nothing. All it knows is in the log, so that a run which is resumed knows it too."""
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if gains_nothing(state.log_history, args.metric_for_best_model, self._patience):
+            control.should_training_stop = True
+
+
+def gains_nothing(history: list[dict[str, Any]], metric: str, patience: int) -> bool:
+    """Whether the best of the measurements in a trainer's log was followed by ``patience`` others."""
+    scores = [entry[metric] for entry in history if metric in entry]
+    return bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
+
+
+def _checkpoint(args: Any, step: int) -> Path:
+    return Path(args.output_dir) / f"checkpoint-{step}"
+
+
+def _diverged(what: str, step: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"training diverged: by step {step} {what} not finite; try a lower schedule.learning_rate, a longer warmup, a "
+        "smaller gradient_clip, or precision float32"
+    )
