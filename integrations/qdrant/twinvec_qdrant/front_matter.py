@@ -5,27 +5,46 @@ from __future__ import annotations
 import json
 from typing import Any
 
+MAX_BYTES = 64 * 1024
+"""Largest front matter; YAML takes long where it is large."""
+
+MAX_DEPTH = 20
+"""How deep its lists and mappings may lie in one another."""
+
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """The values of a front matter, as JSON has them, dates as strings, and the text below it.
 
-    What begins like one and is no YAML mapping, or one with aliases, which a few lines can make into gigabytes,
-    is text.
+    What begins like one and is no YAML mapping is text, and so is one that takes long or becomes large: one beyond
+    ``MAX_BYTES`` or ``MAX_DEPTH``, or with aliases, of which a few lines can become gigabytes.
     """
     if not text.startswith("---"):
         return {}, text
-    import yaml
     from frontmatter.default_handlers import YAMLHandler
 
     handler = YAMLHandler()
     try:
         block, body = handler.split(text)
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(block)):
+        if len(block.encode()) > MAX_BYTES or not _is_plain(block):
             return {}, text
         values = handler.load(block) or {}
-    except (ValueError, RecursionError, yaml.YAMLError):
+        if not isinstance(values, dict):
+            return {}, text
+        plain: dict[str, Any] = json.loads(json.dumps(values, default=str, skipkeys=True))
+    except (
+        Exception
+    ):  # a bad value ends YAML's constructors with an AttributeError, an IndexError, an OverflowError, ...
         return {}, text
-    if not isinstance(values, dict):
-        return {}, text
-    plain: dict[str, Any] = json.loads(json.dumps(values, default=str, skipkeys=True))
     return plain, body.lstrip("\r\n")
+
+
+def _is_plain(block: str) -> bool:
+    """Whether the block has no aliases and is not too deep; of one that is, no more is read than shows it."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(block, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent):
+            return False
+    return True

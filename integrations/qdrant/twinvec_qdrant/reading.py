@@ -27,6 +27,7 @@ _CONVERTED = {".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".ppt
 _MARKDOWN = {".md", ".markdown", ".mdx"}
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
 _FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # a cache, a virtual environment
+_STORE_MARKS = {"collection.json", "lock", "owner"}  # an embedded collection, perhaps the one that is being filled
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 _MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES  # JSON may write a byte of text as six
 
@@ -51,7 +52,8 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
     """The documents of a source, in a fixed order.
 
     A folder is read with all below it: a document a file, its id the path in the folder, with "/". Left out are
-    hidden files and folders, caches, virtual environments, ``node_modules``, and links to folders. A file ending in
+    hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections, and links to
+    folders. A file ending in
     ``.jsonl``, and "-", standard input, hold an object a line: ``id``, ``text``, perhaps ``title``; what else it has is
     payload. Any other single file is a document with its name as id.
 
@@ -69,9 +71,9 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
     except OSError as error:
         raise DocumentError(f"{_printable(str(path))}: {error.strerror}; expected a folder or a file") from error
     if stat.S_ISDIR(mode):
-        return _Counted(_read_folder(path), sum(1 for _ in _walk(path, "")))
+        return _Counted(_read_folder(path), sum(1 for _ in _walk(path)))
     if path.suffix.lower() == ".jsonl":
-        return _Counted(_read_lines_of(path), _count_lines(path))
+        return _Counted(_read_lines_of(path), _count_lines(path) if stat.S_ISREG(mode) else 0)
     return iter([_read_file(path, path.name)])
 
 
@@ -90,28 +92,47 @@ class _Counted(Iterator[Document | Failure]):
 
 
 def _read_folder(folder: Path) -> Iterator[Document | Failure]:
-    for found in _walk(folder, ""):
+    for found in _walk(folder):
         yield found if isinstance(found, Failure) else _read_file(*found)
 
 
-def _walk(folder: Path, prefix: str) -> Iterator[tuple[Path, str] | Failure]:
-    """The files below a folder with their ids; ``prefix`` is the folder's own place, "" or "a/b/"."""
-    try:
-        with os.scandir(folder) as listing:
-            entries = {entry.name: entry for entry in listing}
-    except OSError as error:
-        yield Failure(_printable(prefix) or ".", f"folder cannot be listed: {error.strerror}", hides=True)
-        return
-    if prefix and not entries.keys().isdisjoint(_FOLDER_MARKS):
-        return
+def _walk(folder: Path) -> Iterator[tuple[Path, str] | Failure]:
+    """The files below a folder with their ids."""
+    left = [(folder, "")]  # a folder's place ends in "/", but for the topmost
+    while left:
+        path, place = left.pop()
+        if place and not place.endswith("/"):
+            yield path, place
+            continue
+        try:
+            left += reversed(_entries(path, place))
+        except OSError as error:
+            yield Failure(_printable(place) or ".", f"folder cannot be listed: {error.strerror}", hides=True)
+
+
+def _entries(folder: Path, place: str) -> list[tuple[Path, str]]:
+    """The files and folders in a folder that are read, by name, with their places."""
+    with os.scandir(folder) as listing:
+        entries = {entry.name: entry for entry in listing}
+    if place and (entries.keys() >= _STORE_MARKS or not entries.keys().isdisjoint(_FOLDER_MARKS)):
+        return []
+    found = []
     for name, entry in sorted(entries.items()):
         if name.startswith(".") or name in _SKIPPED_FOLDERS:
             continue
         path = folder / name
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(path, f"{prefix}{name}/")
-        elif not (entry.is_symlink() and path.is_dir()):  # its files have their ids where the folder really is
-            yield path, prefix + name
+            found.append((path, f"{place}{name}/"))
+        elif not (entry.is_symlink() and _is_folder(path)):  # its files have their ids where the folder really is
+            found.append((path, place + name))
+    return found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # reading it will say what is wrong
+        return False
 
 
 def _read_file(path: Path, identity: str) -> Document | Failure:

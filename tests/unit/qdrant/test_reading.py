@@ -6,12 +6,16 @@ import io
 import json
 import os
 import sys
+import threading
 from operator import length_hint
+from pathlib import Path
 
 import pytest
 
 from twinvec.errors import DocumentError
-from twinvec_qdrant import Failure, read_source
+from twinvec_qdrant import Collection, Failure, read_source
+from twinvec_qdrant.front_matter import MAX_BYTES, MAX_DEPTH, split_front_matter
+from words import WordEncoder
 
 
 def read(source) -> dict[str, object]:
@@ -113,6 +117,58 @@ def test_a_folder_that_cannot_be_listed_hides_documents(folder, monkeypatch):
     assert [(each.source, each.hides) for each in failures] == [("z/", True)]
 
 
+def test_a_folder_whose_entries_cannot_be_looked_at_stops_no_other(folder, monkeypatch):
+    (folder / "link").symlink_to(folder / "z")
+    (folder / "z" / "link").symlink_to(folder / "a.md")
+    real = Path.stat
+
+    def stat(path, **options):
+        if path.name == "link" or path.parent.name == "deep":
+            raise PermissionError(13, "Permission denied")
+        return real(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr(Path, "is_dir", lambda path: path.name != "link" or bool(path.stat()))
+    denied = "cannot be read: Permission denied"
+    assert read(folder) == {"a.md": "# A", "link": denied, "z/deep/b.txt": denied, "z/link": denied}
+
+
+def test_a_tree_may_be_deeper_than_functions_can_be_called(tmp_path, monkeypatch):
+    deep = sys.getrecursionlimit() + 20
+    monkeypatch.chdir(tmp_path)
+    for _ in range(deep):
+        Path("a").mkdir()
+        os.chdir("a")
+    Path("b.txt").write_text("b")
+    os.chdir(tmp_path)
+    try:
+        assert read(tmp_path) == {f"{'a/' * deep}b.txt": "b"}
+    finally:
+        for _ in range(deep):
+            os.chdir("a")
+        Path("b.txt").unlink()
+        for _ in range(deep):
+            os.chdir("..")
+            Path("a").rmdir()
+
+
+def test_collections_in_the_folder_are_left_out(folder):
+    before = read(folder)
+    for name in ("one", "two"):
+        with Collection.open(name, folder / "z" / "store", encoder=WordEncoder(), chunking=False) as collection:
+            assert collection.ingest(read_source(folder)).new == len(before)
+    assert read(folder) == before
+
+
+def test_a_pipe_is_read_once(tmp_path):
+    pipe = tmp_path / "notes.jsonl"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text('{"id": "a", "text": "tea"}\n'), daemon=True)
+    documents = read_source(pipe)
+    writer.start()
+    assert [each.id for each in documents] == ["a"]
+
+
 def test_json_lines_are_documents_and_broken_lines_are_named(tmp_path):
     path = tmp_path / "notes.jsonl"
     lines = [
@@ -162,6 +218,35 @@ def test_front_matter_is_payload_and_not_text(folder):
         assert found[name].text == (folder / name).read_text(), name
         assert set(found[name].payload) == {"path", "format"}, name
     assert found["f.md"].text == "text"
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        f"x: 0x{'f' * 6000}",
+        "x: " + "[" * 40_000,
+        "x: " + "[" * 40 + "]" * 40,
+        "x: " + "{a: " * 10_000,
+        "- " * 30_000,
+        'x: ["]", ' * 5000,
+        "\n".join(f"key{row}: value" for row in range(20_000)),
+        "x: 1" + ":1" * 400 + ".5",
+        'x: !!int ""',
+        "x: !!bool maybe",
+        "x: !!timestamp soon",
+        "? [a, b]\n: c",
+        "x: \x07",
+    ],
+)
+def test_front_matter_that_means_nothing_is_text(block):
+    text = f"---\n{block}\n---\ntext"
+    assert split_front_matter(text) == ({}, text)
+
+
+def test_front_matter_may_be_large_and_deep():
+    block = f"x: {'[' * (MAX_DEPTH - 1)}{']' * (MAX_DEPTH - 1)}\ny: {'v' * (MAX_BYTES - 200)}"
+    values, text = split_front_matter(f"---\n{block}\n---\ntext")
+    assert (set(values), text) == ({"x", "y"}, "text")
 
 
 def test_standard_input_is_json_lines(monkeypatch):

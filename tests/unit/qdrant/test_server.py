@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from qdrant_client import QdrantClient
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection
@@ -141,6 +143,45 @@ def test_a_key_may_lie_in_a_file(server, monkeypatch, tmp_path):
         with pytest.raises(ConfigurationError, match="QDRANT_API_KEY_FILE") as caught:
             Collection.open("notes", url=url)
         assert SECRET not in str(caught.value)
+
+
+def test_what_stands_around_a_key_is_not_sent(server, monkeypatch):
+    url, answers, asked = server
+    answers += [ABSENT, (200, {}, b'{"result": {"collections": []}, "status": "ok", "time": 0.1}')]
+    monkeypatch.setenv("QDRANT_API_KEY", f" {SECRET}\n")
+    with pytest.raises(CollectionNotFoundError):
+        Collection.open("notes", url=url, create=False)
+    assert {key for _, key in asked} == {SECRET}
+
+
+@pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}\0", f"{SECRET}é", f"{SECRET}\ud800", SECRET.encode()])
+def test_a_key_that_no_header_carries_is_refused_and_not_shown(key, caplog):
+    with pytest.raises(ConfigurationError, match="API key") as caught:
+        Collection.open("notes", url="https://qdrant.example.org", api_key=key)
+    assert SECRET not in str(caught.value) + caplog.text
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_a_key_of_the_callers_client_is_not_shown_either(server, caplog):
+    client = QdrantClient(server[0], api_key=f"{SECRET}\n", check_compatibility=False)
+    with pytest.raises(StoreUnavailableError) as caught:
+        Collection.open("notes", client=client, wait_seconds=600)
+    assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text
+    assert not caplog.records, "it is not tried again"
+
+
+def test_a_key_for_this_machine_passes_no_proxy(server, monkeypatch):
+    url, answers, asked = server
+    answers.append(ABSENT)
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        for name in ("http_proxy", "NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        assert connect("notes", url, SECRET, 0.5).peek() is None
+        proxy.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+    assert asked == [("/collections/notes/exists", SECRET)]
 
 
 def test_a_key_may_go_to_this_machine_and_is_shown_nowhere():

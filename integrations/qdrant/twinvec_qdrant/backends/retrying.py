@@ -32,7 +32,7 @@ def retrying(wait_seconds: float, announce: Callable[[tenacity.RetryCallState], 
 def _may_pass(error: BaseException) -> bool:
     """Whether the same request may succeed later."""
     if isinstance(error, ResponseHandlingException):
-        return isinstance(error.source, httpx.TransportError)
+        return isinstance(error.source, httpx.TransportError) and not unsendable(error)
     return isinstance(error, QdrantException) or (  # the client's own exceptions all stand for 429
         isinstance(error, UnexpectedResponse) and error.status_code in BUSY
     )
@@ -64,7 +64,14 @@ def _seconds(retry_after: str) -> float:
         return 0.0
 
 
+def unsendable(error: BaseException | None) -> bool:
+    """Whether the request itself is at fault: a header that HTTP does not have, which the error quotes."""
+    return isinstance(getattr(error, "source", error), httpx.LocalProtocolError)
+
+
 def reason(error: BaseException | None) -> str:
-    """What went wrong, in a few words."""
+    """What went wrong, in a few words, none of which are a key."""
     source = getattr(error, "source", error)
+    if unsendable(error):
+        return "LocalProtocolError: the request holds a header that cannot be sent; look at the client's key"
     return f"{type(source).__name__}: {source}"

@@ -50,7 +50,7 @@ from twinvec_qdrant.backends.client_values import (
 )
 from twinvec_qdrant.backends.conditions import Conditions, FieldIs, IdIs
 from twinvec_qdrant.backends.counting import indexed_chunks
-from twinvec_qdrant.backends.retrying import BUSY, reason, retrying
+from twinvec_qdrant.backends.retrying import BUSY, reason, retrying, unsendable
 from twinvec_qdrant.index_settings import IndexSettings
 
 T = TypeVar("T")
@@ -306,7 +306,8 @@ class ServerBackend:
             with self._turn:
                 return self._retry.copy()(method, *args, **options)
         except (ResponseHandlingException, QdrantException) as error:
-            raise StoreUnavailableError(f"{self.location}: no answer: {reason(error)}") from error
+            shown = None if unsendable(error) else error  # it may quote a key
+            raise StoreUnavailableError(f"{self.location}: no answer: {reason(error)}") from shown
         except UnexpectedResponse as error:
             kind = StoreUnavailableError if error.status_code in BUSY else StoreError
             raise kind(f"{self.location}: refused: {error}") from error
@@ -360,8 +361,10 @@ def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> Se
     """The collection ``name`` of the server at ``url``.
 
     Raises:
-        ConfigurationError: the url is malformed, or would carry the key unencrypted to another host.
+        ConfigurationError: the url is malformed, or would carry the key unencrypted to another host; or the key is
+            none that a header can carry.
     """
+    key = _sendable(api_key)
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -369,13 +372,22 @@ def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> Se
         raise ConfigurationError(_URL) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(_URL)
-    if (api_key or parts.password) and parts.scheme == "http" and not _is_local(parts.hostname):
+    if (key or parts.password) and parts.scheme == "http" and not _is_local(parts.hostname):
         raise ConfigurationError(
             f"an API key would go unencrypted to {parts.hostname}; use https, or a tunnel to localhost"
         )
     location = f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "")
-    client = QdrantClient(url=url, api_key=api_key, timeout=60, check_compatibility=False)
+    proxied = not (key and parts.scheme == "http")  # a proxy would read the key
+    client = QdrantClient(url=url, api_key=key, timeout=60, check_compatibility=False, trust_env=proxied)
     return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds)
+
+
+def _sendable(api_key: str | None) -> str | None:
+    """The key without the blanks and line breaks around it, of which files and secrets often have one at their end."""
+    key = api_key.strip() if isinstance(api_key, str) else api_key
+    if key and not (isinstance(key, str) and key.isascii() and key.isprintable()):
+        raise ConfigurationError("the API key: expected printable ASCII characters, which is all that a header carries")
+    return key or None
 
 
 def _is_local(host: str) -> bool:
