@@ -45,6 +45,8 @@ ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "torch.nn.Identity": _identity,
 }
 """From logit to score, by the name in a configuration."""
+LEAST_PAIR_TOKENS = 5
+"""Fewest tokens an input limit may leave: three special ones, and one of each text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,10 @@ class ClassifierSpec:
         """
         if max_tokens is None:
             return self
-        if not 5 <= max_tokens <= self.positions:
+        if not LEAST_PAIR_TOKENS <= max_tokens <= self.positions:
             raise ConfigurationError(
-                f"max_tokens must lie between 5 and the model's {self.positions} positions, got {max_tokens}"
+                f"max_tokens must lie between {LEAST_PAIR_TOKENS} and the model's {self.positions} positions, "
+                f"got {max_tokens}"
             )
         return replace(self, max_tokens=max_tokens)
 

@@ -9,6 +9,7 @@ from sentence_transformers.sentence_transformer.losses.contrastive import Siames
 from sentence_transformers.sentence_transformer.losses.triplet import TripletDistanceMetric
 from sentence_transformers.util import dot_score
 
+from twinvec.errors import ConfigurationError
 from twinvec.training import objectives
 
 TOLERANCE = 1e-6
@@ -123,3 +124,12 @@ def test_softmax_classification(nothing, monkeypatch, concatenation, flags):
     ours = objectives.softmax_classification(features, labels, head.weight, head.bias)
     assert_equal(ours, reference([], labels), [*arms, head.weight, head.bias])
     assert set(objectives.CONCATENATIONS) >= {concatenation}
+
+
+def test_any_parts_may_be_put_side_by_side():
+    u_BD, v_BD = vectors(2)
+    features = objectives.pair_features(u_BD, v_BD, "(u*v, u)")
+    torch.testing.assert_close(features, torch.cat([u_BD * v_BD, u_BD], dim=1), rtol=0, atol=0)
+    for wrong in ("u,u", "u,", "", "w", "u+v"):
+        with pytest.raises(ConfigurationError, match="is unknown; it must be some of"):
+            objectives.concatenation_parts(wrong)

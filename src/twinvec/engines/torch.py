@@ -110,7 +110,7 @@ class _Device:
     """
 
     def __init__(self, name: str | None) -> None:
-        self.torch = _device(name)
+        self.torch = torch_device(name)
         self.name = str(self.torch)
         self.is_gpu = self.torch.type == "cuda"
         self.token_budget = 2048 if self.torch.type == "cpu" else 65536
@@ -241,7 +241,12 @@ def _load_dense(step: Dense) -> nn.Module:
     return nn.Sequential(linear, activation)
 
 
-def _device(name: str | None) -> torch.device:
+def torch_device(name: str | None) -> torch.device:
+    """The device of that name, or the GPU where there is one.
+
+    Raises:
+        ConfigurationError: there is no such device.
+    """
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from twinvec.errors import ConfigurationError, MissingExtraError, ModelIntegrityError
-from twinvec.models import find_model, read_json
+from twinvec.models import MANIFEST, check_hash, find_model, manifest_hashes, read_object
+from twinvec.spec import max_input_tokens, position_limit, read_modules, read_transformer_config
 from twinvec.training import config as settings
 from twinvec.training import losses
 
@@ -30,18 +32,13 @@ def build_encoder(config: settings.TrainConfig) -> SentenceTransformer:
         ConfigurationError: a setting that this model cannot have.
     """
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
 
-    model = SentenceTransformer(str(find_model(config.model).path), device=config.device, local_files_only=True)
+    folder = find_model(config.model).path
+    limit = _input_limit(config, folder)
+    model = SentenceTransformer(str(folder), device=config.device, local_files_only=True)
+    model.max_seq_length = limit
     if config.pooling is not None:
-        places = [place for place, module in enumerate(model) if isinstance(module, Pooling)]
-        old = model[places[0]]
-        model[places[0]] = Pooling(old.embedding_dimension, pooling_mode=config.pooling)
-    if config.max_tokens is not None:
-        limit = _backbone(model).config.max_position_embeddings
-        if config.max_tokens > limit:
-            raise ConfigurationError(f"max_tokens is {config.max_tokens}, but the model has {limit} positions")
-        model.max_seq_length = config.max_tokens
+        _set_pooling(model, config.pooling)
     dim = _dim(model)
     if config.matryoshka and max(config.matryoshka) > dim:
         raise ConfigurationError(f"matryoshka: {max(config.matryoshka)} is more than the model's {dim} dimensions")
@@ -64,12 +61,26 @@ def build_loss(
 
 
 def build_cross_encoder(config: settings.TrainConfig) -> CrossEncoder:
-    """The cross-encoder: the model's backbone with a fresh classifier of one output, or a cross-encoder as it is."""
+    """The cross-encoder: one of one output as it is, or the backbone of any other model with a fresh classifier.
+
+    Raises:
+        ModelError: the model cannot be found or is damaged.
+        ConfigurationError: ``max_tokens`` is more than the model has positions.
+    """
     from sentence_transformers import CrossEncoder
 
     folder = find_model(config.model).path
+    described = read_object(read_modules(folder)[0][1] / "config.json")
+    classifier = any(str(name).endswith("ForSequenceClassification") for name in described.get("architectures") or ())
+    other_head = classifier and len(described.get("id2label") or (0, 1)) != 1  # two is the library's default
     model: CrossEncoder = CrossEncoder(
-        str(folder), num_labels=1, max_length=config.max_tokens, device=config.device, local_files_only=True
+        str(folder),
+        num_labels=1,
+        max_length=_input_limit(config, folder),
+        device=config.device,
+        local_files_only=True,
+        activation_fn=nn.Sigmoid() if other_head else None,
+        model_kwargs={"ignore_mismatched_sizes": other_head},
     )
     return model
 
@@ -88,19 +99,26 @@ class PairClassifier:
     """Labels pairs of texts with the softmax head that was trained with a model.
 
     Raises:
-        ModelIntegrityError: the folder has no head, or it does not fit the encoder.
+        ModelIntegrityError: the folder has no head, it is damaged, or it does not fit the encoder.
     """
 
-    def __init__(self, encoder: Encoder, folder: Path) -> None:
-        described = read_json(folder / f"{_HEAD}.json")
-        self.labels: list[str] = described["labels"]
+    def __init__(self, encoder: Encoder, folder: str | Path) -> None:
+        folder = Path(folder)
+        described_at, weights = (folder / f"{_HEAD}.{suffix}" for suffix in ("json", "safetensors"))
+        described = read_object(described_at)
+        labels, concatenation = described.get("labels"), described.get("concatenation")
+        if not isinstance(labels, list) or not isinstance(concatenation, str):
+            raise ModelIntegrityError(f"{described_at}: expected 'labels' and a 'concatenation'")
+        self.labels: list[str] = labels
         self._encoder = encoder
-        self._head = losses.SoftmaxLoss(encoder.dim, self.labels, described["concatenation"])
+        recorded = manifest_hashes(folder).get(weights.name)
+        if recorded is not None and weights.is_file():
+            check_hash(weights, recorded, f"{folder / MANIFEST} records")
         try:
-            tensors = load_file(folder / f"{_HEAD}.safetensors")
-            self._head.load_state_dict(tensors)
-        except (OSError, RuntimeError) as error:
-            raise ModelIntegrityError(f"{folder / _HEAD}.safetensors: {error}") from error
+            self._head = losses.SoftmaxLoss(encoder.dim, labels, concatenation)
+            self._head.load_state_dict(load_file(weights))
+        except (ConfigurationError, OSError, RuntimeError, SafetensorError) as error:
+            raise ModelIntegrityError(f"{weights}: {error}") from error
 
     def label(self, pairs: list[tuple[str, str]]) -> list[str]:
         """The most probable label of each pair."""
@@ -125,6 +143,32 @@ def merge_adapters(model: SentenceTransformer) -> None:
             parent, _, child = name.rpartition(".")
             setattr(backbone.get_submodule(parent), child, module.get_base_layer())
     backbone._hf_peft_config_loaded = False
+
+
+def _set_pooling(model: SentenceTransformer, mode: str) -> None:
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+
+    place, old = next((place, module) for place, module in enumerate(model) if isinstance(module, Pooling))
+    new = Pooling(old.embedding_dimension, pooling_mode=mode, include_prompt=old.include_prompt)
+    before, after = old.get_embedding_dimension(), new.get_embedding_dimension()
+    if before != after and any(isinstance(module, Dense) for module in list(model)[place + 1 :]):
+        raise ConfigurationError(
+            f"pooling: {mode!r} gives {after} values, but the model's dense layer takes {before}, those of "
+            f"{old.pooling_mode!r}"
+        )
+    model[place] = new
+
+
+def _input_limit(config: settings.TrainConfig, folder: Path) -> int:
+    """Where texts are cut: as configured, or as the model is served."""
+    backbone = read_modules(folder)[0][1]
+    described = read_object(backbone / "config.json")
+    positions = position_limit(described)
+    if config.max_tokens is None:
+        return max_input_tokens(backbone, described, read_transformer_config(backbone))
+    if config.max_tokens > positions:
+        raise ConfigurationError(f"max_tokens is {config.max_tokens}, but the model has {positions} positions")
+    return config.max_tokens
 
 
 def _backbone(model: SentenceTransformer) -> Any:

@@ -5,17 +5,20 @@ Relative paths count from the folder of the configuration file. Unknown fields a
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from twinvec.classifier import LEAST_PAIR_TOKENS
 from twinvec.errors import ConfigurationError, MissingExtraError
 from twinvec.training.columns import ROLES, Role
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class InfoNCE(_Section):
@@ -58,6 +61,15 @@ class Softmax(_Section):
 
     name: Literal["softmax"]
     concatenation: str = "u,v,|u-v|"
+    """Any of u, v, |u-v| and u*v, in this order or another."""
+
+    @field_validator("concatenation")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        from twinvec.training.objectives import concatenation_parts
+
+        concatenation_parts(value)
+        return value
 
 
 class Binary(_Section):
@@ -200,8 +212,8 @@ class TrainConfig(_Section):
         cross = isinstance(self.objective, (Binary, Graded))
         if cross != (self.kind == "cross-encoder"):
             raise ValueError(f"objective {self.objective.name!r} is not one for a {self.kind}")
-        if self.kind == "cross-encoder" and (self.matryoshka or self.pooling or self.lora):
-            raise ValueError("matryoshka, pooling and lora are for a bi-encoder only")
+        if cross:
+            self._fits_cross_encoder()
         if self.matryoshka and isinstance(self.objective, Softmax):
             raise ValueError("matryoshka does not go with softmax, whose head has one size")
         if any(dim < 1 for dim in self.matryoshka):
@@ -213,6 +225,15 @@ class TrainConfig(_Section):
             raise ValueError(f"batches.datasets is {self.batches.datasets}, but there are {len(self.data)} datasets")
         if self.batches.size < self.batches.datasets:
             raise ValueError("batches.size is smaller than batches.datasets")
+        if self.objective.name == "info_nce" and self.batches.size < 2:
+            raise ValueError(
+                "batches.size: the negatives of info_nce are the other rows of a batch, so it needs 2 rows"
+            )
+        given = self.batches.model_fields_set
+        if weights[0] is not None and (unused := sorted(given & {"power", "cap"})):
+            raise ValueError(f"batches.{unused[0]} draws datasets by their size, but they have weights of their own")
+        if self.objective.name != "info_nce" and "unique_texts" in given:
+            raise ValueError("batches.unique_texts is for info_nce only")
         roles = ROLES[self.objective.name]
         for index, source in enumerate(self.data):
             unknown = sorted(set(source.columns) - set(roles.needed) - set(roles.optional))
@@ -222,6 +243,16 @@ class TrainConfig(_Section):
                     f"has {', '.join((*roles.needed, *roles.optional))}"
                 )
         return self
+
+    def _fits_cross_encoder(self) -> None:
+        if self.matryoshka or self.pooling or self.lora:
+            raise ValueError("matryoshka, pooling and lora are for a bi-encoder only")
+        if unused := sorted(self.batches.model_fields_set & {"kept_tokens", "token_budget"}):
+            raise ValueError(f"batches.{unused[0]} is for a bi-encoder only")
+        if self.max_tokens is not None and self.max_tokens < LEAST_PAIR_TOKENS:
+            raise ValueError(f"max_tokens: a pair needs at least {LEAST_PAIR_TOKENS}, got {self.max_tokens}")
+        if self.evaluation is not None and self.evaluation.pairs is not None:
+            raise ValueError("evaluation.pairs is for a bi-encoder only; a cross-encoder is measured on 'sts'")
 
 
 def read_config(path: Path) -> TrainConfig:
@@ -234,8 +265,17 @@ def read_config(path: Path) -> TrainConfig:
         import yaml
     except ImportError:
         raise MissingExtraError("PyYAML", "train", "reading a training configuration") from None
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+            names = [key.value for key, _ in node.value]
+            for place, (key, _) in enumerate(node.value):
+                if key.value in names[:place]:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} comes twice", problem_mark=key.start_mark)
+            return super().construct_mapping(node, deep)
+
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
     except yaml.YAMLError as error:
@@ -247,7 +287,8 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     """Check settings; relative paths in them count from ``root``, errors name ``origin`` and the field.
 
     Raises:
-        ConfigurationError: a field is unknown, missing, or has a value that cannot work; a file does not exist.
+        ConfigurationError: a field is unknown, missing, or has a value that cannot work; a file does not exist; there
+            is no such device, or a package to report to is not installed.
     """
     if not isinstance(values, dict):
         raise ConfigurationError(f"{origin}: expected fields such as 'model' and 'data', got {type(values).__name__}")
@@ -265,6 +306,9 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
             _require_file(path, f"{origin}: evaluation.{key}")
     for index, source in enumerate(data):
         _require_file(source.path, f"{origin}: data.{index}.path")
+    _require_packages(config.schedule.report_to, f"{origin}: schedule.report_to")
+    if config.device not in (None, "cpu"):
+        _require_device(config.device, f"{origin}: device")
     model = config.model
     if (root / model).is_dir():
         model = str(root / model)
@@ -274,3 +318,18 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
 def _require_file(path: Path, where: str) -> None:
     if not path.is_file():
         raise ConfigurationError(f"{where}: no such file: {path}")
+
+
+def _require_packages(names: Sequence[str], where: str) -> None:
+    for name in names:
+        if find_spec(name) is None and not (name == "tensorboard" and find_spec("tensorboardX")):
+            raise ConfigurationError(f"{where}: the package {name!r} is not installed: pip install {name}")
+
+
+def _require_device(name: str, where: str) -> None:
+    from twinvec.engines.torch import torch_device
+
+    try:
+        torch_device(name)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from error

@@ -114,7 +114,7 @@ class SoftmaxLoss(VectorLoss):
     Args:
         dim: Size of the vectors.
         labels: The names of the classes, in the order of their numbers.
-        concatenation: One of ``objectives.CONCATENATIONS``.
+        concatenation: See ``objectives.pair_features``.
     """
 
     def __init__(self, dim: int, labels: Sequence[str], concatenation: str = "u,v,|u-v|") -> None:

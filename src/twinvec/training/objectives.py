@@ -19,16 +19,9 @@ from twinvec.errors import ConfigurationError
 Similarity = Literal["cosine", "dot"]
 Distance = Literal["cosine", "euclidean", "manhattan"]
 
-CONCATENATIONS: dict[str, tuple[str, ...]] = {
-    "u,v": ("u", "v"),
-    "|u-v|": ("|u-v|",),
-    "u*v": ("u*v",),
-    "|u-v|,u*v": ("|u-v|", "u*v"),
-    "u,v,u*v": ("u", "v", "u*v"),
-    "u,v,|u-v|": ("u", "v", "|u-v|"),
-    "u,v,|u-v|,u*v": ("u", "v", "|u-v|", "u*v"),
-}
-"""The seven concatenations of Reimers and Gurevych 2019, table 6, by name."""
+CONCATENATIONS = ("u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v")
+"""The seven concatenations of Reimers and Gurevych 2019, table 6."""
+_PARTS = ("u", "v", "|u-v|", "u*v")
 
 
 def info_nce(
@@ -183,7 +176,8 @@ def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") 
 
     Args:
         u_BD, v_BD: The two arms.
-        concatenation: One of ``CONCATENATIONS``; blanks and outer parentheses do not matter.
+        concatenation: u, v, |u-v| and u*v, any of them in any order, such as ``CONCATENATIONS``; blanks and outer
+            parentheses do not matter.
     """
     names = concatenation_parts(concatenation)
     parts = {"u": u_BD, "v": v_BD}
@@ -198,14 +192,15 @@ def concatenation_parts(concatenation: str) -> tuple[str, ...]:
     """The parts of a concatenation, in order.
 
     Raises:
-        ConfigurationError: it is none of the seven.
+        ConfigurationError: a part is unknown, or comes twice.
     """
-    name = concatenation.replace(" ", "").removeprefix("(").removesuffix(")")
-    if name not in CONCATENATIONS:
+    parts = tuple(concatenation.replace(" ", "").removeprefix("(").removesuffix(")").split(","))
+    if not set(parts) <= set(_PARTS) or len(set(parts)) < len(parts):
         raise ConfigurationError(
-            f"concatenation {concatenation!r} is unknown; it must be one of {', '.join(map(repr, CONCATENATIONS))}"
+            f"concatenation {concatenation!r} is unknown; it must be some of {', '.join(_PARTS)}, each once, with "
+            "commas between them"
         )
-    return CONCATENATIONS[name]
+    return parts
 
 
 def softmax_classification(

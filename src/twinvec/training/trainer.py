@@ -70,6 +70,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     """
     try:
         import accelerate  # noqa: F401
+        import matplotlib  # noqa: F401, for the card
         import sentence_transformers  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(error.name or "sentence-transformers", "train", "training") from None

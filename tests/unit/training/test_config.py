@@ -38,6 +38,10 @@ def test_paths_count_from_the_folder_of_the_file(folder):
     assert config.model == str(folder / "model")
 
 
+def classifier(**fields):
+    return changed(kind="cross-encoder", objective={"name": "binary"}, **fields)
+
+
 WRONG = {
     "an unknown field": (changed(epoch=3), "epoch: Extra inputs"),
     "an unknown field below": (changed(batches={"sizes": 3}), "batches.sizes: Extra inputs"),
@@ -78,6 +82,39 @@ WRONG = {
     "an encoder's objective for a classifier": (changed(kind="cross-encoder"), "is not one for a cross-encoder"),
     "matryoshka with softmax": (changed(objective={"name": "softmax"}, matryoshka=[8]), "matryoshka does not go"),
     "dimensions below one": (changed(matryoshka=[0]), "dimensions are positive"),
+    "an infinite rate": (changed(schedule={"learning_rate": math.inf}), "schedule.learning_rate: .*finite"),
+    "infinite epochs": (changed(schedule={"epochs": math.inf}), "schedule.epochs: .*finite"),
+    "an infinite scale": (changed(objective={"name": "info_nce", "scale": math.inf}), "info_nce.scale: .*finite"),
+    "a margin that is no number": (
+        changed(objective={"name": "info_nce", "false_negative_margin": math.nan}),
+        "false_negative_margin: .*finite",
+    ),
+    "an infinite weight": (changed(data=[{"path": "rows.jsonl", "weight": math.inf}]), "data.0.weight: .*finite"),
+    "an unknown concatenation": (
+        changed(objective={"name": "softmax", "concatenation": "u+v"}),
+        r"objective\.softmax\.concatenation: .*some of u, v, \|u-v\|, u\*v",
+    ),
+    "no negatives in a batch": (changed(batches={"size": 1}), "batches.size: .* needs 2 rows"),
+    "sizes that do not count": (
+        changed(data=[{"path": "rows.jsonl", "weight": 1}], batches={"power": 0.5}),
+        "batches.power draws datasets by their size, but they have weights",
+    ),
+    "a cap that does not count": (
+        changed(data=[{"path": "rows.jsonl", "weight": 1}], batches={"cap": 5}),
+        "batches.cap draws",
+    ),
+    "unique texts without negatives in the batch": (
+        changed(objective={"name": "triplet"}, batches={"unique_texts": True}),
+        "batches.unique_texts is for info_nce only",
+    ),
+    "two passes of a classifier": (classifier(batches={"token_budget": 5}), "batches.token_budget is for a bi-encoder"),
+    "a pair without room": (classifier(max_tokens=4), "max_tokens: a pair needs at least 5"),
+    "pairs for a classifier": (
+        classifier(evaluation={"pairs": "dev.jsonl", "sts": "dev.jsonl"}),
+        "evaluation.pairs is for a bi-encoder only",
+    ),
+    "a device that nobody knows": (changed(device="cupu"), "run.yaml: device: device 'cupu' cannot be used"),
+    "a device that is not there": (changed(device="cuda:99"), "run.yaml: device: device 'cuda:99' cannot be used"),
     "no fields at all": (["a", "list"], "expected fields such as"),
 }
 
@@ -93,6 +130,26 @@ def test_an_error_names_file_and_field(folder, case):
 def test_all_wrong_fields_are_named_at_once(folder):
     with pytest.raises(ConfigurationError, match=r"2 wrong field\(s\)"):
         check_config(changed(schedule={"learning_rate": -1, "epochs": 0}), folder, "run.yaml")
+
+
+@pytest.mark.parametrize(("name", "stand_in"), [("tensorboard", "tensorboardX"), ("wandb", None)])
+def test_a_package_to_report_to_must_be_there(folder, monkeypatch, name, stand_in):
+    values = changed(schedule={"report_to": [name]})
+    monkeypatch.setattr("twinvec.training.config.find_spec", lambda wanted: None)
+    with pytest.raises(ConfigurationError, match=rf"run\.yaml: schedule\.report_to: the package '{name}' is not inst"):
+        check_config(values, folder, "run.yaml")
+    for there in filter(None, (name, stand_in)):
+        monkeypatch.setattr("twinvec.training.config.find_spec", lambda wanted, there=there: wanted == there or None)
+        assert check_config(values, folder, "run.yaml").schedule.report_to == [name]
+
+
+def test_a_field_that_comes_twice_is_refused(folder):
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(GOOD) + "schedule:\n  seed: 1\n  epochs: 2\n  seed: 3\n")
+    with pytest.raises(ConfigurationError, match=r"(?s)run\.yaml: no valid YAML: 'seed' comes twice.*line 8"):
+        read_config(path)
+    path.write_text(yaml.safe_dump(GOOD) + "schedule:\n  seed: 1\n")
+    assert read_config(path).schedule.seed == 1
 
 
 @pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe", b"a: b: c"])

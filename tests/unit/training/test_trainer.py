@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
+from models import LONGEST, build, build_cross_encoder
 from twinvec import CrossEncoderReranker, Encoder
-from twinvec.errors import ConfigurationError, DocumentError, ModelIntegrityError
+from twinvec.errors import ConfigurationError, DocumentError, MissingExtraError, ModelIntegrityError
 from twinvec.models import read_json
 from twinvec.training.building import PairClassifier
 from twinvec.training.config import check_config
@@ -104,6 +106,18 @@ def test_the_same_seed_gives_the_same_weights(run, tmp_path):
     assert one != three
 
 
+BI_ENCODER = {"objective": {"name": "info_nce"}}
+CROSS_ENCODER = {"kind": "cross-encoder", "objective": {"name": "binary"}}
+
+
+@pytest.mark.parametrize("package", ["accelerate", "matplotlib"])
+def test_a_missing_package_is_noticed_before_anything_is_done(run, tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=package):
+        run(PAIRS, objective={"name": "info_nce"})
+    assert not (tmp_path / "model").exists()
+
+
 OBJECTIVES = {
     "hard negatives, ragged": (
         {"name": "info_nce"},
@@ -133,9 +147,16 @@ def test_the_softmax_head_is_saved_and_labels_pairs(run, tmp_path):
     found = classifier.label([(row["sentence1"], row["sentence2"]) for row in rows])
     right = sum(label == row["label"] for label, row in zip(found, rows, strict=True))
     assert right > 0.9 * len(rows)
-    (folder / "softmax_head.safetensors").write_bytes(b"rubbish")
-    with pytest.raises(ModelIntegrityError, match="softmax_head"):
-        PairClassifier(Encoder(folder), folder)
+    encoder, weights = Encoder(folder), folder / "softmax_head.safetensors"
+    assert PairClassifier(encoder, str(folder)).labels == classifier.labels
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
+    with pytest.raises(ModelIntegrityError, match="changed or damaged"):
+        PairClassifier(encoder, folder)
+    (folder / "twinvec.json").unlink()
+    for file, rubbish in (("softmax_head.safetensors", "rubbish"), ("softmax_head.json", '{"concatenation": "u"}')):
+        (folder / file).write_text(rubbish)
+        with pytest.raises(ModelIntegrityError, match=file):
+            PairClassifier(encoder, folder)
 
 
 def test_datasets_share_the_numbers_of_labels(run, tmp_path):
@@ -147,6 +168,20 @@ def test_datasets_share_the_numbers_of_labels(run, tmp_path):
 def test_pooling_can_be_another_than_the_models(run, tmp_path):
     run(PAIRS, objective={"name": "info_nce"}, pooling="cls")
     assert read_json(tmp_path / "model" / "1_Pooling" / "config.json")["pooling_mode"] == "cls"
+
+
+def test_another_pooling_keeps_what_it_does_with_prompts(run, tmp_path):
+    base = build(tmp_path / "base", "bert", include_prompt=False)
+    run(PAIRS, model=str(base), objective={"name": "info_nce"}, pooling="max", schedule={"steps": 1})
+    assert read_json(tmp_path / "model" / "1_Pooling" / "config.json")["include_prompt"] is False
+
+
+def test_a_pooling_of_another_size_does_not_go_with_a_dense_layer(run, tmp_path):
+    base = str(build(tmp_path / "base", "bert", pooling=("mean", "cls"), dense=[(8, "Tanh")]))
+    with pytest.raises(
+        ConfigurationError, match="pooling: 'cls' gives 32 values, but the model's dense layer takes 64"
+    ):
+        run(PAIRS, model=base, objective={"name": "info_nce"}, pooling="cls")
 
 
 def test_matryoshka_trains_leading_dimensions(run, tmp_path):
@@ -229,6 +264,29 @@ def test_several_datasets_in_a_batch_with_weights(run, tmp_path):
 def test_what_the_model_cannot_do_is_refused(run, settings, message):
     with pytest.raises(ConfigurationError, match=message):
         run(PAIRS, objective={"name": "info_nce"}, **settings)
+
+
+LONG = [{**row, "positive": row["positive"] + " and so on" * 40, "negatives": ["nothing"]} for row in PAIRS]
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize("settings", [BI_ENCODER, CROSS_ENCODER], ids=["bi-encoder", "cross-encoder"])
+def test_texts_may_be_as_long_as_the_model_has_positions(run, tmp_path, tiny_model, kind, settings):
+    longest, model = LONGEST[kind], str(tiny_model(kind))
+    for wanted in (longest, None):
+        run(LONG, f"{wanted}", model=model, max_tokens=wanted, **settings, schedule={"steps": 1})
+        found = (Encoder if settings is BI_ENCODER else CrossEncoderReranker)(tmp_path / f"{wanted}")
+        assert found.max_tokens == longest
+    with pytest.raises(ConfigurationError, match=f"max_tokens is {longest + 1}, but the model has {longest} positions"):
+        run(LONG, "longer", model=model, max_tokens=longest + 1, **settings)
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+def test_a_classifier_of_other_labels_gets_a_head_of_its_own(run, tmp_path, labels):
+    base = build_cross_encoder(tmp_path / "base", "bert", labels=labels)
+    run(LONG, model=str(base), **CROSS_ENCODER)
+    scores = CrossEncoderReranker(tmp_path / "model").score([("a", "b"), ("how", "so")])
+    assert ((scores > 0) & (scores < 1)).all()
 
 
 def test_training_stops_early_without_a_gain(run, tmp_path):
