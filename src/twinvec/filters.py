@@ -12,15 +12,18 @@ matches. This file checks filters and evaluates them in memory; stores compile t
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twinvec.errors import FilterError
+from twinvec.errors import FilterError, TextError
+from twinvec.text import check_text
 
 _COMPARE = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 RANGE_KEYS = tuple(_COMPARE)
+_INT64 = range(-(2**63), 2**63)
 Scalar = str | int | float | bool
 Filter = Mapping[str, Any]
 """A mapping as in the examples above."""
@@ -39,7 +42,8 @@ def parse_filter(filter: Filter | None) -> list[Condition]:
     """Check a filter.
 
     Raises:
-        FilterError: a key is no string, a value is of a type that cannot be compared, or a range is malformed.
+        FilterError: a key is no string, a value is of a type that cannot be compared, or one that no payload has (not
+            finite, an integer beyond 64 bits, a lone surrogate), or a range is malformed.
     """
     if filter is None:
         return []
@@ -56,14 +60,19 @@ def matches(conditions: Sequence[Condition], identity: str, payload: Mapping[str
 def _condition(key: object, wanted: object) -> Condition:
     if not isinstance(key, str) or not key:
         raise FilterError(f"filter keys are non-empty strings, got {key!r}")
+    _check_text(key, key)
     if isinstance(wanted, Mapping):
         return Condition(key, bounds=_bounds(key, wanted))
     options: list[Any] = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
     if not options:
         raise FilterError(f"filter {key!r}: an empty list matches nothing")
     for option in options:
-        if not isinstance(option, (str, int, float, bool)) or option != option:
+        if isinstance(option, str):
+            _check_text(key, option)
+        elif not isinstance(option, (int, float, bool)):
             raise FilterError(f"filter {key!r}: compare with strings, numbers or booleans, not {option!r}")
+        else:
+            _check_number(key, option)
     return Condition(key, any_of=tuple(options))
 
 
@@ -71,9 +80,24 @@ def _bounds(key: str, wanted: Mapping[Any, Any]) -> tuple[tuple[str, float], ...
     if not wanted or set(wanted) - set(RANGE_KEYS):
         raise FilterError(f"filter {key!r}: a range has keys among {', '.join(RANGE_KEYS)}, got {dict(wanted)!r}")
     for limit in wanted.values():
-        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit != limit:
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)):
             raise FilterError(f"filter {key!r}: a range is made of numbers, not {limit!r}")
+        _check_number(key, limit)
     return tuple((name, wanted[name]) for name in RANGE_KEYS if name in wanted)
+
+
+def _check_number(key: str, number: float) -> None:
+    if isinstance(number, int) and number not in _INT64:
+        raise FilterError(f"filter {key!r}: an integer that does not fit into 64 bits")
+    if not math.isfinite(number):
+        raise FilterError(f"filter {key!r}: compare with finite numbers, not {number!r}")
+
+
+def _check_text(key: str, text: str) -> None:
+    try:
+        check_text(text, f"filter {key!r}")
+    except TextError as error:
+        raise FilterError(str(error)) from None
 
 
 def _values(identity: str, payload: Mapping[str, Any], key: str) -> list[Any]:

@@ -27,6 +27,9 @@ from twinvec.text import check_text, check_texts
 from twinvec.vectors import unit, without_direction
 
 Mode = Literal["hybrid", "dense", "sparse"]
+
+MAX_LIMIT = 2**31 - 1
+"""Most hits that can be asked for, or left out."""
 """How to search: by vectors, by words (BM25), or by both, fused."""
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
@@ -355,13 +358,13 @@ def rerank_many(
 
 
 def check_limit(limit: int, name: str = "limit") -> None:
-    """Refuse a number of results that is not a whole number from 1.
+    """Refuse a number of results that is not a whole number from 1 to ``MAX_LIMIT``.
 
     Raises:
         ConfigurationError: it is not.
     """
-    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1:
-        raise ConfigurationError(f"{name} must be a whole number from 1, got {limit!r}")
+    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or not 1 <= limit <= MAX_LIMIT:
+        raise ConfigurationError(f"{name} must be a whole number from 1 to {MAX_LIMIT:,}, got {limit!r}")
 
 
 def _top(scores: FloatArray, ranks: Rows, limit: int) -> Rows:

@@ -6,7 +6,7 @@ the empty text, blanks, NUL and every other code point.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from twinvec.errors import TextError
 
@@ -35,12 +35,12 @@ def check_text(text: object, where: str, max_bytes: int = MAX_TEXT_BYTES) -> str
     return text
 
 
-def check_texts(texts: Sequence[str], max_bytes: int = MAX_TEXT_BYTES) -> list[str]:
-    """``check_text`` for a list; errors name the index.
+def check_texts(texts: Iterable[str], max_bytes: int = MAX_TEXT_BYTES, name: str = "text") -> list[str]:
+    """``check_text`` for a list; errors name the index, after ``name``.
 
     Raises:
-        TextError: ``texts`` is a single string or no sequence at all, or one of its texts is refused.
+        TextError: ``texts`` is a single string or no iterable at all, or one of its texts is refused.
     """
     if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
         raise TextError(f"expected a list of strings, got {type(texts).__name__}")
-    return [check_text(text, f"text {index}", max_bytes) for index, text in enumerate(texts)]
+    return [check_text(text, f"{name} {index}", max_bytes) for index, text in enumerate(texts)]

@@ -110,7 +110,7 @@ def test_limit_cuts_the_same_order(index, mode):
         assert ids(index.search("dogs and cats and a table", limit=limit, mode=mode)) == everything[:limit]
 
 
-@pytest.mark.parametrize("limit", [0, -1, 2.5, True, None, "3"])
+@pytest.mark.parametrize("limit", [0, -1, 2.5, True, None, "3", 10**30])
 def test_a_limit_that_is_no_whole_number_from_one_is_refused(index, limit):
     with pytest.raises(ConfigurationError, match="limit must be a whole number from 1"):
         index.search("dog", limit)

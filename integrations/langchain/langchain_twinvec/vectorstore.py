@@ -148,7 +148,7 @@ class TwinvecVectorStore(VectorStore):
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """The documents under these ids, in their order, those missing left out."""
-        return [_document(stored) for stored in self.collection.get(list(ids))]
+        return [_document(stored) for stored in self.collection.get(ids)]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
         """Remove the documents under these ids, or all of them; ids that are not there are passed over."""

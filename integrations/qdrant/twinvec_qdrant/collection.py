@@ -20,7 +20,7 @@ from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, StoreError
 from twinvec.filters import Filter
 from twinvec.retrieval import Hit, Mode
-from twinvec.text import check_text
+from twinvec.text import check_text, check_texts
 from twinvec_qdrant.backends.base import Backend
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog
@@ -285,10 +285,10 @@ class Collection(Maintained):
             check_text(query, "query")
             if not query.strip():
                 return []
-            vector_D = np.asarray(self.encoder.encode_query([query]), dtype=np.float32)[0]
+            vector_D = self._checked(np.asarray(self.encoder.encode_query([query]), dtype=np.float32)[0])
         else:
-            vector_D = np.asarray(query, dtype=np.float32)
-        return self._searcher.diverse(self._checked(vector_D), limit, candidates, diversity, filter)
+            vector_D = self._checked(query)
+        return self._searcher.diverse(vector_D, limit, candidates, diversity, filter)
 
     def maxsim(self, *, mix: float = 0.4) -> MaxSimReranker:
         """Late interaction over this collection's hits, for ``RetrieveRerank(collection, collection.maxsim())``.
@@ -314,8 +314,11 @@ class Collection(Maintained):
         """The documents with these ids, in their order, those missing left out.
 
         The text is what was embedded: the chunks of a document that was cut, joined by blank lines.
+
+        Raises:
+            TextError: ``ids`` is a single string, or one of them is none or holds a lone surrogate.
         """
-        return self._documents.get(ids)
+        return self._documents.get(check_texts(ids, name="id"))
 
     def find(self, filter: Filter | None = None) -> list[str]:
         """The ids of all documents that satisfy the filter, in no meaningful order.
@@ -326,10 +329,15 @@ class Collection(Maintained):
         return self._documents.find(filter)
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove the documents with these ids; how many there were."""
+        """Remove the documents with these ids; how many there were.
+
+        Raises:
+            TextError: as for ``get``; nothing was removed.
+        """
+        ids = list(dict.fromkeys(check_texts(ids, name="id")))
         with self._backend.writing:
             self._lexicon.refresh()
-            removed = self._catalog.remove(list(dict.fromkeys(ids)))
+            removed = self._catalog.remove(ids)
             for record in removed:
                 self._lexicon.changed(record, None)
             if removed:
@@ -358,7 +366,10 @@ class Collection(Maintained):
     adelete = in_thread(delete)
 
     def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
-        vector_D = np.asarray(vector, dtype=np.float32)
+        try:
+            vector_D = np.asarray(vector, dtype=np.float32)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise BadVectorError(f"{where}expected {self._description.dim} numbers: {error}") from None
         norm = np.linalg.norm(vector_D)
         if vector_D.shape != (self._description.dim,) or not np.isfinite(norm) or norm == 0:
             raise BadVectorError(

@@ -44,6 +44,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and 
 _FAILURES_SHOWN = 10
 _CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
+_MEANT = {"=": "=", ">": ">=", "<": "<="}  # by what follows "="
 
 
 def register(app: typer.Typer) -> None:
@@ -284,6 +285,7 @@ def _filter(conditions: Sequence[str]) -> dict[str, Any]:
             raise typer.BadParameter(f"--filter {condition!r}: expected KEY=VALUE, or >=, <=, >, < in place of =")
         key, value = match["key"], _value(match["value"])
         if match["operator"] == "=":
+            _check_equal(condition, key, match["value"])
             known = wanted.setdefault(key, [])
             fits = isinstance(known, list)
             if fits:
@@ -298,11 +300,23 @@ def _filter(conditions: Sequence[str]) -> dict[str, Any]:
     return wanted
 
 
+def _check_equal(condition: str, key: str, value: str) -> None:
+    """Refuse what looks like another operator, and would ask for a strange key or value."""
+    if key.endswith("!"):
+        raise typer.BadParameter(f"--filter {condition!r}: there is no !=; list what is wanted, KEY=VALUE for each")
+    if meant := _MEANT.get(value[:1]):
+        quoted = json.dumps(value, ensure_ascii=False)
+        raise typer.BadParameter(
+            f"--filter {condition!r}: there is no ={value[0]}; write {key}{meant}{value[1:].lstrip()}, "
+            f"or, for that very text, '{key}={quoted}'"
+        )
+
+
 def _value(text: str) -> Any:
     """A number, true or false where it reads as one, else the text; a quoted text is a text."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, (str, int, float, bool)) else text
 

@@ -8,7 +8,7 @@ both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 from twinvec.errors import ConfigurationError
@@ -51,7 +51,8 @@ class IndexSettings:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
                 raise ConfigurationError(f"{name} must be an integer from {least} to {most}, got {value!r}")
-        if self.oversampling is not None and not 1 <= self.oversampling <= 1000:
+        factor = self.oversampling
+        if factor is not None and (not isinstance(factor, (int, float)) or not 1 <= factor <= 1000):
             raise ConfigurationError(f"oversampling must be between 1 and 1000, got {self.oversampling!r}")
 
     def __str__(self) -> str:
@@ -71,7 +72,14 @@ class IndexSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> IndexSettings:
-        """The settings that ``as_dict`` gave."""
+        """The settings that ``as_dict`` gave.
+
+        Raises:
+            ConfigurationError: a field that is none, or a value that cannot work.
+        """
+        known = [each.name for each in fields(cls)]
+        if unknown := [name for name in values if name not in known]:
+            raise ConfigurationError(f"an index has no setting {unknown[0]!r}; it has {', '.join(known)}")
         return cls(**values)
 
 

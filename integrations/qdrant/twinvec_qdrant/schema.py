@@ -198,8 +198,8 @@ def _paths(key: str) -> tuple[str, ...]:
 
 
 def _quoted(key: str, part: str) -> str:
-    if not part or '"' in part:
-        raise FilterError(f"filter {key!r}: a key part must not be empty or hold a double quote")
+    if not part or '"' in part or "\\" in part:
+        raise FilterError(f"filter {key!r}: a key part must not be empty or hold a double quote or a backslash")
     return part if _PLAIN.issuperset(part) else f'"{part}"'
 
 

@@ -17,7 +17,7 @@ from twinvec.errors import BadVectorError, ConfigurationError, FilterError
 from twinvec.filters import Filter, parse_filter
 from twinvec.fusion import CANDIDATES
 from twinvec.lexical import SparseVector
-from twinvec.retrieval import Hit, Mode, check_limit
+from twinvec.retrieval import MAX_LIMIT, Hit, Mode, check_limit
 from twinvec.text import check_text, check_texts
 from twinvec.vectors import without_direction
 from twinvec_qdrant.backends.base import Backend, Query, Scored
@@ -250,5 +250,5 @@ def _hit(candidate: Candidate, payload: Mapping[str, Any], named_by_source: bool
 
 
 def _check_offset(offset: int) -> None:
-    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-        raise ConfigurationError(f"offset must be an integer from 0, got {offset!r}")
+    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= MAX_LIMIT:
+        raise ConfigurationError(f"offset must be an integer from 0 to {MAX_LIMIT:,}, got {offset!r}")

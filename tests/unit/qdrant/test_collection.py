@@ -24,6 +24,7 @@ from twinvec.errors import (
     StoreCorruptError,
     StoreError,
     StoreUnavailableError,
+    TextError,
 )
 from twinvec_qdrant import ChunkSettings, Collection
 from words import WordEncoder
@@ -182,6 +183,17 @@ def test_a_closed_collection_says_so(place, words):
                 use()
         assert "notes" in repr(collection)
         assert other.count() == 1
+
+
+def test_ids_that_are_none_find_and_remove_nothing(collection):
+    collection.ingest([("1", "one"), ("2", "two"), ("12", "twelve")])
+    for wrong in ("12", b"12", 12, [1], ["1", "\ud800"], None):
+        for use in (collection.get, collection.delete):
+            with pytest.raises(TextError):
+                use(wrong)
+    assert sorted(collection.find()) == ["1", "12", "2"]
+    assert collection.delete(iter(["12", "12", "gone"])) == 1
+    assert [each.id for each in collection.get(("2", "1"))] == ["2", "1"]
 
 
 def test_a_second_process_waits_and_is_then_told_who_has_it(tmp_path, words):

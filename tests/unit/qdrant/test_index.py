@@ -186,11 +186,13 @@ def _no_room(folder: CollectionFolder) -> None:
         {"ef_construct": 0},
         {"ef": 0},
         {"oversampling": 0.5},
+        {"oversampling": "2"},
+        {"edges": 16},
     ],
 )
 def test_settings_that_cannot_work_are_refused(options):
     with pytest.raises(ConfigurationError, match=next(iter(options))):
-        IndexSettings(**options)
+        IndexSettings.from_dict(options)
 
 
 def test_on_a_store_without_an_index_reindexing_records_the_settings(place, words):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -74,6 +76,19 @@ def test_candidates_of_one_stage_alone_are_scored_by_the_other(recipes, monkeypa
         ({"year": {"near": 3}}, FilterError),
         ({"year": None}, FilterError),
         ("year = 3", FilterError),
+        ({"year": math.inf}, FilterError),
+        ({"year": [2021, -math.inf]}, FilterError),
+        ({"year": math.nan}, FilterError),
+        ({"year": {"gte": math.inf}}, FilterError),
+        ({"year": {"lt": -math.inf}}, FilterError),
+        ({"year": {"lt": math.nan}}, FilterError),
+        ({"year": {"lt": 10**400}}, FilterError),
+        ({"year": 2**63}, FilterError),
+        ({"year": 2**63 - 1}, set()),
+        ({"year": {"lt": 1e300}}, {"soup", "salad", "steak", "cake"}),
+        ({"tags": "\ud800"}, FilterError),
+        ({"\ud800": "x"}, FilterError),
+        ({"a\\b": "x"}, FilterError),
     ],
 )
 def test_filters(recipes, filter, found):
@@ -153,14 +168,16 @@ def test_pages_follow_one_another(recipes, words):
     dense = recipes.search("lentils lemon", mode="dense")
     assert recipes.search_vector(vector, 2, offset=1) == dense[1:3]
     assert recipes.search_many(["lentils lemon"], 2, "dense", offset=3) == [dense[3:]]
-    for offset in (-1, 1.5, True):
+    for offset in (-1, 1.5, True, 10**30):
         with pytest.raises(ConfigurationError, match="offset"):
             recipes.search("lentils", offset=offset)
 
 
 def test_arguments_are_checked(recipes):
-    with pytest.raises(ConfigurationError, match="limit"):
-        recipes.search("x", limit=0)
+    for limit in (0, 10**30):
+        with pytest.raises(ConfigurationError, match="limit"):
+            recipes.search("x", limit=limit)
+    assert len(recipes.search("lentils", limit=2**31 - 1, offset=2)) == 2
     with pytest.raises(ConfigurationError, match="mode"):
         recipes.search("x", mode="both")
     with pytest.raises(TextError, match="surrogate"):
@@ -169,9 +186,11 @@ def test_arguments_are_checked(recipes):
         recipes.search_many(["a", 3])
     with pytest.raises(ConfigurationError, match="diversity"):
         recipes.search_diverse("x", diversity=2)
-    for vector in (np.full(64, np.nan), np.zeros(64), np.ones(3)):
-        with pytest.raises(BadVectorError):
-            recipes.search_vector(vector)
+    ragged = [[1.0], *[1.0] * 63]
+    for vector in (np.full(64, np.nan), np.zeros(64), np.ones(3), ["a"] * 64, ragged, [10**400] * 64, [None, {}], None):
+        for search in (recipes.search_vector, recipes.search_diverse):
+            with pytest.raises(BadVectorError):
+                search(vector)
 
 
 def test_a_query_without_a_usable_vector_is_an_error(place, words):
