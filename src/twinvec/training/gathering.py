@@ -49,6 +49,11 @@ def average(gradient: Tensor) -> Tensor:
     return total / world_size()
 
 
+def mean_of_all(value: float, device: torch.device) -> float:
+    """The mean of what the processes say; ``device``: where they compute."""
+    return float(average(torch.tensor(value, device=device)))
+
+
 def share_of_batch(rows: int, device: torch.device) -> float:
     """What the mean over this process' rows is multiplied by, so that the processes' mean is that over all rows."""
     if world_size() == 1:

@@ -16,8 +16,9 @@ from itertools import accumulate
 from typing import Any
 
 import torch
-from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
+from torch.nn import functional
 
 from twinvec.errors import ConfigurationError
 from twinvec.training import objectives
@@ -205,11 +206,24 @@ class EmbeddingLoss(nn.Module):
         return {"token_budget": self.token_budget, "kept_tokens": self.kept_tokens}
 
 
-class PairScoreLoss(BinaryCrossEntropyLoss):
-    """Binary cross-entropy of a cross-encoder's scores; of several processes, each counts by its rows."""
+class PairScoreLoss(nn.Module):
+    """Binary cross-entropy of a cross-encoder's scores; of several processes, each counts by its rows.
 
-    def forward(self, inputs: Any, labels: Tensor, *arguments: Any, **options: Any) -> Tensor:
-        loss: Tensor = super().forward(inputs, labels, *arguments, **options)
+    sentence-transformers' own gives the model features in a class that DistributedDataParallel does not look into.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model: Any = model
+
+    def forward(self, inputs: Sequence[Sequence[str]], labels: Tensor, **reading: str | None) -> Tensor:
+        """The loss over pairs of texts, given as two columns, and their labels, from 0 to 1.
+
+        ``reading``, such as a prompt, is for the model's ``preprocess``.
+        """
+        features = dict(self.model.preprocess(list(zip(*inputs, strict=True)), **reading))
+        scores_B = self.model(batch_to_device(features, labels.device))["scores"].view(-1)
+        loss = functional.binary_cross_entropy_with_logits(scores_B, labels.float())
         return loss * share_of_batch(len(labels), loss.device)
 
 

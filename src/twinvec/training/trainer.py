@@ -24,7 +24,7 @@ from twinvec.errors import ConfigurationError, MissingExtraError
 from twinvec.training.batches import BatchPlan, dataset_weights
 from twinvec.training.config import InfoNCE, TrainConfig
 from twinvec.training.data import Rows, open_rows
-from twinvec.training.gathering import is_first, wait_for_all
+from twinvec.training.gathering import is_first, mean_of_all, wait_for_all
 from twinvec.training.measuring import Measure, Scores, cross_encoder_measure, encoder_measure
 from twinvec.training.pair_rows import PairRows
 from twinvec.training.run_folder import RunFolder
@@ -164,7 +164,7 @@ class _Run:
             before=before,
             after=self._measure() if self._measure else {},
             best_step=trainer.state.best_global_step or trainer.state.global_step,
-            loss=losses[-1] if losses else None,
+            loss=mean_of_all(losses[-1], trainer.args.device) if losses else None,
             seconds=round(seconds, 1),
         )
         if is_first():
