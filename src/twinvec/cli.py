@@ -44,11 +44,12 @@ def main(arguments: list[str] | None = None) -> None:
     except TwinvecError as error:
         if debug:
             raise
-        _fail(str(error))
+        _fail("\n".join([str(error), *getattr(error, "__notes__", ())]))
     except Exception as error:
         if debug:
             raise
-        _fail(f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows where)")
+        told = f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows where)"
+        _fail("\n".join([told, *getattr(error, "__notes__", ())]))
 
 
 def build_app() -> typer.Typer:

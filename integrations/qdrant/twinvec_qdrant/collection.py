@@ -162,6 +162,7 @@ class Collection(Maintained):
         allow_empty: bool = False,
         dry_run: bool = False,
         progress: bool = False,
+        report: IngestReport | None = None,
     ) -> IngestReport:
         """Take documents in: new and changed ones are written, unchanged ones cost nothing.
 
@@ -178,6 +179,8 @@ class Collection(Maintained):
             allow_empty: Let ``prune`` remove everything where no documents come at all; an error unless given.
             dry_run: Encode and write nothing; the report says what would be done.
             progress: Show a progress bar on a terminal.
+            report: Where to count; the same comes back. What was done is in it also where the ingest ends with an
+                error.
 
         Raises:
             DocumentError: ``documents`` is no iterable, or is empty and would prune everything.
@@ -192,7 +195,8 @@ class Collection(Maintained):
         if vectors and self._description.states_dim is not None:
             raise ConfigurationError("vectors without token states, which the collection keeps too: leave them out")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
-        ingestion = Ingestion(self._backend, self.encoder, chunker, self._lexicon, self._description, given)
+        report = IngestReport() if report is None else report
+        ingestion = Ingestion(self._backend, self.encoder, chunker, self._lexicon, self._description, given, report)
         return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
 
     def search(

@@ -12,11 +12,13 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from twinvec.errors import CollectionNotFoundError
 from twinvec.terminal import named_text, properties, show, show_json, table
 from twinvec_qdrant.index_settings import IndexSettings, Quantization
 
@@ -107,6 +109,7 @@ def ingest_command(
     twinvec ingest articles.jsonl --collection articles --url http://localhost:6333
     """
     from twinvec_qdrant.reading import read_source
+    from twinvec_qdrant.report import IngestReport
 
     documents = read_source(source)
     chunking = _chunking(whole, chunk_tokens, overlap)
@@ -121,15 +124,24 @@ def ingest_command(
         tenant_key=tenant_key,
         late_interaction=late_interaction,
         create=not dry_run,
+        foresee=dry_run,
         language=language,
     ) as opened:
-        start = time.perf_counter()
-        report = opened.ingest(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=not as_json)
-        seconds = time.perf_counter() - start
-        if as_json:
-            show_json(asdict(report))
-        else:
-            _show_report(opened, report, seconds)
+        start, report = time.perf_counter(), IngestReport()
+        try:
+            opened.ingest(
+                documents,
+                prune=prune,
+                allow_empty=allow_empty,
+                dry_run=dry_run,
+                progress=not as_json,
+                report=report,
+            )
+        finally:  # also where it ends with an error: what was committed stays
+            if as_json:
+                show_json(asdict(report))
+        if not as_json:
+            _show_report(opened, report, time.perf_counter() - start)
     if report.failed and not report.new + report.updated + report.unchanged:
         raise typer.Exit(1)
 
@@ -228,25 +240,33 @@ def open_collection(
     tenant_key: str | None = None,
     late_interaction: bool | None = None,
     language: str = "english",
+    foresee: bool = False,
 ) -> Collection:
-    """The collection that the options of a command name."""
+    """The collection that the options of a command name; with ``foresee``, where there is none, an empty one in memory
+    like the one that would be made.
+    """
     from twinvec.encoder import Encoder
     from twinvec_qdrant.collection import Collection
 
     check_place(path, url)
-    encoder = None if model is None else Encoder(model)
-    return Collection.open(
+    opened = partial(
+        Collection.open,
         name,
-        path,
-        url=url,
-        encoder=encoder,
+        encoder=None if model is None else Encoder(model),
         chunking=chunking,
         index=index,
         tenant_key=tenant_key,
         late_interaction=late_interaction,
-        create=create,
         language=language,
     )
+    try:
+        return opened(path=path, url=url, create=create)
+    except CollectionNotFoundError:
+        if not foresee:
+            raise
+        from qdrant_client import QdrantClient
+
+        return opened(client=QdrantClient(":memory:"))
 
 
 def check_place(path: Path | None, url: str | None) -> None:

@@ -50,6 +50,7 @@ class Ingestion:
         lexicon: The collection's BM25 weights.
         description: The collection's.
         given: Vectors of documents that come with theirs, by id; checked.
+        report: Where what is done is counted.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Ingestion:
         lexicon: Lexicon,
         description: Description,
         given: Mapping[str, FloatArray],
+        report: IngestReport,
     ) -> None:
         self._backend = backend
         self._chunker = chunker
@@ -68,7 +70,7 @@ class Ingestion:
         self._index = IndexSettings.from_dict(description.index)
         self._vectors = Vectors(backend, encoder, description, given)
         self._catalog = Catalog(backend)
-        self._report = IngestReport()
+        self._report = report
         self._intake = Intake(chunker.settings.as_dict(), description.tenant_key, self._refused, self._unchanged)
         self._advance: Advance = unseen
         self._encoding = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")

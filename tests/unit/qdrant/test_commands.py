@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from qdrant_stand_in import Fault, StandIn
+
 NOTES = {
     "tea.md": "# Tea\n\nGreen tea is brewed at 80 degrees.\n\n# Coffee\n\nEspresso needs nine bars of pressure.\n",
     "tax.txt": "The tax return is due at the end of July.",
@@ -54,6 +56,44 @@ def test_a_folder_again_and_again(twinvec, folder, place):
     assert (pruned["unchanged"], pruned["deleted"]) == (2, 1)
     info = figures(twinvec("info", *place, "--json"))
     assert (info["points"], info["sources"], info["model"]) == (2, 2, "default")
+
+
+def test_a_first_ingest_can_be_foreseen(twinvec, folder, place, tmp_path):
+    options = ("--chunk-tokens", 64, "--tenant-key", "path", "--prune")
+    foreseen = figures(twinvec("ingest", folder, *place, *options, "--dry-run", "--json"))
+    assert "3 new" in twinvec("ingest", folder, *place, *options, "--dry-run").out
+    assert not (tmp_path / "store").exists()
+    assert figures(twinvec("ingest", folder, *place, *options, "--json")) == foreseen
+    again = figures(twinvec("ingest", folder, *place, *options, "--dry-run", "--json"))
+    assert (again["new"], again["unchanged"]) == (0, 3)
+
+
+def test_what_was_done_before_an_error_is_told(twinvec, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.work.BATCH_CHUNKS", 2)
+    monkeypatch.setattr("twinvec_qdrant.backends.retrying._GROWING", lambda state: 3600.0)  # more than is waited
+    rows = [{"id": str(row), "text": f"note {row}"} for row in range(9)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with StandIn().running() as server:
+        written = []
+
+        def fault(method, path):
+            if method == "PUT" and path.partition("?")[0].endswith("/points"):
+                written.append(path)
+            return Fault.BUSY if len(written) > 10 else None
+
+        server.fault = fault
+        for form in ((), ("--json",)):
+            written.clear()
+            name = f"notes{len(form)}"
+            done = twinvec("ingest", tmp_path / "rows.jsonl", "--collection", name, "--url", server.url, *form)
+            assert done.code == 1
+            assert "503" in done.err
+            committed = int(re.search(r"committed before the error: (\d+) new", done.err)[1])
+            assert 0 < committed < len(rows)
+            if form:
+                assert json.loads(done.out)["new"] == committed
+            else:
+                assert done.out == ""
 
 
 def test_an_empty_source_prunes_only_where_that_is_said(twinvec, folder, place, tmp_path):
