@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from twinvec.errors import ConfigurationError, MissingExtraError, ModelIntegrityError
 from twinvec.models import MANIFEST, check_hash, find_model, manifest_hashes, read_object
-from twinvec.spec import max_input_tokens, position_limit, read_modules, read_transformer_config
+from twinvec.spec import NO_PROMPTS, max_input_tokens, position_limit, read_modules, read_transformer_config
 from twinvec.training import config as settings
 from twinvec.training import losses
 
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
     from twinvec.encoder import Encoder
 
 _HEAD = "softmax_head"
+_PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document", "negatives": "document"}
 
 
 def build_encoder(config: settings.TrainConfig) -> SentenceTransformer:
-    """The bi-encoder, with the configured pooling, length and adapters.
+    """The bi-encoder, with the configured pooling, length, prompts and adapters.
 
     Raises:
         ModelError: the model cannot be found or is damaged.
@@ -37,6 +39,10 @@ def build_encoder(config: settings.TrainConfig) -> SentenceTransformer:
     limit = _input_limit(config, folder)
     model = SentenceTransformer(str(folder), device=config.device, local_files_only=True)
     model.max_seq_length = limit
+    if config.prompts is not None:
+        model.prompts = {**NO_PROMPTS, **config.prompts}
+        if model.default_prompt_name not in config.prompts:
+            model.default_prompt_name = None
     if config.pooling is not None:
         _set_pooling(model, config.pooling)
     dim = _dim(model)
@@ -45,6 +51,23 @@ def build_encoder(config: settings.TrainConfig) -> SentenceTransformer:
     if config.lora is not None:
         _add_adapters(model, config.lora)
     return model
+
+
+def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[str, Any]]:
+    """From texts and their role to features, behind the prompt that the model has for the role: ``query`` for anchors,
+    ``document`` for positives and negatives, its default for the rest."""
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    pooled = any(isinstance(module, Pooling) and module.include_prompt for module in model)
+
+    def preprocess(texts: list[str], role: str) -> dict[str, Any]:
+        name = _PROMPT_OF.get(role, model.default_prompt_name)
+        features = dict(model.preprocess(texts, prompt=model.prompts[name] if name else None))
+        if pooled:
+            features.pop("prompt_length", None)  # arms that differ in it cannot share a chunk
+        return features
+
+    return preprocess
 
 
 def build_loss(

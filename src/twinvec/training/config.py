@@ -196,6 +196,9 @@ class TrainConfig(_Section):
     """Pooling, where it shall be another than the model's."""
     max_tokens: int | None = Field(default=None, ge=3)
     """Cut texts here; the model's own limit unless given, and saved with the model."""
+    prompts: dict[str, str] | None = None
+    """Name -> text put before an input, in place of the model's own, and saved with the model: ``query`` is for
+    anchors, ``document`` for positives and negatives."""
     objective: Objective
     matryoshka: list[int] = []
     """Leading dimensions that shall be usable alone; the whole vector is always among them."""
@@ -245,8 +248,8 @@ class TrainConfig(_Section):
         return self
 
     def _fits_cross_encoder(self) -> None:
-        if self.matryoshka or self.pooling or self.lora:
-            raise ValueError("matryoshka, pooling and lora are for a bi-encoder only")
+        if self.matryoshka or self.pooling or self.lora or self.prompts:
+            raise ValueError("matryoshka, pooling, prompts and lora are for a bi-encoder only")
         if unused := sorted(self.batches.model_fields_set & {"kept_tokens", "token_budget"}):
             raise ValueError(f"batches.{unused[0]} is for a bi-encoder only")
         if self.max_tokens is not None and self.max_tokens < LEAST_PAIR_TOKENS:

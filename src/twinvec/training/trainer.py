@@ -111,7 +111,7 @@ class _Run:
             hashed = isinstance(config.objective, InfoNCE) and config.objective.mask_texts
             trainer_class: Any = EncoderTrainer
             roles = list(dict.fromkeys(role for rows in sources for role in rows.roles))
-            collator: Any = TextCollator(self._model.preprocess, roles, hashed)
+            collator: Any = TextCollator(building.with_prompts(self._model), roles, hashed)
         else:
             from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
 

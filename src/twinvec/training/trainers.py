@@ -69,14 +69,16 @@ class TextCollator:
     """Rows by role -> the features of each arm, with hashes of the texts for masks, and labels.
 
     Args:
-        preprocess: The model's, from texts to features.
+        preprocess: From texts and their role to features.
         roles: What the rows of all datasets hold; of these, ``negatives`` may be missing in a row.
         hashed: Whether the objective wants hashes.
     """
 
     valid_label_columns = ("label", "score")
 
-    def __init__(self, preprocess: Callable[[list[str]], dict[str, Any]], roles: Sequence[str], hashed: bool) -> None:
+    def __init__(
+        self, preprocess: Callable[[list[str], str], dict[str, Any]], roles: Sequence[str], hashed: bool
+    ) -> None:
         self._preprocess = preprocess
         self._roles = roles
         self._hashed = hashed
@@ -89,11 +91,11 @@ class TextCollator:
                 continue
             ragged = role == "negatives"
             texts = [text for row in rows for text in row.get(role, ())] if ragged else [row[role] for row in rows]
-            batch |= {f"{role}_{name}": values for name, values in self._features(texts).items()}
+            batch |= {f"{role}_{name}": values for name, values in self._features(texts, role).items()}
         return batch
 
-    def _features(self, texts: list[str]) -> dict[str, Any]:
-        features = dict(self._preprocess(texts or [""]))
+    def _features(self, texts: list[str], role: str) -> dict[str, Any]:
+        features = self._preprocess(texts or [""], role)
         if not texts:  # an arm without rows: other processes may have some
             features = {name: value[:0] if isinstance(value, Tensor) else value for name, value in features.items()}
         if self._hashed:

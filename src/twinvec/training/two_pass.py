@@ -73,10 +73,14 @@ class _Pool:
     def __init__(self, model: nn.Module, arms: Sequence[Features], token_budget: int) -> None:
         self._model = model
         self._features = _concatenate(arms)
-        self._settings = {name: value for name, value in arms[0].items() if not isinstance(value, Tensor)}
         mask_MT = self._features["attention_mask"]
         lengths_M = mask_MT.sum(1).clamp(min=1).cpu().numpy()
-        self._chunks = [torch.from_numpy(rows) for rows in token_budget_batches(lengths_M, token_budget)]
+        self._chunks: list[Tensor] = []
+        self._settings: list[dict[str, Any]] = []
+        for settings, rows in _alike(arms):
+            for part in token_budget_batches(lengths_M[rows], token_budget):
+                self._chunks.append(rows[part])
+                self._settings.append(settings)
         self._widths = [int(lengths_M[rows].max()) for rows in self._chunks]
         # tokenizers that pad on the left keep their tokens at the right end
         self._left = bool((mask_MT[:, 0] == 0).any())
@@ -126,7 +130,7 @@ class _Pool:
         columns = slice(-width, None) if self._left else slice(0, width)
         cut = {name: values[rows, columns] for name, values in self._features.items()}
         with self._quick():
-            vectors: Tensor = self._model({**self._settings, **cut})["sentence_embedding"]
+            vectors: Tensor = self._model({**self._settings[index], **cut})["sentence_embedding"]
         return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
     def _part(self, grads_MD: Tensor, index: int) -> Tensor:
@@ -156,6 +160,23 @@ class _Pool:
             torch.set_rng_state(cpu_state)
             set_device_states(devices, device_states)
             yield
+
+
+def _alike(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
+    """What may share a chunk: the settings of arms that have the same, such as the tokens of a prompt, and their texts
+    by number."""
+    groups: list[tuple[dict[str, Any], list[Tensor]]] = []
+    start = 0
+    for arm in arms:
+        settings = {name: value for name, value in arm.items() if not isinstance(value, Tensor)}
+        numbers = torch.arange(start, start + len(arm["input_ids"]))
+        start += len(numbers)
+        same = next((rows for known, rows in groups if known == settings), None)
+        if same is not None:
+            same.append(numbers)
+        elif len(numbers):
+            groups.append((settings, [numbers]))
+    return [(settings, torch.cat(rows)) for settings, rows in groups]
 
 
 def _concatenate(arms: Sequence[Features]) -> dict[str, Tensor]:

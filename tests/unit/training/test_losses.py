@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import contextlib
 
+import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses as theirs
 
+from models import build
+from twinvec import Encoder
 from twinvec.training import losses
+from twinvec.training.building import with_prompts
 from twinvec.training.masks import text_hashes
+from twinvec.training.two_pass import embed_in_two_passes
 
 ANCHORS = ["how to list files", "a much longer question about the way in which one finds large files", "x", "copy"]
 POSITIVES = [
@@ -27,6 +33,29 @@ def features(model, *arms, hashed=False):
         for arm, values in zip(arms, tokens, strict=True):
             values["text_hash"] = text_hashes(arm)
     return tokens
+
+
+@pytest.mark.parametrize("include_prompt", [True, False])
+def test_pooling_leaves_the_prompt_of_each_arm_out_where_the_model_does(tmp_path, include_prompt):
+    prompts = {"query": "look for this: ", "document": "a text, ", "any": "say: "}
+    built = build(tmp_path / "m", "bert", prompts=prompts, include_prompt=include_prompt, default_prompt="any")
+    model = SentenceTransformer(str(built), device="cpu").eval()
+    texts = {
+        role: [f"{role} {n} " + "and so on " * n for n in range(3)] for role in ("anchor", "positive", "sentence1")
+    }
+    preprocess = with_prompts(model)
+    found = []
+    embed_in_two_passes(
+        model,
+        [preprocess(part, role) for role, part in texts.items()],
+        lambda vectors_MD: found.append(vectors_MD.detach()) or vectors_MD.sum(),
+        token_budget=40,
+        kept_tokens=40,
+    )
+    encoder = Encoder(built)
+    expected = [encoder.encode(part, prompt=p) for part, p in zip(texts.values(), prompts, strict=True)]
+    np.testing.assert_allclose(found[0].numpy(), np.concatenate(expected), atol=1e-5)
+    assert ("prompt_length" in preprocess(["a"], "anchor")) is not include_prompt
 
 
 def step(model, loss, arms, labels=None):

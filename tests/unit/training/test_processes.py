@@ -77,6 +77,7 @@ def gradients(folder, name, kept_tokens, rows, world):
     from torch.nn.parallel import DistributedDataParallel
 
     from twinvec.training import losses
+    from twinvec.training.building import with_prompts
     from twinvec.training.trainers import TextCollator
 
     torch.manual_seed(0)
@@ -98,7 +99,7 @@ def gradients(folder, name, kept_tokens, rows, world):
     for number, row in zip(rows, data, strict=True):
         if "negatives" in row:
             row["negatives"] = [row["negatives"]] if number < 2 or not name.startswith("hard") else []
-    batch = TextCollator(model.preprocess, roles(name), name.startswith("symmetric"))(data)
+    batch = TextCollator(with_prompts(model), roles(name), name.startswith("symmetric"))(data)
     arms = [
         {key.removeprefix(f"{role}_"): value for key, value in batch.items() if key.startswith(f"{role}_")}
         for role in roles(name)

@@ -52,6 +52,45 @@ def run(tmp_path, tiny_model):
     return start
 
 
+def weights(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+QUERY, DOCUMENT = "look for this: ", "a text: "
+PREFIXED = [{"anchor": QUERY + row["anchor"], "positive": DOCUMENT + row["positive"]} for row in PAIRS]
+
+
+@pytest.mark.parametrize("configured", [False, True], ids=["the model's own", "configured"])
+def test_texts_are_trained_and_measured_behind_the_prompts_of_their_role(run, tmp_path, configured):
+    prompts = {"query": QUERY, "document": DOCUMENT}
+    prompted = build(tmp_path / "prompted", "bert", prompts={} if configured else prompts)
+    plain = build(tmp_path / "plain", "bert")
+    for name, rows in (("dev", PAIRS), ("prefixed", PREFIXED)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = {"objective": {"name": "info_nce"}, "evaluation": {"pairs": "dev.jsonl"}}
+    chosen = {"prompts": prompts} if configured else {}
+    report = run(PAIRS, "one", model=str(prompted), **settings, **chosen)
+    without = run(PAIRS, "three", model=str(plain), **settings)
+    expected = run(PREFIXED, "two", model=str(plain), **{**settings, "evaluation": {"pairs": "prefixed.jsonl"}})
+    assert (report.before, report.after) == (expected.before, expected.after)
+    assert weights(tmp_path / "one") == weights(tmp_path / "two")
+    assert weights(tmp_path / "one") != weights(tmp_path / "three")
+    assert report.before != without.before
+    assert Encoder(tmp_path / "one").prompts == prompts
+
+
+def test_symmetric_texts_are_trained_behind_the_default_prompt(run, tmp_path):
+    rows = [{**row, "score": (row["score"] - 1) / 4} for row in SCORED]
+    prefixed = [{**row, **{side: QUERY + row[side] for side in ("sentence1", "sentence2")}} for row in rows]
+    default = build(tmp_path / "default", "bert", prompts={"any": QUERY, "query": "q: "}, default_prompt="any")
+    for folder, part, model in (("one", rows, default), ("two", prefixed, build(tmp_path / "plain", "bert"))):
+        run(part, folder, model=str(model), objective={"name": "cosine_regression"})
+    assert weights(tmp_path / "one") == weights(tmp_path / "two")
+    run(rows, "three", model=str(default), objective={"name": "cosine_regression"}, prompts={"query": "q: "})
+    assert Encoder(tmp_path / "three").prompts == {"query": "q: ", "document": ""}
+    assert weights(tmp_path / "three") != weights(tmp_path / "one")
+
+
 def labelled(names):
     return [
         {"sentence1": row["anchor"], "sentence2": row["positive"], "label": names[n % len(names)]}
