@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -46,51 +46,76 @@ def train(
 
 def mine(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", help="Rows with 'anchor' and 'positive'.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="ROWS.jsonl", help="Rows with 'negatives' added.")],
-    model: Annotated[str, typer.Option(help="Finds the negatives among the positives of all rows.")] = "default",
-    collection: Annotated[str | None, typer.Option(help="Find them in this collection instead.")] = None,
-    path: Annotated[Path, typer.Option(help="Folder of the collection.")] = Path(".twinvec"),
-    url: Annotated[str | None, typer.Option(help="Server of the collection, in place of a folder.")] = None,
-    negatives: Annotated[int, typer.Option(help="Negatives a row, at most.")] = 4,
-    first_rank: Annotated[int, typer.Option(help="Skip hits above this rank.")] = 1,
-    last_rank: Annotated[int, typer.Option(help="Look no deeper than this.")] = 50,
-    margin: Annotated[float | None, typer.Option(help="Least distance in score below the positive.")] = None,
-    denoise: Annotated[str | None, typer.Option(metavar="MODEL", help="Cross-encoder that strikes out hits.")] = None,
-    denoise_above: Annotated[float, typer.Option(help="Score from which it does.")] = 0.1,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="ROWS.jsonl", help="The same rows with 'negatives'; another file.")
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(help="Searches: default, a folder, or org/name[@commit]; a collection's own unless given."),
+    ] = None,
+    collection: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Search this collection, not the positives of all rows.")
+    ] = None,
+    path: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of its store; ./.twinvec unless given.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="Its server, in place of a folder.")] = None,
+    negatives: Annotated[int, typer.Option(min=1, help="Negatives a row, at most.")] = 4,
+    first_rank: Annotated[
+        int, typer.Option(min=1, help="Skip hits above this rank, counted without the positives.")
+    ] = 1,
+    last_rank: Annotated[int, typer.Option(min=1, help="Look no deeper than this.")] = 50,
+    margin: Annotated[
+        float | None, typer.Option(help="Least distance in cosine below the row's positive; any unless given.")
+    ] = None,
+    denoise: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Cross-encoder that strikes out hits it believes.")
+    ] = None,
+    denoise_above: Annotated[float | None, typer.Option(help="Score above which it does; 0.1 unless given.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Find hard negatives for pairs, or go on with a run that was cut off.
 
-    Example: twinvec mine pairs.jsonl -o rows.jsonl --negatives 2 --first-rank 3 --last-rank 30
-    """
-    from twinvec.training.mining import MiningOptions, file_digest, mine_file
+    Negatives are what a search finds for an anchor that no row calls a positive of it. Other fields of a row stay.
 
+    \b
+    twinvec mine pairs.jsonl -o rows.jsonl --negatives 2 --first-rank 3 --last-rank 30
+    twinvec mine pairs.jsonl -o rows.jsonl --collection docs --margin 0.05
+    """
+    from twinvec import CrossEncoderReranker, Encoder
+    from twinvec.training.dense_index import DenseIndex
+    from twinvec.training.mined_file import check_output, file_digest
+    from twinvec.training.mining import MiningOptions, mine_file, open_mined
+
+    if collection is None and (path is not None or url is not None):
+        raise typer.BadParameter("--path and --url say where a collection is: give --collection")
+    if path is not None and url is not None:
+        raise typer.BadParameter("--path and --url exclude each other")
+    if denoise is None and denoise_above is not None:
+        raise typer.BadParameter("--denoise-above is for --denoise")
     if not pairs.is_file():
         raise ConfigurationError(f"{pairs}: no such file")
-    options = MiningOptions(negatives, first_rank, last_rank, margin, denoise_above)
-    vectors: Path | None = None
-    retriever: Any
+    above = {} if denoise_above is None else {"denoise_above": denoise_above}
+    options = MiningOptions(negatives, first_rank, last_rank, margin, **above)
+    check_output(pairs, output)
+    scorer = None if denoise is None else CrossEncoderReranker(denoise)
+    denoised = "" if scorer is None else f", {scorer.name}"
+    show = not as_json
     if collection is not None:
         from twinvec.stored import open_collection
 
-        retriever = open_collection(collection, None if url is not None else path, url=url)
-        identity = f"collection {collection}"
+        folder = path or Path(".twinvec")
+        chosen = None if model is None else Encoder(model)
+        with open_collection(collection, None if url else folder, url=url, encoder=chosen) as opened:
+            identity = f"collection {collection}, {url or folder.resolve()}, {opened.encoder.space}{denoised}"
+            report = mine_file(pairs, output, opened, options, scorer=scorer, identity=identity, progress=show)
     else:
-        from twinvec import Encoder
-        from twinvec.training.dense_index import DenseIndex
-
-        encoder = Encoder(model)
-        identity = encoder.space
-        vectors = output.with_name(f"{output.name}.{file_digest(pairs, identity)[:16]}.npy")
-        retriever = DenseIndex(encoder, pairs, vectors, progress=not as_json)
-    scorer = None
-    if denoise is not None:
-        from twinvec import CrossEncoderReranker
-
-        scorer = CrossEncoderReranker(denoise)
-        identity += f" {scorer.name}"
-    report = mine_file(pairs, output, retriever, options, scorer=scorer, identity=identity, progress=not as_json)
-    if vectors is not None:
+        encoder = Encoder(model or "default")
+        identity = f"{encoder.space}{denoised}"
+        open_mined(pairs, output, options, identity, denoised=scorer is not None)
+        vectors = output.with_name(f"{output.name}.{file_digest(pairs, encoder.space)[:16]}.npy")
+        index = DenseIndex(encoder, pairs, vectors, progress=show)
+        report = mine_file(pairs, output, index, options, scorer=scorer, identity=identity, progress=show)
         vectors.unlink()
     if as_json:
         typer.echo(json.dumps(asdict(report)))

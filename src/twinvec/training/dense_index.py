@@ -20,8 +20,8 @@ from twinvec.errors import InputError
 from twinvec.filters import Filter
 from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, check_limit
+from twinvec.training.judged import numbered_rows, parse_row
 from twinvec.training.masks import text_hash
-from twinvec.training.mining import parse_pair
 from twinvec.vectors import unit
 
 _BLOCK = 65_536
@@ -87,7 +87,7 @@ class DenseIndex:
         with self._source.open("rb") as file:
             for row in rows:
                 file.seek(self._offsets[row])
-                yield parse_pair(file.readline(), f"{self._source}")[1]
+                yield parse_row(file.readline(), f"{self._source}")["positive"]
 
     def _encode(self, path: Path, progress: bool) -> None:
         partial = path.with_name(path.name + ".partial")
@@ -105,12 +105,8 @@ def _first_occurrences(source: Path) -> array[int]:
     """Where in the file the line of each different positive begins."""
     offsets = array("q")
     seen: set[int] = set()
-    with source.open("rb") as file:
-        offset = 0
-        for number, line in enumerate(file, start=1):
-            _, positive = parse_pair(line, f"{source}, row {number}")
-            if (found := text_hash(positive)) not in seen:
-                seen.add(found)
-                offsets.append(offset)
-            offset += len(line)
+    for offset, row in numbered_rows(source):
+        if (found := text_hash(row["positive"])) not in seen:
+            seen.add(found)
+            offsets.append(offset)
     return offsets

@@ -20,10 +20,14 @@ from torch import Tensor
 from twinvec.errors import ConfigurationError
 
 
+def normalised(text: str) -> str:
+    """A text without regard to case, spacing and Unicode form."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
 def text_hash(text: str) -> int:
-    """Signed 64-bit hash of a text, without regard to case, spacing and Unicode form."""
-    normalised = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    return int.from_bytes(blake2b(normalised.encode(), digest_size=8).digest(), "big", signed=True)
+    """Signed 64-bit hash of a text as ``normalised``."""
+    return int.from_bytes(blake2b(normalised(text).encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def text_hashes(texts: Iterable[str]) -> Tensor:

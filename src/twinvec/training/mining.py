@@ -1,35 +1,38 @@
 """Hard negatives: what a retriever finds for an anchor, close to its positives but none of them.
 
 Works with anything that searches. Negatives come from a range of ranks, leave out every text that any pair of the
-file judges positive for the anchor, and may have to lie below the positive's score by a margin (Moreira et al. 2024)
-or be denied by a cross-encoder (Qu et al. 2021, RocketQA, denoised negatives).
+file judges positive for the anchor (``judged``), and may have to lie below the positive's score by a margin (Moreira et
+al. 2024) or be denied by a cross-encoder (Qu et al. 2021, RocketQA, denoised negatives).
 
-Memory holds the hashes of the pairs and one window of anchors, not the texts. Rows are written as they are found; a
+Memory holds hashes of the pairs and one window of anchors, not the texts. Rows are written as they are found; a
 run that is killed goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
+import logging
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from twinvec.errors import ConfigurationError, InputError
+from twinvec.errors import ConfigurationError
 from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, Retriever, search_many
-from twinvec.text import check_text
-from twinvec.training.masks import text_hash
+from twinvec.training.judged import Judged, PairFile, readings, speaks_of
+from twinvec.training.masks import normalised
+from twinvec.training.mined_file import MinedFile
 
 _WINDOW = 256
 
+logger = logging.getLogger(__name__)
+
 
 class PairScorer(Protocol):
-    """What denoises: ``CrossEncoderReranker``, or anything that scores pairs between 0 and 1."""
+    """What denoises: ``CrossEncoderReranker``, or anything that scores pairs."""
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Any:
         """(n,) for n pairs (query, text)."""
@@ -44,12 +47,12 @@ class MiningOptions:
         negatives: How many a row at most.
         first_rank: Skip hits above this rank, counted from 1 after the positives are taken out.
         last_rank: Look no deeper than this.
-        margin: Keep only hits whose score lies at least this much below that of the row's positive; a row whose
-            positive is not found gets none. None: any score.
+        margin: Keep only hits whose cosine lies at least this much below that of the row's positive; a row whose
+            positive is not found gets none. None: any score. Hits without a score "dense" are compared by ``score``.
         denoise_above: With a scorer, leave out hits it gives more than this (RocketQA takes 0.1).
 
     Raises:
-        ConfigurationError: ranks or counts that cannot work.
+        ConfigurationError: ranks, counts or scores that cannot work.
     """
 
     negatives: int = 4
@@ -59,38 +62,42 @@ class MiningOptions:
     denoise_above: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.negatives < 1 or not 1 <= self.first_rank <= self.last_rank:
+        if self.negatives < 1:
+            raise ConfigurationError(f"negatives must be at least 1, got {self.negatives}")
+        if not 1 <= self.first_rank <= self.last_rank:
             raise ConfigurationError(
-                "mining needs at least one negative and ranks 1 <= first_rank <= last_rank, got "
-                f"{self.negatives}, {self.first_rank}, {self.last_rank}"
+                "ranks count from 1, the first no deeper than the last (1 <= first_rank <= last_rank), got "
+                f"{self.first_rank} and {self.last_rank}"
             )
+        for name in ("margin", "denoise_above"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ConfigurationError(f"{name} must be a finite number, got {value}")
 
 
 @dataclass(frozen=True, slots=True)
 class MiningReport:
-    """Rows written, negatives among them, and rows for which none was found (they are written without)."""
+    """What was mined.
+
+    Attributes:
+        rows: Rows written.
+        negatives: Negatives among them.
+        without: Rows for which none was found; they are written without.
+        unfound: Rows whose positive was not among the candidates, so that a margin leaves them without negatives.
+    """
 
     rows: int
     negatives: int
     without: int
+    unfound: int
 
 
-class Judged:
-    """The positives of each anchor in a whole file, by hash."""
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """The negatives of a pair, hardest first, and whether its positive was found among the candidates."""
 
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self._positives: dict[int, set[int]] = {}
-        for anchor, positive in pairs:
-            self._positives.setdefault(text_hash(anchor), set()).add(text_hash(positive))
-
-    def count(self, anchor: str) -> int:
-        """How many positives an anchor has."""
-        return len(self._positives.get(text_hash(anchor), ()))
-
-    def is_negative(self, anchor: str, text: str) -> bool:
-        """Whether no pair judges ``text`` positive for ``anchor``, and it is not the anchor."""
-        anchor_hash, found = text_hash(anchor), text_hash(text)
-        return found != anchor_hash and found not in self._positives.get(anchor_hash, ())
+    negatives: list[str]
+    found: bool
 
 
 def mine_negatives(
@@ -100,8 +107,8 @@ def mine_negatives(
     options: MiningOptions | None = None,
     *,
     scorer: PairScorer | None = None,
-) -> Iterator[list[str]]:
-    """For each pair (anchor, positive), in order, its negatives, hardest first.
+) -> Iterator[Mined]:
+    """For each pair (anchor, positive), in order, its negatives.
 
     Args:
         pairs: Any length; taken in windows.
@@ -115,12 +122,14 @@ def mine_negatives(
     while window := list(islice(stream, _WINDOW)):
         anchors = list(dict.fromkeys(anchor for anchor, _ in window))
         depth = chosen.last_rank + max(judged.count(anchor) for anchor in anchors) + 1
-        hits = dict(zip(anchors, search_many(retriever, anchors, depth), strict=True))
-        rows = [_candidates(anchor, positive, hits[anchor], judged, chosen) for anchor, positive in window]
+        hits_lists = search_many(retriever, anchors, depth)
+        found = {a: _Candidates(a, hits, judged) for a, hits in zip(anchors, hits_lists, strict=True)}
+        scores = [found[anchor].of_positive(positive) for anchor, positive in window]
+        rows = [found[anchor].chosen(score, chosen) for (anchor, _), score in zip(window, scores, strict=True)]
         if scorer is not None:
             rows = _denoised([anchor for anchor, _ in window], rows, scorer, chosen.denoise_above)
-        for texts in rows:
-            yield texts[: chosen.negatives]
+        for texts, score in zip(rows, scores, strict=True):
+            yield Mined(texts[: chosen.negatives], score is not None)
 
 
 def mine_file(
@@ -133,90 +142,74 @@ def mine_file(
     identity: str = "",
     progress: bool = False,
 ) -> MiningReport:
-    """Read pairs from a .jsonl file (``anchor``, ``positive``), write them with ``negatives`` to another.
+    """Read pairs from a .jsonl file (``anchor``, ``positive``), write its rows with ``negatives`` to another.
 
-    Rows go to a partial file beside ``output``, which takes its place in the end; a second call goes on with it, if
-    it belongs to the same pairs, options and ``identity`` (name the retriever's model and content there).
+    Other fields of a row stay as they are; ``negatives`` that it has are replaced. Rows go to a partial file beside
+    ``output``, which takes its place in the end; a second call goes on with it, if it belongs to the same pairs,
+    options and ``identity`` (name the retriever's model and content there), and ends with the bytes of one that was
+    not cut off.
 
     Raises:
-        InputError: a line of ``source`` that is no pair; it names file and row.
-        ConfigurationError: the partial file belongs to another job.
+        InputError: ``source`` has no pairs, or a line of it is none; it names file and row.
+        ConfigurationError: as for ``MinedFile``.
     """
-    judged = Judged(read_pairs(source))
-    total = sum(1 for _ in read_pairs(source))
-    partial = output.with_name(output.name + ".partial")
-    job = file_digest(source, json.dumps(asdict(options)), identity, str(scorer is not None))
-    done = _resume(partial, job)
-    rows = negatives = without = 0
-    with partial.open("a", encoding="utf-8") as file, progress_bar("Mining", total, "rows", shown=progress) as advance:
+    file = open_mined(source, output, options, identity, denoised=scorer is not None)
+    pairs = PairFile(source)
+    judged = Judged(pairs)
+    done = file.resume(_WINDOW)
+    with progress_bar("Mining", len(pairs), "rows", shown=progress) as advance:
         advance(done)
-        if done == 0 and file.tell() == 0:
-            file.write(json.dumps({"job": job}) + "\n")
-        found = mine_negatives(islice(read_pairs(source), done, None), retriever, judged, options, scorer=scorer)
-        for (anchor, positive), texts in zip(islice(read_pairs(source), done, None), found, strict=True):
-            row = {"anchor": anchor, "positive": positive, "negatives": texts}
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            file.flush()
+        mined = mine_negatives(pairs.pairs(done), retriever, judged, options, scorer=scorer)
+        rows = zip(pairs.rows(done), mined, strict=True)
+        for _ in file.write((row | {"negatives": each.negatives}, each.found) for row, each in rows):
             advance(1)
-    with (
-        partial.open(encoding="utf-8") as lines,
-        output.with_name(output.name + ".new").open("w", encoding="utf-8") as final,
-    ):
-        next(lines)
-        for line in lines:
-            final.write(line)
-            count = len(json.loads(line)["negatives"])
-            rows, negatives, without = rows + 1, negatives + count, without + (count == 0)
-        final.flush()
-        os.fsync(final.fileno())
-    output.with_name(output.name + ".new").replace(output)
-    partial.unlink()
-    return MiningReport(rows, negatives, without)
+    rows_written = negatives = without = unfound = 0
+    for row, found in file.finish():
+        count = len(row["negatives"])
+        rows_written, negatives, without = rows_written + 1, negatives + count, without + (count == 0)
+        unfound += not found
+    report = MiningReport(rows_written, negatives, without, unfound)
+    _warn(report, options, output)
+    return report
 
 
-def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
-    """The pairs of a .jsonl file.
+def open_mined(source: Path, output: Path, options: MiningOptions, identity: str, *, denoised: bool) -> MinedFile:
+    """The file that ``mine_file`` writes to, which says before any work whether it can.
 
     Raises:
-        InputError: a line that is no object with two texts.
+        ConfigurationError: as for ``MinedFile``.
     """
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                yield parse_pair(line, f"{path}, row {number}")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+    return MinedFile(source, output, json.dumps(asdict(options)), identity, str(denoised))
 
 
-def parse_pair(line: bytes, where: str) -> tuple[str, str]:
-    """Anchor and positive of a line of JSON.
+class _Candidates:
+    """The hits for an anchor, and which of them nothing judges positive."""
 
-    Raises:
-        InputError: it is no object with two texts.
-    """
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise InputError(f"{where}: no valid JSON: {error}") from None
-    for field in ("anchor", "positive"):
-        value = row.get(field) if isinstance(row, dict) else None
-        if not isinstance(value, str) or not value.strip():
-            raise InputError(f"{where}, field {field!r}: expected a text, got {value!r}")
-        check_text(value, f"{where}, field {field!r}")
-    return row["anchor"], row["positive"]
+    def __init__(self, anchor: str, hits: Sequence[Hit], judged: Judged) -> None:
+        self._hits = hits
+        self._readings = [readings(hit) for hit in hits]
+        self._judged = judged.verdicts(anchor, self._readings)
+        dense = all("dense" in hit.scores for hit in hits)  # what a fusion gives is no cosine
+        self._scores = [hit.scores["dense"] if dense else hit.score for hit in hits]
 
+    def of_positive(self, positive: str) -> float | None:
+        """The score of a positive: its own or, where only parts of it or texts around it are found, their best."""
+        wanted = normalised(positive)
+        found = list(zip(self._readings, self._scores, strict=True))
+        same = [score for texts, score in found if wanted in texts]
+        return max(same or (score for texts, score in found if speaks_of(texts, wanted)), default=None)
 
-def _candidates(anchor: str, positive: str, hits: list[Hit], judged: Judged, options: MiningOptions) -> list[str]:
-    limit = None
-    if options.margin is not None:
-        wanted = text_hash(positive)
-        scores = [hit.score for hit in hits if text_hash(hit.text) == wanted]
-        if not scores:
-            return []
-        limit = scores[0] - options.margin
-    others = [hit for hit in hits if judged.is_negative(anchor, hit.text)]
-    ranked = others[options.first_rank - 1 : options.last_rank]
-    return list(dict.fromkeys(hit.text for hit in ranked if limit is None or hit.score <= limit))
+    def chosen(self, of_positive: float | None, options: MiningOptions) -> list[str]:
+        """The texts that may be negatives, hardest first."""
+        limit = math.inf
+        if options.margin is not None:
+            if of_positive is None:
+                return []
+            limit = of_positive - options.margin
+        hits = zip(self._hits, self._judged, self._scores, strict=True)
+        others = [(hit.text, score) for hit, judged, score in hits if not judged]
+        ranked = others[options.first_rank - 1 : options.last_rank]
+        return list(dict.fromkeys(text for text, score in ranked if score <= limit))
 
 
 def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, above: float) -> list[list[str]]:
@@ -225,28 +218,20 @@ def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, abo
     return [[text for text in texts if next(scores) <= above] for texts in rows]
 
 
-def _resume(partial: Path, job: str) -> int:
-    """How many rows a partial file holds; a torn last line is cut off."""
-    if not partial.is_file():
-        return 0
-    content = 0
-    lines = -1
-    with partial.open("rb") as file:
-        for line in file:
-            if not line.endswith(b"\n"):
-                break
-            if lines < 0 and json.loads(line) != {"job": job}:
-                raise ConfigurationError(f"{partial}: belongs to other pairs or options; delete it to start anew")
-            content += len(line)
-            lines += 1
-    with partial.open("rb+") as file:
-        file.truncate(content)
-    return max(lines, 0)
-
-
-def file_digest(path: Path, *settings: str) -> str:
-    """Fingerprint of a file's content and of what is done with it."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-    digest.update(json.dumps(settings).encode())
-    return digest.hexdigest()
+def _warn(report: MiningReport, options: MiningOptions, output: Path) -> None:
+    if options.margin is not None and 2 * report.unfound > report.rows:
+        logger.warning(
+            "%s: %d of %d rows have no negatives, because their positive was not found among the candidates and no "
+            "margin can be kept: look deeper (last rank), leave the margin out, or search where the positives are",
+            output,
+            report.unfound,
+            report.rows,
+        )
+    elif not report.negatives:
+        logger.warning(
+            "%s: no row has a negative: nothing but positives lies in ranks %d to %d, or margin and cross-encoder "
+            "leave out all there is",
+            output,
+            options.first_rank,
+            options.last_rank,
+        )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.training.dense_index import DenseIndex
-from twinvec.training.mining import Judged, MiningOptions, mine_file, mine_negatives, read_pairs
+from twinvec.training.judged import Judged, PairFile
+from twinvec.training.mining import MiningOptions, mine_file, mine_negatives
 
 PAIRS = [
     ("how do I list files", "ls lists files"),
@@ -35,7 +38,7 @@ class Fixed:
 
 
 def mined(pairs, retriever, **options):
-    return list(mine_negatives(pairs, retriever, Judged(PAIRS), MiningOptions(**options)))
+    return [each.negatives for each in mine_negatives(pairs, retriever, Judged(PAIRS), MiningOptions(**options))]
 
 
 def test_positives_of_any_pair_and_the_anchor_itself_are_no_negatives():
@@ -60,6 +63,69 @@ def test_a_margin_below_the_positive():
     assert mined(PAIRS[:1], Fixed("a", "b"), margin=0.1) == [[]], "its positive is not among the hits"
 
 
+def test_a_margin_is_one_of_cosines_where_hits_have_them():
+    class Fusing(Fixed):
+        def search(self, query, limit=10, filter=None):
+            hits = super().search(query, limit)
+            return [replace(hit, score=9 - 5 * n, scores={"dense": hit.score}) for n, hit in enumerate(hits)]
+
+    found = Fusing("a", "ls lists files", "b", "c", "d")  # cosines 1.0, 0.9, 0.8, 0.7, 0.6; fused 9, 4, -1, -6, -11
+    assert mined(PAIRS[:1], found, margin=0.15) == [["c", "d"]]
+    assert mined(PAIRS[:1], found, margin=-0.2) == [["a", "b", "c", "d"]]
+
+
+GUIDE = "Copying. cp copies files and keeps their names. With -r it copies folders too."
+COPYING = [("how do I copy files", GUIDE), ("how do I copy files", "tar"), ("how do I list files", "ls")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cp copies files and keeps their names.",
+        "CP  copies files and\nkeeps their names.",
+        f"Manual of the shell. {GUIDE} It is old.",
+        "tar packs files",
+        "copying",
+    ],
+)
+def test_a_part_of_a_positive_or_what_holds_one_is_no_negative(text):
+    [found] = mine_negatives(COPYING[:1], Fixed(text, "x"), Judged(COPYING))
+    assert found.negatives == ["x"]
+    assert mined([("how do I list files", "ls")], Fixed(text, "x")) == [[text, "x"]], "for another anchor it is one"
+
+
+def test_a_short_text_within_a_word_is_another_text():
+    [found] = mine_negatives(COPYING[:1], Fixed("opying", "a star", "il"), Judged(COPYING))
+    assert found.negatives == ["opying", "a star", "il"]
+
+
+def test_a_chunk_is_judged_without_its_heading():
+    hits = [Hit("1", "Shell > Files\n\nWith -r it copies folders too.", 1.0, payload={"heading": "Shell > Files"})]
+    hits.append(Hit("2", "Shell > Files\n\nmv moves.", 0.9, payload={"heading": "Shell > Files"}))
+    [found] = mine_negatives(COPYING[:1], Found(hits), Judged(COPYING))
+    assert found.negatives == ["Shell > Files\n\nmv moves."]
+    assert found.found
+
+
+class Found(Fixed):
+    """Finds the given hits."""
+
+    def search(self, query, limit=10, filter=None):
+        return self.texts[0][:limit]
+
+
+def test_a_margin_counts_from_the_best_part_of_the_positive_or_from_the_whole():
+    part, other = "cp copies files and keeps their names.", "With -r it copies folders too."
+    apart = Fixed("a", part, "b", other, "c")  # 1.0, 0.9, 0.8, 0.7, 0.6
+    [found] = mine_negatives(COPYING[:1], apart, Judged(COPYING), MiningOptions(margin=0.15))
+    assert (found.negatives, found.found) == (["c"], True)
+    whole = Fixed(part, "a", GUIDE, "b", "c")
+    [found] = mine_negatives(COPYING[:1], whole, Judged(COPYING), MiningOptions(margin=0.15))
+    assert (found.negatives, found.found) == (["c"], True)
+    [found] = mine_negatives(COPYING[1:2], apart, Judged(COPYING), MiningOptions(margin=0.15))
+    assert (found.negatives, found.found) == ([], False), "a part of another positive of the anchor"
+
+
 def test_each_anchor_is_searched_once():
     found = Fixed("a")
     assert len(mined(PAIRS, found)) == len(PAIRS)
@@ -73,7 +139,8 @@ def test_a_cross_encoder_strikes_out_what_it_believes(tiny_cross_encoder):
     limit = sorted(scores)[1]
     kept = [text for text, score in zip(texts, scores, strict=True) if score <= limit]
     options = MiningOptions(denoise_above=limit)
-    assert list(mine_negatives(PAIRS[:1], Fixed(*texts), Judged(PAIRS), options, scorer=scorer)) == [kept]
+    [found] = mine_negatives(PAIRS[:1], Fixed(*texts), Judged(PAIRS), options, scorer=scorer)
+    assert found.negatives == kept
     assert 0 < len(kept) < 3
 
 
@@ -84,9 +151,18 @@ def test_a_memory_index_will_do(tiny_model):
     assert "cp copies files" not in texts
 
 
-@pytest.mark.parametrize("options", [{"negatives": 0}, {"first_rank": 0}, {"first_rank": 5, "last_rank": 4}])
-def test_options_without_meaning_are_refused(options):
-    with pytest.raises(ConfigurationError, match="first_rank <= last_rank"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"negatives": 0}, "negatives must be at least 1, got 0"),
+        ({"first_rank": 0}, "first_rank <= last_rank.* got 0 and 50"),
+        ({"first_rank": 5, "last_rank": 4}, "first_rank <= last_rank.* got 5 and 4"),
+        ({"margin": float("nan")}, "margin must be a finite number, got nan"),
+        ({"denoise_above": float("inf")}, "denoise_above must be a finite number, got inf"),
+    ],
+)
+def test_options_without_meaning_are_refused(options, message):
+    with pytest.raises(ConfigurationError, match=message):
         MiningOptions(**options)
 
 
@@ -103,8 +179,78 @@ def test_rows_are_written_with_their_negatives(source, tmp_path):
     assert [(row["anchor"], row["positive"]) for row in rows] == PAIRS
     assert rows[0]["negatives"] == ["cp copies files", "x"]
     assert rows[3]["negatives"] == ["x"]
-    assert (report.rows, report.negatives, report.without) == (7, 13, 0)
+    assert (report.rows, report.negatives, report.without, report.unfound) == (7, 13, 0, 6)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs.jsonl", "rows.jsonl"]
+
+
+def test_other_fields_of_a_row_stay(tmp_path):
+    rows = [
+        {"id": 7, "anchor": "a", "positive": "b", "negatives": ["old"], "more": {"x": [1.5, None]}, "name": "Łódź"},
+        {"anchor": "c", "positive": "d", "broken": "\ud800"},
+    ]
+    source, output = tmp_path / "pairs.jsonl", tmp_path / "rows.jsonl"
+    source.write_text("\n\n".join(map(json.dumps, rows)) + "\n\n")
+    mine_file(source, output, Fixed("x"), MiningOptions())
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert found == [row | {"negatives": ["x"]} for row in rows]
+    assert "Łódź" in output.read_text()
+
+
+def test_the_pairs_are_not_overwritten(source, tmp_path):
+    before = source.read_bytes()
+    (tmp_path / "soft.jsonl").symlink_to(source)
+    (tmp_path / "hard.jsonl").hardlink_to(source)
+    (tmp_path / "rows.jsonl.partial").hardlink_to(source)
+    for name in ("pairs.jsonl", "soft.jsonl", "hard.jsonl", "rows.jsonl"):
+        with pytest.raises(ConfigurationError, match="would overwrite the pairs"):
+            mine_file(source, tmp_path / name, Fixed("x"), MiningOptions())
+    assert source.read_bytes() == before
+
+
+def test_an_output_that_cannot_be_is_refused_before_any_work(source, tmp_path):
+    found = Fixed("x")
+    for output, message in (
+        (tmp_path, "is a folder"),
+        (Path(), "is a folder"),
+        (Path("/dev/null"), "is a device"),
+        (source / "rows.jsonl", "no folder can be made"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            mine_file(source, output, found, MiningOptions())
+    assert not found.asked
+    mine_file(source, tmp_path / "new" / "folder" / "rows.jsonl", found, MiningOptions())
+    assert found.asked
+
+
+def test_a_margin_that_cannot_be_kept_is_told(source, tmp_path, caplog):
+    report = mine_file(source, tmp_path / "1.jsonl", Fixed("cp copies files", "x"), MiningOptions(margin=0.1))
+    assert (report.rows, report.without, report.unfound) == (7, 6, 6)
+    assert "6 of 7 rows have no negatives, because their positive was not found" in caplog.text
+    caplog.clear()
+    mine_file(source, tmp_path / "2.jsonl", Fixed("cp copies files", "x"), MiningOptions())
+    positives = [positive for _, positive in PAIRS]
+    mine_file(source, tmp_path / "3.jsonl", Fixed(*positives, "x"), MiningOptions(margin=0.1))
+    assert not caplog.text
+
+
+def test_ranks_beyond_all_candidates_are_told(source, tmp_path, caplog):
+    report = mine_file(source, tmp_path / "rows.jsonl", Fixed("x", "y"), MiningOptions(first_rank=3))
+    assert (report.negatives, report.without) == (0, 7)
+    assert "no row has a negative: nothing but positives lies in ranks 3 to 50" in caplog.text
+
+
+def test_a_file_without_pairs_is_refused(tmp_path):
+    (tmp_path / "pairs.jsonl").write_bytes(b"\n \n")
+    with pytest.raises(InputError, match=r"pairs\.jsonl: has no pairs"):
+        mine_file(tmp_path / "pairs.jsonl", tmp_path / "rows.jsonl", Fixed("x"), MiningOptions())
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_a_pair_is_looked_up_by_its_number(source):
+    pairs = PairFile(source)
+    assert [pairs[index] for index in range(len(pairs))] == list(pairs) == PAIRS
+    assert list(pairs.pairs(5)) == PAIRS[5:]
+    assert not list(pairs.pairs(7))
 
 
 class Dying(Fixed):
@@ -133,6 +279,29 @@ def test_a_run_that_was_cut_off_goes_on(source, tmp_path, monkeypatch, torn):
     assert (tmp_path / "rows.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
+def test_windows_are_the_same_in_a_run_that_was_cut_off(source, tmp_path, monkeypatch):
+    """A row's hits may depend on the others of its window, so a window that is half done is done again."""
+    monkeypatch.setattr("twinvec.training.mining._WINDOW", 4)
+
+    class ByWindow(Fixed):
+        def search_many(self, queries, limit=10):
+            self.asked.append(list(queries))
+            return [[Hit("1", f"found beside {' and '.join(queries)}, {limit} deep", 1.0)] for _ in queries]
+
+    whole = ByWindow()
+    mine_file(source, tmp_path / "whole.jsonl", whole, MiningOptions())
+    with pytest.raises(RuntimeError):
+        mine_file(source, tmp_path / "rows.jsonl", Dying("x"), MiningOptions())
+    header = (tmp_path / "rows.jsonl.partial").read_bytes().splitlines(keepends=True)[0]
+    rows = (tmp_path / "whole.jsonl").read_text().splitlines()
+    written = [json.dumps({"found": False, "row": json.loads(row)}) + "\n" for row in rows[:6]]
+    (tmp_path / "rows.jsonl.partial").write_bytes(header + "".join(written).encode())
+    again = ByWindow()
+    mine_file(source, tmp_path / "rows.jsonl", again, MiningOptions())
+    assert again.asked == whole.asked[1:]
+    assert (tmp_path / "rows.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
 def test_the_rest_of_another_job_is_refused(source, tmp_path):
     with pytest.raises(RuntimeError):
         mine_file(source, tmp_path / "rows.jsonl", Dying("x"), MiningOptions())
@@ -143,7 +312,8 @@ def test_the_rest_of_another_job_is_refused(source, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"[1]", "field 'anchor': expected a text"),
+        (b"[1]", "expected an object with 'anchor' and 'positive', got list"),
+        (b"[" * 100_000, "no valid JSON"),
         (b'{"anchor": "a"}', "field 'positive': expected a text, got None"),
         (b'{"anchor": "a", "positive": " "}', "field 'positive': expected a text"),
         (b'{"anchor": "a", "positive": "\\ud800"}', "field 'positive': lone surrogate"),
@@ -155,7 +325,7 @@ def test_a_line_that_is_no_pair_is_named(tmp_path, line, message):
     path = tmp_path / "pairs.jsonl"
     path.write_bytes(b'{"anchor": "a", "positive": "b"}\n' + line + b"\n")
     with pytest.raises(InputError, match=r"pairs\.jsonl, row 2.*" + message):
-        list(read_pairs(path))
+        PairFile(path)
 
 
 def test_the_dense_index_is_exact_whatever_its_blocks(source, tmp_path, tiny_model, monkeypatch):
