@@ -1,16 +1,20 @@
 """Exact dense search over the positives of a file of pairs, for mining: neither texts nor scores need to fit in memory.
 
-Vectors lie in a file that is mapped into memory, so that a run of mining that was cut off need not encode again; texts
-are read from the pairs when they are found. Memory holds 8 bytes a text, and one block of vectors and scores.
+Vectors lie in a file that is mapped into memory, so that a run of mining that was cut off need not encode again, and
+one cut off while it encoded goes on; texts are read from the pairs when they are found. Memory holds 8 bytes a text,
+and one block of vectors and scores.
 
 Shapes: Q queries, N texts, D dimensions, K hits.
 """
 
 from __future__ import annotations
 
+import io
+import os
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -35,6 +39,7 @@ class DenseIndex:
         encoder: Gives the vectors.
         source: The pairs.
         vectors: Where their vectors are kept (.npy); taken as it is where it exists, so name it by source and model.
+            Until it is complete it has ".partial" behind its name.
         progress: Show a progress bar on a terminal.
 
     Raises:
@@ -91,14 +96,32 @@ class DenseIndex:
 
     def _encode(self, path: Path, progress: bool) -> None:
         partial = path.with_name(path.name + ".partial")
-        whole_ND = np.lib.format.open_memmap(partial, "w+", np.float32, (len(self), self._encoder.dim))
-        with progress_bar("Encoding", len(self), "texts", shown=progress) as advance:
-            for start in range(0, len(self), _WINDOW):
+        with partial.open("a+b") as file, progress_bar("Encoding", len(self), "texts", shown=progress) as advance:
+            done = self._kept(file)
+            advance(done)
+            for start in range(done, len(self), _WINDOW):
                 rows = range(start, min(start + _WINDOW, len(self)))
-                whole_ND[rows.start : rows.stop] = unit(self._encoder.encode_document(list(self._texts(rows))))
+                vectors_RD = unit(self._encoder.encode_document(list(self._texts(rows))))
+                file.write(np.ascontiguousarray(vectors_RD, dtype=np.float32).data)
+                file.flush()
+                os.fsync(file.fileno())
                 advance(len(rows))
-        whole_ND.flush()
         partial.replace(path)
+
+    def _kept(self, file: BinaryIO) -> int:
+        """How many vectors of whole windows an array holds that was cut off; it ends behind them from now on."""
+        header = io.BytesIO()
+        settings = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(header, {**settings, "shape": (len(self), self._encoder.dim)})
+        start, size = len(header.getvalue()), 4 * self._encoder.dim
+        file.seek(0)
+        if file.read(start) != header.getvalue():
+            file.truncate(0)
+            file.write(header.getvalue())
+            return 0
+        done = (file.seek(0, os.SEEK_END) - start) // (size * _WINDOW) * _WINDOW
+        file.truncate(start + size * done)
+        return done
 
 
 def _first_occurrences(source: Path) -> array[int]:

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
@@ -350,6 +351,38 @@ def test_vectors_that_are_there_are_not_computed_again(source, tmp_path, tiny_mo
     DenseIndex(Encoder(tiny_model("bert")), source, tmp_path / "vectors.npy")
     assert (tmp_path / "vectors.npy").stat().st_mtime_ns == written
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".jsonl", ".npy"]
+
+
+@pytest.mark.parametrize("torn", [0, 1, 20, 128, 300])
+def test_an_encoding_that_was_cut_off_goes_on(source, tmp_path, tiny_model, monkeypatch, torn):
+    monkeypatch.setattr("twinvec.training.dense_index._WINDOW", 2)
+    encoder = Encoder(tiny_model("bert"))
+    whole = tmp_path / "whole.npy"
+    DenseIndex(encoder, source, whole)
+    assert np.load(whole).shape == (6, encoder.dim)
+    vectors, partial = tmp_path / "vectors.npy", tmp_path / "vectors.npy.partial"
+    partial.write_bytes(whole.read_bytes()[: whole.stat().st_size - torn])
+    encoded = []
+
+    def encode_document(texts):
+        encoded.extend(texts)
+        return Encoder.encode_document(encoder, texts)
+
+    monkeypatch.setattr(encoder, "encode_document", encode_document)
+    DenseIndex(encoder, source, vectors)
+    assert len(encoded) == {0: 0, 1: 2, 20: 2, 128: 2, 300: 4}[torn]
+    assert vectors.read_bytes() == whole.read_bytes()
+    assert not partial.exists()
+
+
+def test_an_encoding_of_other_texts_is_not_gone_on_with(source, tmp_path, tiny_model):
+    partial = tmp_path / "vectors.npy.partial"
+    np.save(tmp_path / "other.npy", np.ones((5000, 32), dtype=np.float32))
+    (tmp_path / "other.npy").replace(partial)
+    encoder = Encoder(tiny_model("bert"))
+    DenseIndex(encoder, source, tmp_path / "vectors.npy")
+    DenseIndex(encoder, source, tmp_path / "whole.npy")
+    assert (tmp_path / "vectors.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
 def test_an_empty_file_has_nothing_to_search(tmp_path, tiny_model):
