@@ -71,7 +71,9 @@ def mine(
     denoise: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Cross-encoder that strikes out hits it believes.")
     ] = None,
-    denoise_above: Annotated[float | None, typer.Option(help="Score above which it does; 0.1 unless given.")] = None,
+    denoise_above: Annotated[
+        float | None, typer.Option(help="Probability above which it does; 0.1 unless given.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Find hard negatives for pairs, or go on with a run that was cut off.
@@ -82,7 +84,8 @@ def mine(
     twinvec mine pairs.jsonl -o rows.jsonl --negatives 2 --first-rank 3 --last-rank 30
     twinvec mine pairs.jsonl -o rows.jsonl --collection docs --margin 0.05
     """
-    from twinvec import CrossEncoderReranker, Encoder
+    from twinvec import Encoder
+    from twinvec.training.denoising import ProbabilityScorer
     from twinvec.training.dense_index import DenseIndex
     from twinvec.training.mined_file import check_output, file_digest
     from twinvec.training.mining import MiningOptions, mine_file, open_mined
@@ -98,8 +101,8 @@ def mine(
     above = {} if denoise_above is None else {"denoise_above": denoise_above}
     options = MiningOptions(negatives, first_rank, last_rank, margin, **above)
     check_output(pairs, output)
-    scorer = None if denoise is None else CrossEncoderReranker(denoise)
-    denoised = "" if scorer is None else f", {scorer.name}"
+    scorer = None if denoise is None else ProbabilityScorer(denoise)
+    denoised = "" if scorer is None else f", {scorer.identity}"
     show = not as_json
     if collection is not None:
         from twinvec.stored import open_collection

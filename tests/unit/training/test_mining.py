@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
 from twinvec.errors import ConfigurationError, InputError
+from twinvec.training.denoising import ProbabilityScorer
 from twinvec.training.dense_index import DenseIndex
 from twinvec.training.judged import Judged, PairFile
 from twinvec.training.mining import MiningOptions, mine_file, mine_negatives
@@ -165,6 +167,16 @@ def test_a_memory_index_will_do(tiny_model):
 def test_options_without_meaning_are_refused(options, message):
     with pytest.raises(ConfigurationError, match=message):
         MiningOptions(**options)
+
+
+def test_a_cross_encoder_that_gives_logits_denoises_by_probabilities(tiny_cross_encoder):
+    pairs = [(anchor, text) for anchor, _ in PAIRS[2:5] for _, text in PAIRS]
+    logits = CrossEncoderReranker(tiny_cross_encoder("bert", activation_fn=torch.nn.Identity())).score(pairs)
+    expected = torch.from_numpy(logits).sigmoid().tolist()
+    assert logits.min() < 0
+    for options in ({"activation_fn": torch.nn.Identity()}, {}):
+        found = ProbabilityScorer(str(tiny_cross_encoder("bert", **options))).score(pairs)
+        assert found.tolist() == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.fixture
