@@ -103,7 +103,25 @@ class StandIn:
             return client.delete_collection(name)
         if action == "PUT index":
             return models.UpdateResult(status=models.UpdateStatus.COMPLETED)
+        if "vectors/" in action:
+            return self._vectors(*action.split(" vectors/"), name, body)
         return self._points(action.replace(" points", " ", 1).replace(" /", " ").strip(), name, body)
+
+    def _vectors(self, method: str, vector: str, name: str, body: dict[str, Any]) -> Any:
+        """Room for one more vector, or for one fewer; again, neither changes anything."""
+        params = self._index[name]["params"]
+        if method == "PUT":
+            wanted = models.DenseVectorNameConfig.model_validate(body)
+            done = self._client.create_vector_name(name, vector, wanted)
+            known = params.vectors.get(vector) or models.VectorParams(**wanted.dense.model_dump())
+            if known.datatype != wanted.dense.datatype:
+                raise ValueError(f"Vector {vector} already exists with a different configuration")
+            vectors = {**params.vectors, vector: known}
+        else:
+            done = self._client.delete_vector_name(name, vector)
+            vectors = {key: value for key, value in params.vectors.items() if key != vector}
+        self._index[name]["params"] = params.model_copy(update={"vectors": vectors})
+        return done
 
     def _points(self, action: str, name: str, body: dict[str, Any]) -> Any:
         client = self._client

@@ -10,9 +10,10 @@ from qdrant_client import QdrantClient
 
 from qdrant_stand_in import Fault, StandIn
 from twinvec.errors import StoreUnavailableError
+from twinvec.vectors import unit
 from twinvec_qdrant import Collection, IndexSettings
 from twinvec_qdrant.backends.client_values import client_quantization
-from words import WordEncoder
+from words import StateEncoder, WordEncoder
 
 NOTES = {f"n{row:02}": f"note {row}\n\n" + "word " * (9 * (row % 3 + 1)) for row in range(40)}
 LATER = {**{name: text.replace("note", "newer note") for name, text in list(NOTES.items())[::3]}, "late": "a late note"}
@@ -22,13 +23,15 @@ LATER = {**{name: text.replace("note", "newer note") for name, text in list(NOTE
 def server(monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.backends.retrying._GROWING", tenacity.wait_none())
     monkeypatch.setattr("twinvec_qdrant.work.BATCH_CHUNKS", 10)
+    monkeypatch.setattr("twinvec_qdrant.migration._PAGE", 20)
     with StandIn().running() as running:
         yield running
 
 
-def opened(server: StandIn, wait_seconds: float = 120) -> Collection:
+def opened(server: StandIn, wait_seconds: float = 120, encoder: WordEncoder | None = None, **options) -> Collection:
     client = QdrantClient(server.url, timeout=1, check_compatibility=False)
-    return Collection.open("notes", client=client, encoder=WordEncoder(max_tokens=16), wait_seconds=wait_seconds)
+    encoder = encoder or WordEncoder(max_tokens=16)
+    return Collection.open("notes", client=client, encoder=encoder, wait_seconds=wait_seconds, **options)
 
 
 def check(collection: Collection, expected: dict[str, str]) -> None:
@@ -124,6 +127,79 @@ def test_another_index_of_a_server(server):
             assert stored.params.vectors["dense"].quantization_config == client_quantization(settings)
             assert collection.info()["index"] == settings.as_dict()
             assert collection.search("note 7", 1, "dense")[0].id == "n07"
+
+
+def models() -> tuple[StateEncoder, StateEncoder]:
+    """The model before a migration, and the one after it."""
+    return StateEncoder(max_tokens=16), StateEncoder(seed=1, dim=48, states_dim=16, max_tokens=16)
+
+
+def check_model(collection: Collection, encoder: StateEncoder) -> None:
+    """Every chunk is found with the score that the model gives it."""
+    hits = collection.search("note 7", 500, "dense", group=False)
+    assert len(hits) == collection.count() > len(NOTES)
+    cosines = unit(encoder.encode_document([hit.text for hit in hits])) @ unit(encoder.encode_query(["note 7"]))[0]
+    assert [hit.score for hit in hits] == pytest.approx(list(cosines), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_migration_survives_every_fault(server, seed):
+    old, new = models()
+    rng = Random(seed)
+    kinds = [Fault.REFUSED, Fault.DROPPED, Fault.BUSY, Fault.LIMITED]
+    repeated = set()
+
+    def fault(method: str, path: str) -> Fault | None:
+        if "/vectors/" in path and (method, path) not in repeated:  # room for vectors is made, and not acknowledged
+            repeated.add((method, path))
+            return Fault.DROPPED
+        return rng.choice(kinds) if rng.random() < 0.25 else None
+
+    with opened(server, encoder=old, late_interaction=True) as collection:
+        collection.ingest(NOTES.items())
+        server.fault = fault
+        report = collection.migrate(new)
+        assert (report.switched, report.encoded) == (True, collection.count())
+    with opened(server, encoder=new) as collection:
+        check(collection, NOTES)
+        check_model(collection, new)
+        assert collection.drop_others() == [old.name]
+        check_model(collection, new)
+        assert collection.verify().sound
+    assert sorted(method for method, _ in repeated) == ["DELETE", "DELETE", "PUT", "PUT"]
+    assert set(server.met) >= set(kinds)
+
+
+@pytest.mark.parametrize(
+    ("kind", "after"),  # requests 2 and 3 make room for vectors and states; those after fill it
+    [
+        (Fault.DROPPED, 2),
+        (Fault.DROPPED, 3),
+        (Fault.BUSY, 3),
+        (Fault.REFUSED, 4),
+        (Fault.DROPPED, 11),
+        (Fault.BUSY, 27),
+    ],
+)
+def test_a_server_that_goes_away_ends_the_migration_and_the_next_completes_it(server, kind, after):
+    old, new = models()
+    with opened(server, wait_seconds=0.2, encoder=old, late_interaction=True) as collection:
+        collection.ingest(NOTES.items())
+        left = [after]
+
+        def fault(method: str, path: str) -> Fault | None:
+            left[0] -= 1
+            return kind if left[0] < 0 else None
+
+        server.fault = fault
+        with pytest.raises(StoreUnavailableError):
+            collection.migrate(new)
+        server.fault = lambda method, path: None
+        check_model(collection, old)
+        assert collection.migrate(new).switched
+    with opened(server, encoder=new) as collection:
+        check(collection, NOTES)
+        check_model(collection, new)
 
 
 def test_a_push_to_a_server_with_faults(server, tmp_path):
