@@ -27,10 +27,9 @@ from twinvec.text import check_text, check_texts
 from twinvec.vectors import unit, without_direction
 
 Mode = Literal["hybrid", "dense", "sparse"]
-
+"""How to search: by vectors, by words (BM25), or by both, fused."""
 MAX_LIMIT = 2**31 - 1
 """Most hits that can be asked for, or left out."""
-"""How to search: by vectors, by words (BM25), or by both, fused."""
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
 

@@ -31,9 +31,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
         if not isinstance(values, dict):
             return {}, text
         plain: dict[str, Any] = json.loads(json.dumps(values, default=str, skipkeys=True))
-    except (
-        Exception
-    ):  # a bad value ends YAML's constructors with an AttributeError, an IndexError, an OverflowError, ...
+    except Exception:  # a bad value ends YAML's constructors with an AttributeError, an OverflowError, ...
         return {}, text
     return plain, body.lstrip("\r\n")
 

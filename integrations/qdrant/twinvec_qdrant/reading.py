@@ -53,9 +53,8 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
 
     A folder is read with all below it: a document a file, its id the path in the folder, with "/". Left out are
     hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections, and links to
-    folders. A file ending in
-    ``.jsonl``, and "-", standard input, hold an object a line: ``id``, ``text``, perhaps ``title``; what else it has is
-    payload. Any other single file is a document with its name as id.
+    folders. A file ending in ``.jsonl``, and "-", standard input, hold an object a line: ``id``, ``text``, perhaps
+    ``title``; what else it has is payload. Any other single file is a document with its name as id.
 
     Documents of files have the payload ``{"path": ..., "format": "markdown" | "text"}``, and what a Markdown file says
     in its front matter, of which a ``title`` is the document's. An empty file is a document without text.
