@@ -1,4 +1,4 @@
-"""Runs that are interrupted, and runs that end before their last step. (Real kills: tests/crash.)"""
+"""Runs that are interrupted or end before their last step, and schedules. (Real kills: tests/crash.)"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 
 import pytest
+from safetensors.numpy import load_file
 
 from twinvec.errors import ConfigurationError
 from twinvec.training import run_folder, trainers
@@ -44,6 +45,10 @@ def run(tmp_path, tiny_model):
         return train(check_config(values, folder.parent, "run.yaml"), folder)
 
     return start
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"]
 
 
 @pytest.fixture
@@ -156,3 +161,23 @@ def test_datasets_with_and_without_hard_negatives_share_a_batch(run, tmp_path, f
     run(tmp_path / "without", {"steps": 2}, **settings)
     one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("with", "without"))
     assert one != two
+
+
+def test_the_schedule_is_followed(run, tmp_path, monkeypatch):
+    histories = []
+    monkeypatch.setattr("twinvec.training.card.write_card", lambda *arguments: histories.append(arguments[-1]))
+    for folder, schedule in {
+        "linear": {"warmup": 0.5},
+        "cosine": {"warmup": 0, "decay": "cosine"},
+        "clipped": {"warmup": 0.5, "gradient_clip": 1e-12},
+        "half": {"warmup": 0.5, "precision": "bfloat16"},
+    }.items():
+        run(tmp_path / folder, {"steps": 4, **schedule})
+    rates = [[entry["learning_rate"] for entry in history if "learning_rate" in entry] for history in histories]
+    assert rates[0] == rates[2] == rates[3] == pytest.approx([0, 0.5e-3, 1e-3, 0.5e-3])
+    assert rates[1] == pytest.approx([1e-3, 0.853553e-3, 0.5e-3, 0.146447e-3], rel=1e-4)
+    losses = [[entry["loss"] for entry in history if "loss" in entry] for history in histories]
+    assert losses[3] == pytest.approx(losses[0], rel=0.05)
+    assert losses[3] != losses[0]
+    before, *after = (weights(tmp_path / folder) for folder in ("linear", "cosine", "clipped", "half"))
+    assert all((one != before).any() for one in after)
