@@ -159,7 +159,8 @@ class Evaluation(_Section):
     """What is measured while training; the checkpoint that is best by the first of them is kept."""
 
     pairs: Path | None = None
-    """Pairs (anchor, positive): each anchor's positive is looked for among all positives."""
+    """Pairs (anchor, positive): each anchor's positive is looked for among all positives, by a cross-encoder among
+    the row's negatives."""
     sts: Path | None = None
     """Scored pairs (score, sentence1, sentence2): correlation of cosine and score."""
     every: int | None = Field(default=None, ge=1)
@@ -254,8 +255,6 @@ class TrainConfig(_Section):
             raise ValueError(f"batches.{unused[0]} is for a bi-encoder only")
         if self.max_tokens is not None and self.max_tokens < LEAST_PAIR_TOKENS:
             raise ValueError(f"max_tokens: a pair needs at least {LEAST_PAIR_TOKENS}, got {self.max_tokens}")
-        if self.evaluation is not None and self.evaluation.pairs is not None:
-            raise ValueError("evaluation.pairs is for a bi-encoder only; a cross-encoder is measured on 'sts'")
 
 
 def read_config(path: Path) -> TrainConfig:

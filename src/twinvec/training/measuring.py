@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from twinvec.errors import DocumentError
 from twinvec.training.config import Evaluation, Source
 from twinvec.training.data import Rows, open_rows
 
@@ -55,14 +56,46 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
     return lambda: {name: score for part in parts for name, score in part().items()}
 
 
-def cross_encoder_measure(model: CrossEncoder, sts: Path, cache: Path) -> Measure:
-    """Measures a cross-encoder: ``sts.spearman``, ``sts.pearson``."""
-    from sentence_transformers.cross_encoder.evaluation import CrossEncoderCorrelationEvaluator
+def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Path) -> Measure:
+    """Measures a cross-encoder: ``pairs.mrr@10``, ``pairs.ndcg@10``, ``sts.spearman``, ``sts.pearson``.
 
-    first, second, scores = _scored(sts, cache)
-    pairs = [[one, other] for one, other in zip(first, second, strict=True)]
-    evaluator = CrossEncoderCorrelationEvaluator(pairs, scores, write_csv=False)
-    return _part(evaluator, model, {"spearman": "spearman", "pearson": "pearson"}, "sts")
+    Raises:
+        DocumentError, ConfigurationError: a file that cannot be used, see ``open_rows``; pairs without negatives.
+    """
+    from sentence_transformers.cross_encoder.evaluation import (
+        CrossEncoderCorrelationEvaluator,
+        CrossEncoderRerankingEvaluator,
+    )
+
+    parts: list[Measure] = []
+    if evaluation.pairs is not None:
+        reranking = CrossEncoderRerankingEvaluator(_candidates(evaluation.pairs, cache), at_k=10, write_csv=False)
+        parts.append(_part(reranking, model, {"mrr@10": "mrr@10", "ndcg@10": "ndcg@10"}, "pairs"))
+    if evaluation.sts is not None:
+        first, second, scores = _scored(evaluation.sts, cache)
+        pairs = [[one, other] for one, other in zip(first, second, strict=True)]
+        correlation = CrossEncoderCorrelationEvaluator(pairs, scores, write_csv=False)
+        parts.append(_part(correlation, model, {"spearman": "spearman", "pearson": "pearson"}, "sts"))
+    return lambda: {name: score for part in parts for name, score in part().items()}
+
+
+def _candidates(path: Path, cache: Path) -> list[dict[str, Any]]:
+    """The positives and negatives of each anchor; anchors without negatives leave nothing to order."""
+    positives: dict[str, dict[str, None]] = {}
+    negatives: dict[str, dict[str, None]] = {}
+    for row in _all(open_rows(Source(path=path), "binary", cache)):
+        positives.setdefault(row["anchor"], {})[row["positive"]] = None
+        negatives.setdefault(row["anchor"], {}).update(dict.fromkeys(row.get("negatives", ())))
+    samples = [
+        {"query": anchor, "positive": list(own), "negative": [text for text in negatives[anchor] if text not in own]}
+        for anchor, own in positives.items()
+    ]
+    samples = [sample for sample in samples if sample["negative"]]
+    if not samples:
+        raise DocumentError(
+            f"{path}: has no negatives, among which a cross-encoder could find the positives; 'twinvec mine' finds some"
+        )
+    return samples
 
 
 def _part(evaluator: Any, model: Any, names: dict[str, str], group: str) -> Measure:

@@ -120,8 +120,8 @@ class _Run:
             self._model = building.build_cross_encoder(config)
             loss = PairScoreLoss(self._model)
             self._rows = [PairRows(rows) for rows in sources]
-            if evaluation is not None and evaluation.sts is not None:
-                self._measure = cross_encoder_measure(self._model, evaluation.sts, cache)
+            if evaluation is not None:
+                self._measure = cross_encoder_measure(self._model, evaluation, cache)
             trainer_class = PairTrainer
             collator = CrossEncoderDataCollator(preprocess_fn=self._model.preprocess)
         if self._measure is not None:
@@ -259,7 +259,7 @@ def _arguments(config: TrainConfig, run: RunFolder, measured: bool) -> dict[str,
         "dataloader_pin_memory": not on_cpu,
     }
     if while_training and evaluation is not None:
-        best = "pairs.mrr@10" if evaluation.pairs is not None and config.kind == "bi-encoder" else "sts.spearman"
+        best = "pairs.mrr@10" if evaluation.pairs is not None else "sts.spearman"
         arguments |= {
             "load_best_model_at_end": True,
             "metric_for_best_model": f"eval_{best}",

@@ -109,10 +109,6 @@ WRONG = {
     ),
     "two passes of a classifier": (classifier(batches={"token_budget": 5}), "batches.token_budget is for a bi-encoder"),
     "a pair without room": (classifier(max_tokens=4), "max_tokens: a pair needs at least 5"),
-    "pairs for a classifier": (
-        classifier(evaluation={"pairs": "dev.jsonl", "sts": "dev.jsonl"}),
-        "evaluation.pairs is for a bi-encoder only",
-    ),
     "a device that nobody knows": (changed(device="cupu"), "run.yaml: device: device 'cupu' cannot be used"),
     "a device that is not there": (changed(device="cuda:99"), "run.yaml: device: device 'cuda:99' cannot be used"),
     "no fields at all": (["a", "list"], "expected fields such as"),

@@ -266,6 +266,29 @@ def test_a_cross_encoder_learns_from_negatives_and_reranks(run, tmp_path, tiny_c
     assert scores[0::2].mean() > scores[1::2].mean() + 0.2
 
 
+def test_the_best_cross_encoder_ranks_positives_above_negatives(run, tmp_path, tiny_cross_encoder):
+    rows = [{**row, "negatives": [f"nothing of the kind {n}"]} for n, row in enumerate(PAIRS)]
+    dev = [*rows, {**PAIRS[0], "negatives": [PAIRS[0]["positive"], "nothing"]}, {"anchor": "alone", "positive": "b"}]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in dev))
+    report = run(
+        rows,
+        model=str(tiny_cross_encoder("bert")),
+        **CROSS_ENCODER,
+        schedule={"steps": 60, "learning_rate": 3e-3},
+        evaluation={"pairs": "dev.jsonl", "every": 20, "patience": 5},
+    )
+    scores = CrossEncoderReranker(tmp_path / "model")
+    best = [scores.score([(row["anchor"], text) for text in (row["positive"], *row["negatives"])]) for row in rows]
+    first = dev[0]["anchor"], (dev[0]["positive"], dev[0]["negatives"][0], "nothing")
+    best[0] = scores.score([(first[0], text) for text in first[1]])
+    expected = np.mean([1 / (1 + (part[1:] > part[0]).sum()) for part in best])
+    assert report.after["pairs.mrr@10"] == pytest.approx(100 * expected, abs=1e-3)
+    assert report.before["pairs.mrr@10"] < report.after["pairs.mrr@10"]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    with pytest.raises(DocumentError, match=r"dev\.jsonl: has no negatives, among which"):
+        run(rows, "other", **CROSS_ENCODER, evaluation={"pairs": "dev.jsonl"})
+
+
 def test_a_cross_encoder_learns_scores_from_a_bare_encoder(run, tmp_path, tiny_model):
     (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in SCORED))
     report = run(
