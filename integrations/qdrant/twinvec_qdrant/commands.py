@@ -41,7 +41,16 @@ Url = Annotated[
 Model = Annotated[
     str | None, typer.Option(help="default, a folder, or org/name@commit; the collection's own unless given.")
 ]
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait", min=0, metavar="SECONDS", help="For a server that does not answer, or a process that has the store."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+WAIT_SECONDS = 10.0
+"""How long the commands wait for a store, unless told."""
 
 _FAILURES_SHOWN = 10
 _CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
@@ -96,6 +105,7 @@ def ingest_command(
         bool | None,
         typer.Option("--late-interaction", help="Keep token states, so that maxsim need not compute them (new)."),
     ] = None,
+    wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Take documents into a collection; again for updates.
@@ -126,6 +136,7 @@ def ingest_command(
         create=not dry_run,
         foresee=dry_run,
         language=language,
+        wait=wait,
     ) as opened:
         start, report = time.perf_counter(), IngestReport()
         try:
@@ -241,6 +252,7 @@ def open_collection(
     late_interaction: bool | None = None,
     language: str = "english",
     foresee: bool = False,
+    wait: float = WAIT_SECONDS,
 ) -> Collection:
     """The collection that the options of a command name; with ``foresee``, where there is none, an empty one in memory
     like the one that would be made.
@@ -258,6 +270,7 @@ def open_collection(
         tenant_key=tenant_key,
         late_interaction=late_interaction,
         language=language,
+        wait_seconds=wait,
     )
     try:
         return opened(path=path, url=url, create=create)

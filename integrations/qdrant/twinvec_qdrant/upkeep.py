@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinvec.terminal import properties, show, show_json, table
-from twinvec_qdrant.commands import AsJson, Name, Place, Url, check_place, open_collection, plain
+from twinvec_qdrant.commands import (
+    WAIT_SECONDS,
+    AsJson,
+    Name,
+    Place,
+    Url,
+    Wait,
+    check_place,
+    open_collection,
+    plain,
+)
 from twinvec_qdrant.index_settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
@@ -61,6 +71,7 @@ def migrate_command(
     drop: Annotated[
         bool, typer.Option("--drop-others", help="Remove the vectors of every model but the one in force.")
     ] = False,
+    wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Bring a collection over to another model while it is searched; killed, the next run goes on.
@@ -79,7 +90,7 @@ def migrate_command(
         raise typer.BadParameter("give one of --to MODEL, --quantization and --drop-others")
     if ir is not None and to is None:
         raise typer.BadParameter("--ir goes with --to")
-    with open_collection(collection, path, url, None, create=False) as opened:
+    with open_collection(collection, path, url, None, create=False, wait=wait) as opened:
         if quantization is not None:
             _reindex(opened, quantization, as_json)
             return
@@ -132,6 +143,7 @@ def push_command(
         str | None, typer.Option(metavar="NAME", help="Name there; the same unless given.")
     ] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Remove there what is not here.")] = False,
+    wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Copy a collection to another store, vectors included; again for what is new. Killed, the next run goes on.
@@ -142,8 +154,10 @@ def push_command(
     """
     if (to_path is None) == (to_url is None):
         raise typer.BadParameter("give one of --to-path and --to-url")
-    with open_collection(collection, path, url, None, create=False) as opened:
-        report = opened.push(to_path, url=to_url, name=to_collection, prune=prune, progress=not as_json)
+    with open_collection(collection, path, url, None, create=False, wait=wait) as opened:
+        report = opened.push(
+            to_path, url=to_url, name=to_collection, prune=prune, progress=not as_json, wait_seconds=wait
+        )
     if as_json:
         show_json(asdict(report))
     else:

@@ -96,6 +96,23 @@ def test_what_was_done_before_an_error_is_told(twinvec, tmp_path, monkeypatch):
                 assert done.out == ""
 
 
+def test_a_server_may_take_longer_to_come_back(twinvec, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.backends.retrying._GROWING", lambda state: 3600.0)
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)  # an hour passes
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "a", "text": "tea"}))
+    with StandIn().running() as server:
+        server.fault = lambda method, path: None if server.met else Fault.BUSY
+        command = ("ingest", tmp_path / "rows.jsonl", "--collection", "notes", "--url", server.url)
+        assert twinvec(*command).code == 1
+        server.met.clear()
+        assert twinvec(*command, "--wait", 4000).code == 0
+        server.met.clear()
+        to = ("push", "--collection", "notes", "--to-path", tmp_path / "copy", "--url", server.url)
+        assert twinvec(*to).code == 1
+        server.met.clear()
+        assert twinvec(*to, "--wait", 4000).code == 0
+
+
 def test_an_empty_source_prunes_only_where_that_is_said(twinvec, folder, place, tmp_path):
     twinvec("ingest", folder, *place)
     (tmp_path / "empty").mkdir()

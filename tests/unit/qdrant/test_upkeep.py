@@ -20,7 +20,8 @@ def notes(twinvec, tmp_path, place):
     """A file of notes, taken in."""
     path = tmp_path / "notes.jsonl"
     path.write_text("".join(json.dumps({"id": f"n{row}", "text": f"note {row} about tea"}) + "\n" for row in range(4)))
-    assert twinvec("ingest", path, *place, "--dry-run").code == 1, "there is no collection to compare with"
+    foretold = twinvec("ingest", path, *place, "--dry-run", "--json")
+    assert json.loads(foretold.out)["new"] == 4
     assert not (tmp_path / "store").exists()
     assert twinvec("ingest", path, *place).code == 0
     return path
