@@ -1,7 +1,7 @@
 """Commits: how the chunks of a source change from one version to the next without a moment in which it is lost.
 
     1. intent    a point that names the sources about to change
-    2. chunks    those of the new version that are not there yet
+    2. chunks    those of the new version that are not there yet; their model must still be in force then
     3. record    the commit, by compare-and-set on its revision
     4. clean-up  the chunks that only the old version has
     5. the intent goes, and all is made durable
@@ -28,6 +28,7 @@ from uuid import uuid4
 
 from twinvec_qdrant.backends.base import Backend, Point
 from twinvec_qdrant.backends.conditions import field_is
+from twinvec_qdrant.description import check_in_force
 from twinvec_qdrant.schema import Record, intent_id, record_id
 
 ABANDONED_SECONDS = 3600.0
@@ -61,12 +62,19 @@ class Catalog:
         return (point.payload["source"] for point in self._backend.scroll([field_is("kind", "record")], ["source"]))
 
     def write(self, changes: Sequence[Change]) -> list[Change]:
-        """Commit changes of different sources; returns those that another writer won."""
+        """Commit changes of different sources; returns those that another writer won.
+
+        Raises:
+            SpaceMismatchError: the chunks have vectors of a model that is no longer in force; nothing was committed.
+        """
         backend = self._backend
         old = self._revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
         revisions = {*old.values(), *(change.record.revision for change in changes)}
+        points = [point for change in changes for point in change.points]
         with self._intent([change.record.source for change in changes], revisions):
-            backend.upsert([point for change in changes for point in change.points])
+            backend.upsert(points)
+            for vector in {point.vector for point in points}:  # a migration still brings over what is there by now
+                check_in_force(backend, vector)
             backend.commit(
                 [Point(record_id(change.record.source), change.record.as_payload()) for change in changes],
                 [change.old.revision if change.old else None for change in changes],

@@ -16,7 +16,7 @@ from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.lexical import Analyzer
 from twinvec.vectors import unit, without_direction
-from twinvec_qdrant.backends.base import DENSE
+from twinvec_qdrant.backends.base import DENSE, Backend
 from twinvec_qdrant.chunking import ChunkSettings
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.late_interaction import states_dim
@@ -148,11 +148,15 @@ class Description(Generation):
         Analyzer(value)
         return value
 
-    def switched(self) -> Description:
-        """With the next model in force."""
-        assert self.next is not None
+    def switched(self, following: Generation) -> Description:
+        """With another model in force."""
         previous = Generation.model_validate(self.model_dump())
-        return self.model_copy(update={**dict(self.next), "next": None, "previous": previous})
+        return self.model_copy(update={**dict(following), "next": None, "previous": previous})
+
+    def changes(self, before: Description) -> dict[str, Any]:
+        """The fields, as they are stored, that differ from those of ``before``: all that a change of it may write."""
+        old = before.model_dump()
+        return {key: value for key, value in self.model_dump().items() if value != old[key]}
 
 
 def describe(
@@ -264,6 +268,20 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
             f"collection was made with: cosine {cosines[worst]:.4f} for the probe {texts[worst]!r}, expected at least "
             f"{SAME_VECTOR}. A library, a precision or an export differs: use the settings of the time, or ingest into "
             "a new collection"
+        )
+
+
+def check_in_force(backend: Backend, vector: str) -> None:
+    """Refuse to write for a model that is no longer in force; ``vector`` names its vectors.
+
+    Raises:
+        SpaceMismatchError: the collection has been migrated.
+    """
+    now = read_description(backend.read_metadata(), backend.location)
+    if now.vector != vector:
+        raise SpaceMismatchError(
+            f"{backend.location}: has been migrated to the model {now.model!r} ({now.dim} dimensions, space "
+            f"{now.space}) since it was opened; open it again with that one"
         )
 
 

@@ -21,8 +21,7 @@ def reindex(backend: Backend, settings: IndexSettings | None) -> IndexReport:
         now = read_description(backend.read_metadata(), backend.location)
         wanted = settings or IndexSettings.from_dict(now.index)
         backend.build_index(wanted, force=True)
-        now = read_description(backend.read_metadata(), backend.location)
-        backend.write_metadata({**now.model_dump(), "index": wanted.as_dict()})
+        backend.write_metadata({"index": wanted.as_dict()})
     chunks = backend.count([_CHUNKS])
     return IndexReport(str(wanted), chunks, backend.indexed(chunks), _recall(backend, now.vector, wanted))
 

@@ -25,11 +25,10 @@ from twinvec_qdrant.backends.base import Backend, Point
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog, Change
 from twinvec_qdrant.chunking import Chunker
-from twinvec_qdrant.description import Description, SpaceEncoder
+from twinvec_qdrant.description import Description, SpaceEncoder, check_in_force
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.intake import GROUP_DOCUMENTS, Intake
 from twinvec_qdrant.lexicon import Lexicon
-from twinvec_qdrant.migration import check_in_force
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.schema import Record
 from twinvec_qdrant.vectors import Encoded, TextVectors, Vectors

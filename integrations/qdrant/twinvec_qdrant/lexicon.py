@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from twinvec.lexical import Analyzer, SparseVector, document_vector, query_vector
-from twinvec_qdrant.backends.base import Backend, Point
+from twinvec_qdrant.backends.base import Backend, Point, update_there
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.description import Description, read_description
 from twinvec_qdrant.schema import Record
@@ -84,7 +84,7 @@ class Lexicon:
         average = terms / chunks
         points = self._backend.scroll([field_is("kind", "chunk")], ["text"])
         while page := list(islice(points, _PAGE)):
-            self._backend.update_sparse(self._weights(page, average))
+            self._weigh(page, average)
         self._backend.flush()
         self._record(average)
 
@@ -95,10 +95,13 @@ class Lexicon:
         records = list(self._backend.scroll([field_is("kind", "record")], ["terms", "size"]))
         return sum(each.payload["size"] for each in records), sum(each.payload["terms"] for each in records)
 
-    def _weights(self, page: Sequence[Point], average: float) -> dict[str, SparseVector]:
+    def _weigh(self, page: Sequence[Point], average: float) -> None:
         terms = self.terms([point.payload["text"] for point in page])
-        return {point.id: document_vector(each, average) for point, each in zip(page, terms, strict=True)}
+        weights = {point.id: document_vector(each, average) for point, each in zip(page, terms, strict=True)}
+        update_there(
+            self._backend, weights, lambda ids: self._backend.update_sparse({key: weights[key] for key in ids})
+        )
 
     def _record(self, average: float) -> None:
-        self._backend.write_metadata({**self._backend.read_metadata(), "average_length": average})
+        self._backend.write_metadata({"average_length": average})
         self.average_length = average

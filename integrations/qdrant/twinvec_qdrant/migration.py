@@ -19,11 +19,11 @@ from itertools import islice
 
 import numpy as np
 
-from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreError
+from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.progress import Advance, progress_bar, unseen
 from twinvec.tokenizer import TextTokenizer
 from twinvec.vectors import unit, without_direction
-from twinvec_qdrant.backends.base import Backend, Point, Query, States
+from twinvec_qdrant.backends.base import Backend, Point, Query, States, update_there
 from twinvec_qdrant.backends.conditions import LacksVector, field_is
 from twinvec_qdrant.description import (
     SAME_VECTOR,
@@ -64,8 +64,21 @@ class Migration:
             self._next = self._begun()
 
     def target(self) -> Description:
-        """The collection's description as it will be."""
-        return self._description().switched()
+        """The collection's description as it will be, or as it is, where another process has finished this migration.
+
+        Raises:
+            ConfigurationError: the migration has been given up meanwhile, or another took its place.
+        """
+        now = self._description()
+        if now.vector == self._next.vector:
+            return now
+        if now.next is None or now.next.vector != self._next.vector:
+            instead = "it has been given up" if now.next is None else f"one to {now.next.model!r} took its place"
+            raise ConfigurationError(
+                f"{self._backend.location}: the migration to {self._next.model!r} was under way, but {instead} "
+                "meanwhile; begin it again"
+            )
+        return now.switched(now.next)
 
     def fill(self, *, progress: bool) -> None:
         """Encode what has no vector of the next model yet, and check a sample."""
@@ -80,7 +93,7 @@ class Migration:
         with self._backend.writing:
             self._sweep(unseen)
             self._backend.flush()
-            self._backend.write_metadata(self.target().model_dump())
+            self._backend.write_metadata(self.target().changes(self._description()))
             self.report.switched = True
         self._sweep(unseen)  # of writers in other processes that had not seen the switch
         self._backend.flush()
@@ -109,13 +122,14 @@ class Migration:
                 self._backend.drop_vector(previous.vector)
                 previous = None
         updated = now.model_copy(update={"next": following, "previous": previous})
-        self._backend.write_metadata(updated.model_dump())
+        self._backend.write_metadata(updated.changes(now))
         self._backend.add_vector(following.vector, following.dim, following.states_dim)
         return following
 
     def _sweep(self, advance: Advance) -> None:
         """Encode until no chunk is without a vector of the next model."""
         while page := list(islice(self._without(), _PAGE)):
+            self.target()  # a page without room for its vectors is one of a migration that was given up
             started = time.monotonic()
             self._store(self._encoded(page))
             self.report.encoded += len(page)
@@ -125,13 +139,10 @@ class Migration:
 
     def _store(self, points: Sequence[Point]) -> None:
         """Give chunks their vectors; those that a writer has removed meanwhile are passed over."""
+        new = {point.id: point for point in points}
         with self._backend.writing:
-            there = self._backend.retrieve([point.id for point in points], [])
-            try:
-                self._backend.update_dense([point for point in points if point.id in there])
-            except StoreError:
-                if len(self._backend.retrieve(list(there), [])) == len(there):
-                    raise
+            there = self._backend.retrieve(list(new), [])
+            update_there(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
 
     def _without(self) -> Iterator[Point]:
         return self._backend.scroll([_CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
@@ -157,7 +168,10 @@ class Migration:
         ]
 
     def _check_sample(self) -> None:
-        """Encode some chunks again: what is stored must be that, and must be found by it."""
+        """Encode some chunks again: what is stored must be that, and must be found by it.
+
+        Those that a writer has removed or written anew meanwhile say nothing.
+        """
         sample = list(islice(self._backend.scroll([_CHUNKS], ["source", "text"]), _SAMPLE))
         if not sample:
             return
@@ -167,26 +181,13 @@ class Migration:
         stored = self._backend.retrieve([point.id for point in sample], [], name)
         for point, vector_D, hits in zip(sample, vectors_ND, found, strict=True):
             there = stored[point.id].dense if point.id in stored else None
-            same = there is not None and float(unit(there) @ unit(vector_D)) >= SAME_VECTOR
-            if not same or not hits or hits[0].score < SAME_VECTOR:
+            if there is None:
+                continue
+            if float(unit(there) @ unit(vector_D)) < SAME_VECTOR or not hits or hits[0].score < SAME_VECTOR:
                 raise BadVectorError(
                     f"document {point.payload['source']!r}: its new vector is not what {self._encoder.name!r} gives "
                     "now, or is not found; the old model stays in force"
                 )
-
-
-def check_in_force(backend: Backend, vector: str) -> None:
-    """Refuse to write for a model that is no longer in force; ``vector`` names its vectors.
-
-    Raises:
-        SpaceMismatchError: the collection has been migrated.
-    """
-    now = read_description(backend.read_metadata(), backend.location)
-    if now.vector != vector:
-        raise SpaceMismatchError(
-            f"{backend.location}: has been migrated to the model {now.model!r} ({now.dim} dimensions, space "
-            f"{now.space}) since it was opened; open it again with that one"
-        )
 
 
 def drop_others(backend: Backend) -> list[str]:
@@ -196,5 +197,5 @@ def drop_others(backend: Backend) -> list[str]:
         others = [each for each in (now.next, now.previous) if each is not None]
         for vector in {each.vector for each in others} - {now.vector}:
             backend.drop_vector(vector)
-        backend.write_metadata(now.model_copy(update={"next": None, "previous": None}).model_dump())
+        backend.write_metadata({"next": None, "previous": None})
         return list(dict.fromkeys(each.model for each in others))

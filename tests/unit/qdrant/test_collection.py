@@ -279,3 +279,14 @@ def test_a_collection_of_someone_else_is_left_alone(words):
     with pytest.raises(ConfigurationError, match="not a collection of twinvec"):
         Collection.open("theirs", client=client, encoder=words, chunking=False)
     assert client.count("theirs").count == 0
+
+
+def test_of_the_description_only_what_changed_is_written(collection):
+    def described() -> dict[str, object]:
+        return {key: value for key, value in collection._backend.read_metadata().items() if value is not None}
+
+    before = described()
+    collection._backend.write_metadata({"average_length": 7.5, "previous": "a model"})
+    assert described() == {**before, "average_length": 7.5, "previous": "a model"}
+    collection._backend.write_metadata({"average_length": before["average_length"], "previous": None})
+    assert described() == before

@@ -27,6 +27,24 @@ def filled(collection):
     return collection
 
 
+class Interrupted(WordEncoder):
+    """Lets ``action`` happen once, when it is asked for vectors for the ``call``th time."""
+
+    def __init__(self, call: int, action, **options) -> None:
+        super().__init__(**options)
+        self._waits = call
+        self._action = action
+
+    def encode_document(self, texts):
+        self._waits -= 1
+        if not self._waits:
+            self._action()
+        return super().encode_document(texts)
+
+
+SAMPLE = 3  # the third call is for the sample: the first is for the probes, the second for the chunks
+
+
 def answers(collection: Collection) -> dict[str, float]:
     """All documents with their dense scores."""
     return {hit.id: hit.score for hit in collection.search("note about tea", 50, "dense")}
@@ -134,6 +152,41 @@ def test_a_broken_encoder_leaves_the_old_model_in_force(filled, place, words):
     with Collection.open("notes", encoder=words, **place) as collection:
         assert answers(collection) == expected(words)
         assert collection.migrate(WordEncoder(seed=1)).switched
+
+
+def test_of_two_migrations_to_one_model_the_second_finds_the_work_done(filled, place, words, new):
+    with Collection.open("notes", encoder=words, **place) as other:
+        reports = []
+        first = Interrupted(SAMPLE, lambda: reports.append(other.migrate(new)), seed=1, dim=48)
+        reports.append(filled.migrate(first))
+    assert [(report.encoded, report.switched) for report in reports] == [(0, True), (8, True)]
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert answers(collection) == expected(new)
+        assert (collection.info()["migrated_from"], collection.info()["migrating_to"]) == ("words-0", None)
+        assert collection.migrate(words).encoded == 0
+
+
+@pytest.mark.parametrize("third", [None, WordEncoder(seed=2)], ids=["given up", "another"])
+def test_a_migration_whose_place_another_took_is_an_error(filled, words, new, third):
+    def instead(candidate: Collection) -> bool:
+        filled.drop_others()
+        if third is not None:
+            assert not filled.migrate(third, check=lambda candidate: False).switched
+        return True
+
+    with pytest.raises(ConfigurationError, match="given up" if third is None else "one to 'words-2' took its place"):
+        filled.migrate(new, check=instead)
+    assert filled.info()["model"] == "words-0"
+    assert answers(filled) == expected(words)
+
+
+def test_documents_may_change_while_the_sample_is_looked_at(filled, place, words, new):
+    changed = {name: f"{text}, changed" for name, text in NOTES.items()}
+    with Collection.open("notes", encoder=words, **place) as other:
+        encoder = Interrupted(SAMPLE, lambda: other.ingest(changed.items()), seed=1, dim=48)
+        assert filled.migrate(encoder).switched
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert answers(collection) == expected(new, changed)
 
 
 def test_the_same_model_is_refused(filled, words):

@@ -6,6 +6,7 @@ import pytest
 from qdrant_client import QdrantClient
 
 from deaths import Died, die_at
+from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.lexicon import DRIFT
 from words import WordEncoder
@@ -32,6 +33,10 @@ def before(backend, name: str, action, monkeypatch) -> None:
         return method(*args, **options)
 
     monkeypatch.setattr(backend, name, call)
+
+
+def short(count: int) -> list[tuple[str, str]]:
+    return [(f"short{number}", "a short text") for number in range(count)]
 
 
 def texts(collection: Collection) -> dict[str, str]:
@@ -121,3 +126,45 @@ def test_weights_follow_what_both_have_brought(place):
         assert {hit.id: hit.score for hit in second.search("document word", 61, "sparse")} == pytest.approx(
             expected, rel=2 * DRIFT
         )
+
+
+def test_weights_are_computed_again_while_another_writer_removes_chunks(writers, monkeypatch):
+    first, second = writers
+    first.ingest(short(5))
+    before(first._backend, "update_sparse", lambda: second.delete(["short0", "short1"]), monkeypatch)
+    assert first.ingest([(f"long{number}", "long " * 12) for number in range(20)]).new == 20
+    assert first.info()["average_length"] > 9
+    assert second.verify().sound
+    assert len(second.find()) == 23
+
+
+def test_an_average_that_was_long_under_way_does_not_undo_a_migration(writers, monkeypatch):
+    first, second = writers
+    first.ingest(short(5))
+    new = WordEncoder(seed=1, max_tokens=16)
+    before(second._backend, "write_metadata", lambda: first.migrate(new), monkeypatch)
+    second.ingest([(f"long{number}", "long " * 12) for number in range(20)])
+    info = first.info()
+    assert (info["model"], info["migrated_from"], info["migrating_to"]) == ("words-1", "words-0", None)
+    assert info["average_length"] > 9
+
+
+@pytest.mark.parametrize("call", ["upsert", "commit"])
+def test_a_writer_who_is_late_for_a_migration_commits_nothing(writers, call, monkeypatch):
+    first, second = writers
+    first.ingest(OLD.items())
+    new = WordEncoder(seed=1, max_tokens=16)
+    before(second._backend, call, lambda: first.migrate(new), monkeypatch)
+    if call == "upsert":
+        with pytest.raises(SpaceMismatchError, match="migrated to the model 'words-1'"):
+            second.ingest(NEW.items())
+    else:  # its chunks were there in time, and have been brought over
+        assert second.ingest(NEW.items()).updated == 1
+    with Collection.open("notes", client=first._backend._client, encoder=new) as migrated:
+        assert texts(migrated) == stripped(OLD if call == "upsert" else NEW)
+        assert migrated.verify().incomplete == []
+        assert migrated.ingest(NEW.items()).failed == 0
+        assert texts(migrated) == stripped(NEW)
+        assert migrated.verify().sound
+        (best, *_) = migrated.search("new guide", mode="dense")
+        assert best.text.startswith("new guide")

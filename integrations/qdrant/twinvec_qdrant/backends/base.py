@@ -15,7 +15,7 @@ conditions on payloads from their neutral form in ``conditions``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.engines.base import FloatArray
+from twinvec.errors import StoreError
 from twinvec.lexical import SparseVector
 from twinvec_qdrant.backends.conditions import Condition, Conditions
 from twinvec_qdrant.index_settings import USUAL, IndexSettings
@@ -128,6 +129,25 @@ def _weight(value: Any) -> int:
     return 8
 
 
+def update_there(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
+    """Update stored points; those that another writer has removed meanwhile are passed over.
+
+    Raises:
+        StoreError: the update fails although they are all there.
+    """
+    left = list(ids)
+    while left:
+        try:
+            update(left)
+        except StoreError:
+            there = backend.retrieve(left, [])
+            if len(there) == len(left):
+                raise
+            left = list(there)
+        else:
+            return
+
+
 def dense_vectors(point: Point) -> dict[str, Any]:
     """The dense vector and the token states of a point to be written, by name."""
     vectors: dict[str, Any] = {}
@@ -226,8 +246,8 @@ class Backend(Protocol):
         """The collection's own description."""
         ...
 
-    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Replace it."""
+    def write_metadata(self, changes: Mapping[str, Any]) -> None:
+        """Set these keys of it, at once; None removes one, and all others stay as another writer may have set them."""
         ...
 
     def upsert(self, points: Sequence[Point]) -> None:

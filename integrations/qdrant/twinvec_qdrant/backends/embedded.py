@@ -75,9 +75,10 @@ class EmbeddedBackend:
         """
         return self._folder.read_description()
 
-    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Replace it."""
-        self._folder.write_description(metadata)
+    def write_metadata(self, changes: Mapping[str, Any]) -> None:
+        """Set these keys of it, at once; None removes one, and the others stay."""
+        changed = {**self.read_metadata(), **changes}
+        self._folder.write_description({key: value for key, value in changed.items() if value is not None})
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Write points; the same id again replaces."""
