@@ -31,6 +31,7 @@ from twinvec_qdrant.intake import GROUP_DOCUMENTS, Intake
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.schema import Record
+from twinvec_qdrant.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.vectors import Encoded, TextVectors, Vectors
 from twinvec_qdrant.work import Work, in_batches, make_work, texts
 
@@ -69,6 +70,7 @@ class Ingestion:
         self._index = IndexSettings.from_dict(description.index)
         self._vectors = Vectors(backend, encoder, description, given)
         self._catalog = Catalog(backend)
+        self._tenants = Tenants(backend, description.tenant_key)
         self._report = report
         self._intake = Intake(chunker.settings.as_dict(), description.tenant_key, self._refused, self._unchanged)
         self._advance: Advance = unseen
@@ -123,17 +125,24 @@ class Ingestion:
         """The documents that are new or changed, cut into chunks."""
         for group in groups:
             records = self._catalog.records(document.id for document in group)
+            changed: list[tuple[Document, str]] = []
             for document in group:
                 record, version = records.get(document.id), self._intake.version(document)
                 if record and record.version == version:
                     self._unchanged()
+                else:
+                    changed.append((document, version))
+            foreign = self._tenants.foreign((document for document, _ in changed), records)
+            for document, version in changed:
+                if document.id in foreign:
+                    self._refused(document.id, FOREIGN)
                     continue
                 try:
                     chunks = self._chunker.chunks(document)
                 except InputError as error:
                     self._refused(document.id, str(error))
                 else:
-                    yield make_work(document, version, chunks, record)
+                    yield make_work(document, version, chunks, records.get(document.id))
 
     def _encoded(self, batches: Iterator[list[Work]]) -> Iterator[tuple[list[Work], Encoded, _Moved]]:
         """Batches with their vectors. Where reading fails, what was read before comes first."""
@@ -168,6 +177,10 @@ class Ingestion:
             if not lost:
                 return
             records = self._catalog.records(lost)
+            foreign = self._tenants.foreign((work.document for work in batch if work.document.id in lost), records)
+            for source in foreign:
+                self._report.fail(source, FOREIGN)
+            lost -= foreign
             batch = [work.planned_on(records.get(work.document.id)) for work in batch if work.document.id in lost]
         for work in batch:
             self._report.fail(work.document.id, "another writer keeps changing it")
@@ -206,14 +219,14 @@ class Ingestion:
         self._report.truncated += sum(chunk.truncated for chunk in work.chunks)
 
     def _prune(self, *, allow_empty: bool, dry_run: bool) -> None:
-        """Remove the sources that were not among the documents."""
+        """Remove the sources that were not among the documents; of many tenants' only those of the ones that came."""
         if self._intake.hidden:
             logger.warning(
                 "nothing was pruned: %d failures may hide documents, so that what is missing need not be gone",
                 self._intake.hidden,
             )
             return
-        gone = [source for source in self._catalog.sources() if source not in self._intake.seen]
+        gone = [source for source in self._tenants.sources(self._intake.tenants) if source not in self._intake.seen]
         if gone and not self._intake.seen and not allow_empty:
             raise DocumentError(
                 f"no documents came, and pruning would remove all {len(gone):,} of {self._backend.location}; if that "

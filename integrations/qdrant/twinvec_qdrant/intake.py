@@ -28,6 +28,7 @@ class Intake:
 
     Attributes:
         seen: The version of every document so far, by id; "" for a broken one.
+        tenants: Those that documents named.
         hidden: Failures behind which there may be documents that were not seen.
     """
 
@@ -39,6 +40,7 @@ class Intake:
         repeat: Callable[[], None],
     ) -> None:
         self.seen: dict[str, str] = {}
+        self.tenants: set[str] = set()
         self.hidden = 0
         self._settings = canonical(dict(settings))
         self._tenant_key = tenant_key
@@ -95,6 +97,8 @@ class Intake:
                 self.seen.setdefault(source, "")
             self._fail(source or f"document {position}", str(error))
             return None
+        if self._tenant_key is not None:
+            self.tenants.add(document.payload[self._tenant_key])
         version = self.version(document)
         earlier = self.seen.get(document.id)
         if not earlier:

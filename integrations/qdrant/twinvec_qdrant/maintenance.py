@@ -40,8 +40,9 @@ class Maintained:
         """Look at every source: whether all its chunks are there with their vectors, and whether there are others.
 
         Args:
-            repair: Remove chunks that no source has, and mark incomplete sources, so that the next ingest of their
-                documents writes them again.
+            repair: Remove chunks that their source does not list, and mark incomplete sources, so that the next ingest
+                of their documents writes them again. A source whose record is lost gets one of the chunks that are
+                there, and is marked too.
         """
         with self._backend.writing:
             return verify(self._backend, self._description, repair=repair)

@@ -108,7 +108,9 @@ class Push:
         there = self._to.records(sources)
         wanted = []
         for source, record in self._from.records(sources).items():
-            if source in there and there[source].version == record.version:
+            if not record.version:  # what is left of a damaged document must not replace a whole one
+                self.report.missed.append(source)
+            elif source in there and there[source].version == record.version:
                 self.report.unchanged += 1
             else:
                 wanted.append(record)

@@ -48,21 +48,23 @@ class VerifyReport:
     Attributes:
         sources: Committed sources.
         chunks: Chunks that they list.
-        incomplete: Sources of which chunks, or their vectors, are missing.
-        stray: Chunks that no source lists: left over by a writer that died, and never shown.
-        repaired: Whether stray chunks were removed and incomplete sources marked.
+        incomplete: Sources of which chunks, or their vectors, are missing, until they have been ingested again.
+        forgotten: Sources that have chunks and no record: never shown, and nothing says whether more is missing.
+        stray: Chunks that their source does not list: left over by a writer that died, and never shown.
+        repaired: Whether stray chunks were removed, incomplete sources marked, and forgotten ones recorded and marked.
     """
 
     sources: int = 0
     chunks: int = 0
     incomplete: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
     stray: int = 0
     repaired: bool = False
 
     @property
     def sound(self) -> bool:
         """Whether nothing was found that should not be."""
-        return not self.incomplete and not self.stray
+        return not self.incomplete and not self.forgotten and not self.stray
 
 
 @dataclass(slots=True)
@@ -109,7 +111,8 @@ class PushReport:
         copied: Written to the other store.
         unchanged: There already, in the same version.
         deleted: Removed there because they are not here (``prune``).
-        missed: Not copied: chunks of theirs are gone, changed by a writer meanwhile or lost (``Collection.verify``).
+        missed: Not copied: chunks of theirs are gone, changed by a writer meanwhile or lost (``Collection.verify``), or
+            were lost and have not been ingested again.
         chunks: Chunks written.
     """
 

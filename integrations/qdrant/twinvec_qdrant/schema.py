@@ -52,7 +52,7 @@ class Record:
 
     Attributes:
         source: The document's id.
-        version: Hash of all that decides its chunks.
+        version: Hash of all that decides its chunks; "" where some may be missing, for the next ingest to write again.
         revision: Of this commit; what compare-and-set compares.
         chunks: Ids of its chunks, in order.
         terms: Terms of all its chunks together, for BM25's average length.

@@ -32,7 +32,7 @@ def verify_command(
     path: Place = None,
     url: Url = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Remove what no document has; let the next ingest restore what is missing.")
+        bool, typer.Option("--repair", help="Remove left-over chunks; let the next ingest restore what is missing.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -48,9 +48,12 @@ def verify_command(
     else:
         figures = {"documents": report.sources, "chunks": report.chunks, "stray chunks": report.stray}
         shown = {name: f"{value:,}" for name, value in figures.items()}
-        show(collection, properties({**shown, "incomplete documents": f"{len(report.incomplete):,}"}))
-        for source in report.incomplete:
-            typer.echo(f"incomplete: {source}{': ingest it again' if repair else ''}", err=True)
+        damaged = {"incomplete": report.incomplete, "forgotten": report.forgotten}
+        counts = {f"{kind} documents": f"{len(sources):,}" for kind, sources in damaged.items()}
+        show(collection, properties({**shown, **counts}))
+        for kind, sources in damaged.items():
+            for source in sources:
+                typer.echo(f"{kind}: {source}{': ingest it again' if repair else ''}", err=True)
     if not report.sound and not repair:
         raise typer.Exit(1)
 

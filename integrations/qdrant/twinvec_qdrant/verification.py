@@ -2,25 +2,28 @@
 
 A store that lost acknowledged points, or chunks without a vector of the model in force, show here only. Other
 writers may be at work on a server: chunks are read before intents and records, so that what they write meanwhile is
-not taken for left over, and what seems to be missing is looked at a second time.
+not taken for left over, and what seems to be missing is looked at a second time. Chunks of a source that has neither a
+record nor a writer's intent are no left-overs: the store lost the record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from uuid import uuid4
 
+from twinvec.lexical import Analyzer
 from twinvec_qdrant.backends.base import Backend, states_name
 from twinvec_qdrant.backends.conditions import Condition, IdIs, LacksVector, field_is
 from twinvec_qdrant.catalog import Catalog, Change
-from twinvec_qdrant.description import Generation
+from twinvec_qdrant.description import Description
 from twinvec_qdrant.report import VerifyReport
 from twinvec_qdrant.schema import Record
 
 _BATCH = 256
 
 
-def verify(backend: Backend, model: Generation, *, repair: bool) -> VerifyReport:
+def verify(backend: Backend, model: Description, *, repair: bool) -> VerifyReport:
     """Compare records and chunks; see ``Collection.verify``. ``model`` is the one in force."""
     catalog = Catalog(backend)
     names = [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
@@ -28,20 +31,36 @@ def verify(backend: Backend, model: Generation, *, repair: bool) -> VerifyReport
         catalog.recover()
     chunks = {each.id: each.payload for each in backend.scroll([field_is("kind", "chunk")], ["source", "revision"])}
     bare = _bare(backend, field_is("kind", "chunk"), names)
-    busy = {source for intent in backend.scroll([field_is("kind", "intent")]) for source in intent.payload["sources"]}
+    busy = _busy(backend)
     records = [Record.of_payload(each.payload) for each in backend.scroll([field_is("kind", "record")])]
     listed = {chunk for record in records for chunk in record.chunks}
-    stray = [chunk for chunk, own in chunks.items() if chunk not in listed and own["source"] not in busy]
+    recorded = {record.source for record in records}
+    loose = {chunk: own["source"] for chunk, own in chunks.items() if chunk not in listed and own["source"] not in busy}
+    stray = [chunk for chunk, source in loose.items() if source in recorded]
+    forgotten = list(_forgotten(backend, catalog, set(loose.values()) - recorded, Analyzer(model.language)))
     whole = chunks.keys() - bare
     suspects = (record.source for record in records if not whole.issuperset(record.chunks))
     incomplete = list(_incomplete(backend, catalog, suspects, names))
     if repair:
         backend.delete(stray, {chunks[chunk]["revision"] for chunk in stray})
-        for start in range(0, len(incomplete), _BATCH):
-            catalog.write(incomplete[start : start + _BATCH])
+        marked = [*incomplete, *forgotten]
+        for start in range(0, len(marked), _BATCH):
+            catalog.write(marked[start : start + _BATCH])
         backend.flush()
-    sources = sorted(change.record.source for change in incomplete)
-    return VerifyReport(len(records), len(listed), sources, len(stray), repair)
+    return VerifyReport(
+        len(records),
+        len(listed),
+        sorted({change.record.source for change in incomplete} | {each.source for each in records if not each.version}),
+        [change.record.source for change in forgotten],
+        len(stray),
+        repair,
+    )
+
+
+def _busy(backend: Backend) -> set[str]:
+    """The sources that a writer is at work on, or was when it died."""
+    intents = backend.scroll([field_is("kind", "intent")], ["sources"])
+    return {source for intent in intents for source in intent.payload["sources"]}
 
 
 def _bare(backend: Backend, condition: Condition, names: Iterable[str]) -> set[str]:
@@ -57,3 +76,18 @@ def _incomplete(backend: Backend, catalog: Catalog, sources: Iterable[str], name
         if whole != record.chunks:
             revision = f"{record.revision} incomplete"
             yield Change(replace(record, version="", revision=revision, chunks=whole), (), record)
+
+
+def _forgotten(backend: Backend, catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Iterator[Change]:
+    """For each source without a record one of the chunks that are there, of a version that no document has.
+
+    Intents are read before records, and records before chunks, as whoever removes a document lets go of them.
+    """
+    sources = sources - _busy(backend)
+    for source in sorted(sources - catalog.records(sources).keys()):
+        chunks = backend.scroll([field_is("source", source), field_is("kind", "chunk")], ["position", "text"])
+        if places := {chunk.payload["position"]: chunk for chunk in chunks}:
+            there = [places[position] for position in sorted(places)]
+            terms = sum(map(len, analyzer.terms([chunk.payload["text"] for chunk in there])))
+            record = Record(source, "", uuid4().hex, tuple(chunk.id for chunk in there), terms, {})
+            yield Change(record, (), None)

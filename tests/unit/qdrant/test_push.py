@@ -144,3 +144,16 @@ def test_a_document_that_is_not_whole_is_missed_and_named(guides, other):
     guides._backend.delete([record.chunks[1]])
     report = guides.push(**other)
     assert (report.copied, report.missed) == (6, ["guide4"])
+
+
+def test_what_is_left_of_a_document_does_not_replace_a_whole_copy(guides, other, encoder):
+    whole = guides.get(["guide4"])
+    guides.push(**other)
+    guides._backend.delete([guides._catalog.records(["guide4"])["guide4"].chunks[1]])
+    guides.verify(repair=True)
+    report = guides.push(prune=True, **other)
+    assert (report.copied, report.deleted, report.missed) == (0, 0, ["guide4"])
+    with Collection.open("guides", encoder=encoder, **other) as copy:
+        assert copy.get(["guide4"]) == whole != guides.get(["guide4"])
+    guides.ingest([{"id": "guide4", "text": GUIDES["guide4"], "title": "A guide", "owner": "us"}])
+    assert guides.push(**other).missed == []

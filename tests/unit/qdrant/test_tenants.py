@@ -50,6 +50,50 @@ def test_the_key_is_recorded_and_held_to(shared, place, words):
         Collection.open("notes", encoder=words, tenant_key="owner", **place)
 
 
+def bolt(identity: str, text: str = "mint tea") -> dict[str, str]:
+    return {"id": identity, "text": text, "tenant": "bolt"}
+
+
+def test_an_id_of_another_tenants_document_is_refused(shared):
+    report = shared.ingest([bolt("a1"), bolt("b1"), bolt("b2")])
+    assert (report.new, report.updated, report.failed) == (1, 1, 1)
+    ((source, reason),) = report.failures
+    assert source == "a1"
+    assert "another tenant" in reason
+    assert "acme" not in reason
+    assert shared.get(["a1"])[0].text == "green tea"
+    assert shared.ingest([bolt("a1")], dry_run=True).failed == 1
+    shared.delete(["a1"])
+    assert shared.ingest([bolt("a1")]).new == 1
+
+
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+def test_an_id_that_another_tenant_takes_at_the_same_moment_is_refused(shared, words, place, monkeypatch):
+    with Collection.open("notes", encoder=words, **place) as other:
+        commit = other._backend.commit
+
+        def late(records, expected):
+            monkeypatch.undo()
+            assert shared.ingest([{"id": "new", "text": "their tea", "tenant": "acme"}]).new == 1
+            commit(records, expected)
+
+        monkeypatch.setattr(other._backend, "commit", late)
+        report = other.ingest([bolt("new"), bolt("b2")])
+    assert (report.new, report.updated, [source for source, _ in report.failures]) == (1, 0, ["new"])
+    assert shared.get(["new"])[0].text == "their tea"
+    assert shared.verify().sound
+
+
+@pytest.mark.parametrize("chunkless", [False, True])
+def test_only_documents_of_the_tenants_that_came_are_pruned(shared, chunkless):
+    if chunkless:
+        shared.ingest([{"id": identity, "text": "", "tenant": identity[:4]} for identity in ("acme3", "bolt3")])
+    for dry_run in (True, False):
+        assert shared.ingest([bolt("b2")], prune=True, dry_run=dry_run).deleted == 1 + chunkless
+    assert sorted(shared.find()) == ["a1", "a2", *(["acme3"] if chunkless else []), "b2"]
+    assert shared.ingest([], prune=True, allow_empty=True).deleted == 0
+
+
 @pytest.mark.parametrize("key", ["", "a.b", "id", "source", 3, "with space"])
 def test_keys_that_cannot_be(words, tmp_path, key):
     with pytest.raises(ConfigurationError, match="tenant_key"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from qdrant_client import QdrantClient
 
 from twinvec_qdrant import Collection
 from twinvec_qdrant.backends.base import Point
 from twinvec_qdrant.backends.conditions import field_is
+from twinvec_qdrant.schema import record_id
 from words import WordEncoder
 
 GUIDES = {
@@ -59,13 +61,50 @@ def test_chunks_without_their_vector_are_found(guides):
 
 def test_chunks_that_no_source_lists_are_removed(guides):
     point = chunks(guides, "guide0")[0]
-    stray = Point("00000000-0000-0000-0000-000000000001", {**point.payload, "source": "gone", "revision": "lost"})
+    stray = Point("00000000-0000-0000-0000-000000000001", {**point.payload, "revision": "lost"})
     guides._backend.upsert([stray])
     assert guides.verify().stray == 1
     assert guides.count() == 10
     guides.verify(repair=True)
     assert guides.verify().sound
     assert guides.count() == 9
+
+
+def test_a_document_whose_record_is_lost_is_named_and_comes_back(guides):
+    whole = guides.get(["guide1"])
+    guides._backend.delete([record_id("guide1")])
+    assert guides.get(["guide1"]) == []
+    for repair in (False, True):
+        report = guides.verify(repair=repair)
+        assert (report.forgotten, report.incomplete, report.stray, report.sound) == (["guide1"], [], 0, False)
+    assert guides.get(["guide1"]) == whole
+    assert guides.count() == 9
+    assert guides.verify().incomplete == ["guide1"], "nothing says that this is all of it"
+    again = guides.ingest(GUIDES.items())
+    assert (again.updated, again.unchanged, again.encoded) == (1, 2, 0)
+    assert guides.verify().sound
+    assert [record.terms for record in guides._catalog.records(GUIDES).values()] == [39] * 3
+
+
+def test_a_document_that_another_writer_removes_meanwhile_is_not_forgotten(monkeypatch):
+    client, encoder = QdrantClient(":memory:"), WordEncoder(max_tokens=16)
+    with (
+        Collection.open("guides", client=client, encoder=encoder) as guides,
+        Collection.open("guides", client=client, encoder=encoder) as other,
+    ):
+        guides.ingest(GUIDES.items())
+        scroll = guides._backend.scroll
+
+        def late(conditions, fields=None):
+            if field_is("kind", "record") in conditions:
+                other.delete(["guide1"])
+            return scroll(conditions, fields)
+
+        monkeypatch.setattr(guides._backend, "scroll", late)
+        assert guides.verify(repair=True).forgotten == []
+        monkeypatch.undo()
+        assert sorted(guides.find()) == ["guide0", "guide2"]
+        assert guides.verify().sound
 
 
 def test_a_dry_run_foretells_the_ingest_and_does_nothing(guides):
