@@ -51,6 +51,7 @@ def fuse(
     method: Method = "adaptive",
     weights: tuple[float, float] = (1.0, 1.0),
     terms: int | None = None,
+    first: int | None = None,
 ) -> FloatArray:
     """Fuse the scores of n candidates: shape (n,).
 
@@ -60,6 +61,8 @@ def fuse(
         method: See the top of this file.
         weights: Of the dense and the sparse part of the sum.
         terms: How many terms the query has, where that is known ("adaptive" looks at it).
+        first: How many candidates, from the first on, are those that means, deviations and ranks are taken among; all
+            unless given. Others that come behind them then change none of their scores.
 
     Raises:
         InputError: the scores do not pair up, or one is not finite.
@@ -71,12 +74,13 @@ def fuse(
     d, s = _checked(dense, "dense"), _checked(sparse, "sparse")
     if d.shape != s.shape:
         raise InputError(f"expected a dense and a sparse score for each candidate, got {len(d)} and {len(s)}")
+    among_d, among_s = d[:first], s[:first]
     if method == "adaptive":
-        d, s = _standardized(d), _evidence(s, terms) * s
+        d, s = _standardized(d, among_d), _evidence(among_s, terms) * s
     elif method == "rrf":
-        d, s = 1 / (RRF_K + _ranks(d)), np.where(s > 0, 1 / (RRF_K + _ranks(s)), 0.0)
+        d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:
-        d, s = (_standardized(d) + 3) / 6, (_standardized(s) + 3) / 6
+        d, s = (_standardized(d, among_d) + 3) / 6, (_standardized(s, among_s) + 3) / 6
     return (weights[0] * d + weights[1] * s).astype(np.float32)
 
 
@@ -108,12 +112,12 @@ def _checked(scores: FloatArray, name: str) -> _Scores:
     return checked
 
 
-def _standardized(scores: _Scores) -> _Scores:
-    """Mean 0 and standard deviation 1; zeros where all are equal."""
-    spread = scores.std() if scores.size and np.ptp(scores) > 0 else 0.0  # rounding can leave equal scores a spread
-    return (scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores)
+def _standardized(scores: _Scores, among: _Scores) -> _Scores:
+    """So that those they are ``among`` have mean 0 and standard deviation 1; zeros where these are all equal."""
+    spread = among.std() if among.size and np.ptp(among) > 0 else 0.0  # rounding can leave equal scores a spread
+    return (scores - among.mean()) / spread if spread > 0 else np.zeros_like(scores)
 
 
-def _ranks(scores: _Scores) -> _Scores:
+def _ranks(scores: _Scores, among: _Scores) -> _Scores:
     """1 for the largest; equal scores share the best of their ranks."""
-    return np.searchsorted(np.sort(-scores), -scores).astype(np.float64) + 1
+    return np.searchsorted(np.sort(-among), -scores).astype(np.float64) + 1

@@ -51,3 +51,12 @@ def test_the_scale_of_dense_scores_does_not_matter_to_the_default(pairs, scale, 
 def test_words_move_a_candidate_by_their_evidence_at_most(pairs):
     dense, sparse = split(pairs)
     np.testing.assert_allclose(fuse(dense, sparse) - fuse(dense, 0 * sparse), EVIDENCE * sparse, atol=1e-4)
+
+
+@given(PAIRS, PAIRS, METHODS)
+def test_candidates_that_come_behind_change_nothing(pairs, later, method):
+    dense, sparse = split(pairs)
+    more_dense, more_sparse = split([*pairs, *later, pairs[0]])
+    fused = fuse(more_dense, more_sparse, method=method, first=len(pairs))
+    np.testing.assert_array_equal(fused[: len(pairs)], fuse(dense, sparse, method=method))
+    assert fused[-1] == fused[0], "one alike scores alike"

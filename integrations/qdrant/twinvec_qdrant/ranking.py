@@ -5,7 +5,7 @@ Pure functions of what the store has found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +60,15 @@ def others(stages: Mapping[str, Mapping[str, Scored]], stage: str) -> list[str]:
     return [key for other, found in stages.items() if other != stage for key in found if key not in stages[stage]]
 
 
-def rank(stages: Mapping[str, Mapping[str, Scored]], asked: Asked) -> list[Candidate]:
-    """The candidates of all stages for a query, best first; equal ones by source and position."""
+def rank(
+    stages: Mapping[str, Mapping[str, Scored]], asked: Asked, before: Sequence[Candidate] = (), first: int = 0
+) -> list[Candidate]:
+    """The candidates of all stages for a query, best first; equal ones by source and position.
+
+    They come behind those of ``before``, which lesser depth found, the ``first`` of them at the least. They are fused
+    by the means and deviations of those first ones, and their score is no better than that of the last before them: the
+    order of what is found does not depend on how deep a search goes.
+    """
     union: dict[str, Scored] = {key: each for found in stages.values() for key, each in found.items()}
     if not union:
         return []
@@ -70,7 +77,12 @@ def rank(stages: Mapping[str, Mapping[str, Scored]], asked: Asked) -> list[Candi
         for stage, found in stages.items()
     }
     if len(scores) == 2:
-        scores["fused"] = fuse(scores["dense"], scores["sparse"], weights=asked.weights, terms=asked.terms)
+        both = [
+            np.array([*(each.scores[stage] for each in before[:first]), *values], dtype=np.float32)
+            for stage, values in scores.items()
+        ]
+        fused = fuse(*both, weights=asked.weights, terms=asked.terms, first=first or None)
+        scores["fused"] = fused[first:]
     candidates = [
         Candidate(
             each.id,
@@ -81,7 +93,11 @@ def rank(stages: Mapping[str, Mapping[str, Scored]], asked: Asked) -> list[Candi
         for row, each in enumerate(union.values())
     ]
     # rounded: the order in which products are summed must not decide between equal chunks
-    return sorted(candidates, key=lambda each: (-round(each.score, 6), each.source, each.position))
+    candidates.sort(key=lambda each: (-round(each.score, 6), each.source, each.position))
+    if before and "fused" in scores:
+        for each in candidates:
+            each.scores["fused"] = min(each.score, before[-1].score)
+    return candidates
 
 
 def marginal(relevance_N: Any, vectors_ND: FloatArray, limit: int, diversity: float) -> list[int]:

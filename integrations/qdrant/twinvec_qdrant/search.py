@@ -2,7 +2,8 @@
 
 Stages are fused here and not in the store, so that a hit keeps the score of each: every candidate of one stage is
 scored by the other too. A chunk that its source's record does not list belongs to an unfinished or a replaced
-version and is passed over. Where passing over and grouping leave too few, the search goes deeper.
+version and is passed over. Where passing over, grouping and earlier pages leave too few, the search goes deeper, by the
+same steps for every page: what a step finds stays before what the next ones add, so that pages neither repeat nor miss.
 """
 
 from __future__ import annotations
@@ -157,37 +158,47 @@ class Searcher:
     ) -> list[list[Candidate]]:
         """For each query the best ``limit`` valid candidates, or all there are."""
         results: list[list[Candidate]] = [[] for _ in asked]
+        ordered: list[list[Candidate]] = [[] for _ in asked]
+        first = [0] * len(asked)
         group = group and not self._whole
-        depth = max(limit, CANDIDATES)
-        waiting = list(range(len(asked)))
+        depth, waiting = CANDIDATES, list(range(len(asked)))
         while waiting:
-            block = [asked[index] for index in waiting]
-            stages = self._stages(block, depth, conditions, exact)
-            ordered = [rank(stage, each) for stage, each in zip(stages, block, strict=True)]
-            records = self._records(ordered, limit)
-            for index, candidates in zip(waiting, ordered, strict=True):
-                results[index] = self._valid(candidates, records, limit, group)
-            waiting = [
-                index
-                for index, stage in zip(waiting, stages, strict=True)
-                if len(results[index]) < limit and any(len(found) >= depth for found in stage.values())
-            ]
+            known = [{each.id for each in ordered[index]} for index in waiting]
+            found = self._stages([asked[index] for index in waiting], known, depth, conditions, exact)
+            deeper = set()
+            for index, (stages, more) in zip(waiting, found, strict=True):
+                ordered[index] += rank(stages, asked[index], ordered[index], first[index])
+                first[index] = first[index] or len(ordered[index])
+                deeper |= {index} if more else set()
+            enough = [index for index in waiting if index not in deeper or len(ordered[index]) >= limit]
+            records = self._records([ordered[index] for index in enough], limit)
+            for index in enough:
+                results[index] = self._valid(ordered[index], records, limit, group)
+            waiting = [index for index in waiting if index in deeper and len(results[index]) < limit]
             depth *= _DEEPER
         return results
 
     def _stages(
-        self, asked: Sequence[Asked], depth: int, conditions: tuple[Condition, ...], exact: bool
-    ) -> list[dict[str, dict[str, Scored]]]:
-        """For each query the candidates of each stage, by id; those of the other stage follow its own."""
+        self,
+        asked: Sequence[Asked],
+        known: Sequence[set[str]],
+        depth: int,
+        conditions: tuple[Condition, ...],
+        exact: bool,
+    ) -> list[tuple[dict[str, dict[str, Scored]], bool]]:
+        """For each query the candidates of each stage, by id, without those known, and whether there may be more.
+
+        Those of the other stage follow its own.
+        """
         tasks = [(index, stage, vector) for index, each in enumerate(asked) for stage, vector in vectors(each)]
         queries = [self._query(vector, depth, conditions, exact) for _, _, vector in tasks]
         stages: list[dict[str, dict[str, Scored]]] = [
             {stage: {} for stage in ("dense", "sparse") if getattr(each, stage) is not None} for each in asked
         ]
-        if not tasks:
-            return stages
-        for (index, stage, _), found in zip(tasks, self._backend.search(queries), strict=True):
-            stages[index][stage] = {each.id: each for each in found}
+        more = [False] * len(asked)
+        for (index, stage, _), found in zip(tasks, self._backend.search(queries) if queries else (), strict=True):
+            more[index] |= len(found) >= depth
+            stages[index][stage] = {each.id: each for each in found if each.id not in known[index]}
         missing = [
             (index, stage, self._query(vector, len(unscored), (IdIs(tuple(unscored)),), exact=True))
             for index, stage, vector in tasks
@@ -197,7 +208,7 @@ class Searcher:
             answers = self._backend.search([query for _, _, query in missing])
             for (index, stage, _), found in zip(missing, answers, strict=True):
                 stages[index][stage].update((each.id, each) for each in found)
-        return stages
+        return list(zip(stages, more, strict=True))
 
     def _records(self, ordered: Sequence[Sequence[Candidate]], limit: int) -> dict[str, Record]:
         """The records that the best candidates of all queries need, with some to spare."""

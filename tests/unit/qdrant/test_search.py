@@ -173,6 +173,20 @@ def test_pages_follow_one_another(recipes, words):
             recipes.search("lentils", offset=offset)
 
 
+@pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
+def test_pages_of_many_documents_with_equal_scores_follow_one_another(collection, mode):
+    kinds = [
+        f"quick brown fox {word}" for word in ("note", "moon note", "moon", "sun", "fox fox", "note on a quick cat")
+    ]
+    collection.ingest([(f"d{row}", kinds[row * row % 11 % 6]) for row in range(250)])
+    whole = collection.search("quick fox note", 300, mode)
+    assert len({hit.id for hit in whole}) == 250
+    assert [hit.score for hit in whole] == sorted((hit.score for hit in whole), reverse=True)
+    for size in (20, 90, 130):
+        pages = [collection.search("quick fox note", size, mode, offset=start) for start in range(0, 300, size)]
+        assert [hit for page in pages for hit in page] == whole, size
+
+
 def test_arguments_are_checked(recipes):
     for limit in (0, 10**30):
         with pytest.raises(ConfigurationError, match="limit"):
