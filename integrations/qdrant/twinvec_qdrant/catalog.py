@@ -18,8 +18,6 @@ seen before.
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,9 +28,10 @@ from twinvec_qdrant.backends.base import Backend, Point
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.description import check_in_force
 from twinvec_qdrant.schema import Record, intent_id, record_id
+from twinvec_qdrant.writer import Writer
 
 ABANDONED_SECONDS = 3600.0
-"""Age at which the intent of another machine's writer counts as given up; a live one takes seconds."""
+"""Age at which the intent of a writer that cannot be seen from here counts as given up; a live one takes seconds."""
 
 _active: set[str] = set()  # intents of this process
 
@@ -125,10 +124,11 @@ class Catalog:
         """Whether its writer is gone for certain, or for so long that it must be."""
         if self._backend.exclusive:
             return intent.id not in _active
-        if intent.payload["host"] == socket.gethostname():
-            pid = int(intent.payload["process"])
-            return intent.id not in _active if pid == os.getpid() else not _alive(pid)
-        return time.time() - float(intent.payload["time"]) > ABANDONED_SECONDS
+        writer = Writer.of_payload(intent.payload)
+        if writer == Writer.this():
+            return intent.id not in _active
+        gone = writer.gone()
+        return time.time() - float(intent.payload["time"]) > ABANDONED_SECONDS if gone is None else gone
 
     @contextmanager
     def _intent(self, sources: list[str], revisions: Iterable[str]) -> Iterator[None]:
@@ -141,9 +141,8 @@ class Catalog:
             "kind": "intent",
             "sources": sources,
             "revisions": sorted(revisions),
-            "host": socket.gethostname(),
-            "process": os.getpid(),
             "time": time.time(),
+            **Writer.this().as_payload(),
         }
         _active.add(key)
         try:
@@ -168,13 +167,3 @@ def _obsolete(changes: Sequence[Change], now: dict[str, Record]) -> Iterator[str
 
 def _holds(record: Record, current: Record | None) -> bool:
     return current is not None and current.revision == record.revision
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

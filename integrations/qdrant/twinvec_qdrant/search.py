@@ -165,11 +165,10 @@ class Searcher:
         while waiting:
             known = [{each.id for each in ordered[index]} for index in waiting]
             found = self._stages([asked[index] for index in waiting], known, depth, conditions, exact)
-            deeper = set()
-            for index, (stages, more) in zip(waiting, found, strict=True):
+            deeper = {index for index, (_, more) in zip(waiting, found, strict=True) if more}
+            for index, (stages, _) in zip(waiting, found, strict=True):
                 ordered[index] += rank(stages, asked[index], ordered[index], first[index])
                 first[index] = first[index] or len(ordered[index])
-                deeper |= {index} if more else set()
             enough = [index for index in waiting if index not in deeper or len(ordered[index]) >= limit]
             records = self._records([ordered[index] for index in enough], limit)
             for index in enough:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from qdrant_client import QdrantClient
 
 from deaths import Died, die_at
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection
+from twinvec_qdrant.backends.conditions import field_is
+from twinvec_qdrant.catalog import ABANDONED_SECONDS
 from twinvec_qdrant.lexicon import DRIFT
+from twinvec_qdrant.writer import _started
 from words import WordEncoder
 
+NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to look into")
 OLD = {"guide": "old guide\n\n" + "word " * 9, "tea": "green tea"}
 NEW = {"guide": "new guide\n\n" + "word " * 9, "tea": "green tea"}
 
@@ -89,6 +98,34 @@ def test_two_writers_may_clean_up_after_a_dead_one(writers, monkeypatch):
     assert texts(second) == stripped(NEW)
     assert second.verify().sound
     assert second.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("writer", "left"),
+    [
+        ({}, False),
+        ({"process": 2**31 - 1}, False),
+        ({"process": os.getppid(), "started": _started(os.getppid())}, True),
+        pytest.param({"process": os.getppid(), "started": "1"}, False, id="an id given again", marks=NEEDS_PROC),
+        ({"namespace": "pid:[1]", "process": 2**31 - 1}, True),
+        ({"boot": "another", "process": 2**31 - 1}, True),
+        ({"host": "elsewhere", "process": 2**31 - 1}, True),
+        ({"host": "elsewhere", "process": 2**31 - 1, "time": time.time() - ABANDONED_SECONDS - 1}, False),
+    ],
+)
+def test_what_a_writer_leaves_goes_once_it_must_be_gone(writers, writer, left, monkeypatch):
+    first, second = writers
+    first.ingest(OLD.items())
+    with monkeypatch.context() as patched:
+        die_at(2, done=False, backend=first._backend, monkeypatch=patched)
+        with pytest.raises(Died):
+            first.ingest(NEW.items())
+    (intent,) = first._backend.scroll([field_is("kind", "intent")])
+    first._backend.upsert([replace(intent, payload={**intent.payload, **writer})])
+    assert second.ingest([("other", "words")]).new == 1
+    assert second.count() == (4 if left else 3)
+    assert second.verify().sound
+    assert texts(second) == stripped(OLD)
 
 
 @pytest.mark.parametrize("prune", [False, True])
