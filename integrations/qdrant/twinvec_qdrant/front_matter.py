@@ -13,7 +13,7 @@ MAX_DEPTH = 20
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The values of a front matter, as JSON has them, dates as strings, and the text below it.
+    """The values of a front matter, as JSON has them, dates as strings and sets as lists, and the text below it.
 
     What begins like one and is no YAML mapping is text, and so is one that takes long or becomes large: one beyond
     ``MAX_BYTES`` or ``MAX_DEPTH``, or with aliases, of which a few lines can become gigabytes.
@@ -30,10 +30,15 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
         values = handler.load(block) or {}
         if not isinstance(values, dict):
             return {}, text
-        plain: dict[str, Any] = json.loads(json.dumps(values, default=str, skipkeys=True))
+        plain: dict[str, Any] = json.loads(json.dumps(values, default=_as_json, skipkeys=True))
     except Exception:  # a bad value ends YAML's constructors with an AttributeError, an OverflowError, ...
         return {}, text
     return plain, body.lstrip("\r\n")
+
+
+def _as_json(value: object) -> object:
+    """A value that JSON does not have; a set in the same order in every process."""
+    return sorted(map(str, value)) if isinstance(value, set) else str(value)
 
 
 def _is_plain(block: str) -> bool:

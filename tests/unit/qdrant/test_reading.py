@@ -243,6 +243,10 @@ def test_front_matter_that_means_nothing_is_text(block):
     assert split_front_matter(text) == ({}, text)
 
 
+def test_a_set_in_a_front_matter_is_the_same_in_every_process():
+    assert split_front_matter("---\nx: !!set {c, a, b}\n---\ntext") == ({"x": ["a", "b", "c"]}, "text")
+
+
 def test_front_matter_may_be_large_and_deep():
     block = f"x: {'[' * (MAX_DEPTH - 1)}{']' * (MAX_DEPTH - 1)}\ny: {'v' * (MAX_BYTES - 200)}"
     values, text = split_front_matter(f"---\n{block}\n---\ntext")
