@@ -129,7 +129,6 @@ class Migration:
     def _sweep(self, advance: Advance) -> None:
         """Encode until no chunk is without a vector of the next model."""
         while page := list(islice(self._without(), _PAGE)):
-            self.target()  # a page without room for its vectors is one of a migration that was given up
             started = time.monotonic()
             self._store(self._encoded(page))
             self.report.encoded += len(page)
@@ -141,6 +140,7 @@ class Migration:
         """Give chunks their vectors; those that a writer has removed meanwhile are passed over."""
         new = {point.id: point for point in points}
         with self._backend.writing:
+            self.target()  # given up meanwhile, there is no room for the vectors
             there = self._backend.retrieve(list(new), [])
             update_there(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
 
@@ -177,6 +177,7 @@ class Migration:
             return
         name = self._next.vector
         vectors_ND = np.asarray(self._encoder.encode_document([point.payload["text"] for point in sample]))
+        self.target()
         found = self._backend.search([Query(vector, 1, (_CHUNKS,), name=name) for vector in vectors_ND])
         stored = self._backend.retrieve([point.id for point in sample], [], name)
         for point, vector_D, hits in zip(sample, vectors_ND, found, strict=True):

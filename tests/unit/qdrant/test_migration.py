@@ -180,6 +180,13 @@ def test_a_migration_whose_place_another_took_is_an_error(filled, words, new, th
     assert answers(filled) == expected(words)
 
 
+@pytest.mark.parametrize("call", [2, SAMPLE])
+def test_a_migration_that_is_given_up_meanwhile_is_an_error(filled, words, call):
+    with pytest.raises(ConfigurationError, match="given up"):
+        filled.migrate(Interrupted(call, filled.drop_others, seed=1, dim=48))
+    assert answers(filled) == expected(words)
+
+
 def test_documents_may_change_while_the_sample_is_looked_at(filled, place, words, new):
     changed = {name: f"{text}, changed" for name, text in NOTES.items()}
     with Collection.open("notes", encoder=words, **place) as other:

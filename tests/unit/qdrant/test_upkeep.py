@@ -8,6 +8,7 @@ import pytest
 
 from twinvec_qdrant import Collection
 from twinvec_qdrant.backends.conditions import field_is
+from twinvec_qdrant.schema import record_id
 
 
 @pytest.fixture
@@ -39,6 +40,17 @@ def test_verify_finds_and_repairs(twinvec, notes, place, tmp_path):
     assert twinvec("verify", *place, "--repair").code == 0
     foretold = twinvec("ingest", notes, *place, "--dry-run", "--json")
     assert json.loads(foretold.out)["updated"] == 1
+    assert json.loads(twinvec("ingest", notes, *place, "--json").out)["updated"] == 1
+    assert twinvec("verify", *place).code == 0
+
+
+def test_verify_names_a_document_whose_record_is_lost(twinvec, notes, place, tmp_path):
+    with Collection.open("notes", tmp_path / "store") as collection:
+        collection._backend.delete([record_id("n2")])
+    done = twinvec("verify", *place)
+    assert (done.code, done.err.splitlines()) == (1, ["forgotten: n2"])
+    assert twinvec("verify", *place, "--repair").err.splitlines() == ["forgotten: n2: ingest it again"]
+    assert twinvec("verify", *place).code == 1, "until it has been"
     assert json.loads(twinvec("ingest", notes, *place, "--json").out)["updated"] == 1
     assert twinvec("verify", *place).code == 0
 
