@@ -28,7 +28,7 @@ from twinvec.training.masks import PairTexts
 from twinvec.training.objectives import Distance, Similarity
 from twinvec.training.two_pass import embed_in_two_passes
 
-_ON_CPU = (1024, 4096)  # token budget, kept tokens; a CPU is quickest where a chunk stays in its cache
+_ON_CPU = (1024, 6144)  # token budget, kept tokens; a CPU is quickest where a chunk stays in its cache
 _ON_GPU = (16384, 16384)
 
 
@@ -154,7 +154,7 @@ class EmbeddingLoss(nn.Module):
         token_budget: Padded tokens that go through the model at a time; 1,024 on a CPU and 16,384 elsewhere unless
             given.
         kept_tokens: Padded tokens of a batch whose activations are held for the backward pass; what is beyond is
-            computed twice. A smaller figure saves memory, a larger one up to a quarter of the time. 4,096 on a CPU
+            computed twice. A smaller figure saves memory, a larger one up to a quarter of the time. 6,144 on a CPU
             and 16,384 elsewhere unless given.
     """
 
