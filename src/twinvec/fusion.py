@@ -40,6 +40,7 @@ KEYWORDS = 0.1
 """How much keywords weigh, as said above; anything from 0.1 to 0.2 gives much the same."""
 
 RRF_K = 60
+_LARGEST = 1e30  # a weight; beyond, the sum is no number any more
 
 _Scores = npt.NDArray[np.float64]
 
@@ -69,7 +70,7 @@ def fuse(
         ConfigurationError: an unknown method, or a weight that is negative or not finite.
     """
     check_method(method)
-    if len(weights) != 2 or not all(0 <= weight < np.inf for weight in weights):
+    if len(weights) != 2 or not all(isinstance(each, (int, float)) and 0 <= each <= _LARGEST for each in weights):
         raise ConfigurationError(f"weights are two numbers from 0, for dense and sparse scores, got {weights!r}")
     d, s = _checked(dense, "dense"), _checked(sparse, "sparse")
     if d.shape != s.shape:

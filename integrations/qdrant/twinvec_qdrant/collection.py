@@ -349,8 +349,12 @@ class Collection(Maintained):
             return len(removed)
 
     def notes(self, namespace: str) -> Notes:
-        """Small records that belong to the collection and lie in it; see ``Notes``."""
-        return Notes(self._backend, namespace)
+        """Small records that belong to the collection and lie in it; see ``Notes``.
+
+        Raises:
+            TextError: the namespace is no text, or holds a lone surrogate.
+        """
+        return Notes(self._backend, check_text(namespace, "namespace"))
 
     def count(self) -> int:
         """How many chunks there are."""

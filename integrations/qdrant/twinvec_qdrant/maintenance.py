@@ -95,9 +95,13 @@ class Maintained:
         about as much room on the disk as the collection has, twice.
 
         Raises:
+            ConfigurationError: settings that there are not, or that cannot work.
             StoreUnavailableError: the server does not answer, or the disk has no room; all is as before.
         """
-        report = reindex(self._backend, IndexSettings.from_dict(index) if isinstance(index, Mapping) else index)
+        settings = IndexSettings.from_dict(index) if isinstance(index, Mapping) else index
+        if not isinstance(settings, IndexSettings | None):
+            raise ConfigurationError(f"index: expected IndexSettings or their fields, got {type(index).__name__}")
+        report = reindex(self._backend, settings)
         self._description = read_description(self._backend.read_metadata(), self._backend.location)
         self._searcher = Searcher(self._backend, self._lexicon, self._description)
         return report

@@ -89,7 +89,9 @@ def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEnco
     try:
         return Encoder(model, **(options.given() if options else {}))
     except ModelError as error:
-        error.add_note("to open the collection with an encoder of your own, give it as encoder=")
+        error.add_note(
+            "a model that lies elsewhere is named by --model; in Python, give an encoder of your own as encoder="
+        )
         raise
 
 

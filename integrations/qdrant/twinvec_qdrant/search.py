@@ -105,7 +105,7 @@ class Searcher:
         """Hits for a vector by maximal marginal relevance."""
         check_limit(limit)
         check_limit(candidates, "candidates")
-        if not 0 <= diversity <= 1:
+        if not isinstance(diversity, (int, float)) or not 0 <= diversity <= 1:
             raise ConfigurationError(f"diversity must be between 0 and 1, got {diversity!r}")
         depth = max(limit, candidates)
         found = self._search([Asked(vector_D, None)], depth, self._conditions(filter), group=False)[0]

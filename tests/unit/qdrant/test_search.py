@@ -198,8 +198,13 @@ def test_arguments_are_checked(recipes):
         recipes.search("\ud800")
     with pytest.raises(TextError, match="text 1"):
         recipes.search_many(["a", 3])
-    with pytest.raises(ConfigurationError, match="diversity"):
-        recipes.search_diverse("x", diversity=2)
+    for diversity in (2, "x", float("nan")):
+        with pytest.raises(ConfigurationError, match="diversity"):
+            recipes.search_diverse("x", diversity=diversity)
+    with pytest.raises(ConfigurationError, match="index"):
+        recipes.reindex(3)
+    with pytest.raises(TextError, match="namespace"):
+        recipes.notes("\ud800")
     ragged = [[1.0], *[1.0] * 63]
     for vector in (np.full(64, np.nan), np.zeros(64), np.ones(3), ["a"] * 64, ragged, [10**400] * 64, [None, {}], None):
         for search in (recipes.search_vector, recipes.search_diverse):
