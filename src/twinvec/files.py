@@ -42,16 +42,26 @@ def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}:{number}: no JSON: {error}") from error
-        if not isinstance(value, dict):
-            raise InputError(f"{path}:{number}: expected a JSON object, got {type(value).__name__}")
+        value = parse_object(line, f"{path}:{number}")
         rows += 1
         yield f"{path}:{number}", value
     if not rows:
         raise InputError(f"{path}: the file is empty; expected one JSON object a line")
+
+
+def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
+    """A line of JSON that is an object.
+
+    Raises:
+        InputError: it is none; the message begins with ``place``.
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place}: no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{place}: expected a JSON object, got {type(value).__name__}")
+    return value
 
 
 def text_field(row: dict[str, Any], name: str, place: str) -> str:

@@ -24,8 +24,8 @@ from twinvec.errors import InputError
 from twinvec.filters import Filter
 from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, check_limit
-from twinvec.training.judged import numbered_rows, parse_row
 from twinvec.training.masks import text_hash
+from twinvec.training.pair_file import numbered_rows, parse_row
 from twinvec.vectors import unit
 
 _BLOCK = 65_536

@@ -22,9 +22,10 @@ from typing import Any, Protocol
 from twinvec.errors import ConfigurationError
 from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, Retriever, search_many
-from twinvec.training.judged import Judged, PairFile, readings, speaks_of
+from twinvec.training.judged import Judged, readings, speaks_of
 from twinvec.training.masks import normalised
 from twinvec.training.mined_file import MinedFile
+from twinvec.training.pair_file import PairFile
 
 _WINDOW = 256
 

@@ -15,7 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from twinvec.errors import ConfigurationError, DocumentError, MissingExtraError
+from twinvec.errors import ConfigurationError, DocumentError, InputError, MissingExtraError
+from twinvec.files import parse_object
 from twinvec.text import MAX_TEXT_BYTES
 
 FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
@@ -147,9 +148,7 @@ def _bad_line(path: Path) -> str | None:
     with path.open("rb") as file:
         for number, line in enumerate(filter(bytes.strip, file), start=1):
             try:
-                value = json.loads(line)
-            except (ValueError, UnicodeDecodeError) as error:
-                return f"{path}, row {number}: no valid JSON: {error}"
-            if not isinstance(value, dict):
-                return f"{path}, row {number}: expected an object with fields, got {type(value).__name__}"
+                parse_object(line, f"{path}, row {number}")
+            except InputError as error:
+                return str(error)
     return None

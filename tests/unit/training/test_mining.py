@@ -14,8 +14,9 @@ from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.training.denoising import ProbabilityScorer
 from twinvec.training.dense_index import DenseIndex
-from twinvec.training.judged import Judged, PairFile
+from twinvec.training.judged import Judged
 from twinvec.training.mining import MiningOptions, mine_file, mine_negatives
+from twinvec.training.pair_file import PairFile
 
 PAIRS = [
     ("how do I list files", "ls lists files"),
@@ -325,13 +326,13 @@ def test_the_rest_of_another_job_is_refused(source, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"[1]", "expected an object with 'anchor' and 'positive', got list"),
-        (b"[" * 100_000, "no valid JSON"),
+        (b"[1]", "expected a JSON object, got list"),
+        (b"[" * 100_000, "no JSON"),
         (b'{"anchor": "a"}', "field 'positive': expected a text, got None"),
         (b'{"anchor": "a", "positive": " "}', "field 'positive': expected a text"),
         (b'{"anchor": "a", "positive": "\\ud800"}', "field 'positive': lone surrogate"),
-        (b'{"anchor": "a", "pos', "no valid JSON"),
-        (b'{"anchor": "a\xff", "positive": "b"}', "no valid JSON"),
+        (b'{"anchor": "a", "pos', "no JSON"),
+        (b'{"anchor": "a\xff", "positive": "b"}', "no JSON"),
     ],
 )
 def test_a_line_that_is_no_pair_is_named(tmp_path, line, message):
