@@ -5,11 +5,12 @@ Figures are x 100. The first of them decides which checkpoint is best.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinvec.errors import DocumentError
+from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.training.config import Evaluation, Source
 from twinvec.training.data import Rows, open_rows
 
@@ -101,7 +102,14 @@ def _candidates(path: Path, cache: Path) -> list[dict[str, Any]]:
 def _part(evaluator: Any, model: Any, names: dict[str, str], group: str) -> Measure:
     def measure() -> Scores:
         found = evaluator(model)
-        return {f"{group}.{ours}": 100 * float(found[theirs]) for ours, theirs in names.items()}
+        scores = {f"{group}.{ours}": 100 * float(found[theirs]) for ours, theirs in names.items()}
+        for name, score in scores.items():
+            if not math.isfinite(score):
+                raise ConfigurationError(
+                    f"evaluation: {name} is not a number: all scores in the file are equal, or the model gives all "
+                    "pairs the same"
+                )
+        return scores
 
     return measure
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 import os
 import time
 from collections.abc import Iterator
@@ -124,8 +123,6 @@ class _Run:
                 self._measure = cross_encoder_measure(self._model, evaluation, cache)
             trainer_class = PairTrainer
             collator = CrossEncoderDataCollator(preprocess_fn=self._model.preprocess)
-        if self._measure is not None:
-            self._measure = _with_numbers(self._measure)
         self.trainer = self._make_trainer(trainer_class, loss, collator)
         self.trainer.prepare_run(
             RowDataset(self._rows),
@@ -279,22 +276,6 @@ def _tensorboard_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         del os.environ["TENSORBOARD_LOGGING_DIR"]
-
-
-def _with_numbers(measure: Measure) -> Measure:
-    """The measure, refusing what is no number."""
-
-    def measured() -> Scores:
-        scores = measure()
-        for name, score in scores.items():
-            if not math.isfinite(score):
-                raise ConfigurationError(
-                    f"evaluation: {name} is not a number: all scores in the file are equal, or the model gives all "
-                    "pairs the same"
-                )
-        return scores
-
-    return measured
 
 
 def _placeholder() -> Any:
