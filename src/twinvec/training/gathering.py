@@ -14,6 +14,7 @@ import os
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn import functional
 
 
 def world_size() -> int:
@@ -65,12 +66,8 @@ def share_of_batch(rows: int, device: torch.device) -> float:
 
 def gather_labels(labels_B: Tensor) -> Tensor:
     """The labels of all processes, in order of rank."""
-    counts = [int(count) for count in _gather_rows(torch.tensor([len(labels_B)], device=labels_B.device))]
-    padded = labels_B.new_zeros(max(counts))
-    padded[: len(labels_B)] = labels_B
-    received = [torch.empty_like(padded) for _ in counts]
-    dist.all_gather(received, padded)
-    return torch.cat([part[:count] for part, count in zip(received, counts, strict=True)])
+    counts = _gather_rows(torch.tensor([len(labels_B)], device=labels_B.device))
+    return torch.cat(_gather_ragged(labels_B, [int(count) for count in counts]))
 
 
 def gather(vectors: list[Tensor], hashes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -79,23 +76,29 @@ def gather(vectors: list[Tensor], hashes: list[Tensor]) -> tuple[list[Tensor], l
     Processes must have the same number of arms, each may have its own number of rows.
     """
     rows_by_rank = _gather_rows(torch.tensor([len(arm) for arm in vectors], device=vectors[0].device))
-    largest = max(int(rows.sum()) for rows in rows_by_rank)
     local = torch.cat(vectors)
-    payload = torch.zeros(largest, local.shape[1] + 8, dtype=local.dtype, device=local.device)
-    payload[: len(local), :-8] = local.detach()
+    payload = functional.pad(local.detach(), (0, 8))
     if hashes:
-        payload[: len(local), -8:] = torch.cat(hashes).view(torch.uint8).view(-1, 8).to(local.dtype)
-    received = [torch.empty_like(payload) for _ in rows_by_rank]
-    dist.all_gather(received, payload)
+        payload[:, -8:] = torch.cat(hashes).view(torch.uint8).view(-1, 8).to(local.dtype)
+    received = _gather_ragged(payload, [int(rows.sum()) for rows in rows_by_rank])
     vectors_of: list[list[Tensor]] = [[] for _ in vectors]
     hashes_of: list[list[Tensor]] = [[] for _ in hashes]
     for rank, (rows, block) in enumerate(zip(rows_by_rank, received, strict=True)):
         own = rank == dist.get_rank()
-        for arm, part in enumerate(torch.split(block[: int(rows.sum())], rows.tolist())):
+        for arm, part in enumerate(torch.split(block, rows.tolist())):
             vectors_of[arm].append(vectors[arm] if own else part[:, :-8])
             if hashes:
                 hashes_of[arm].append(part[:, -8:].to(torch.uint8).contiguous().view(torch.int64).squeeze(1))
     return [torch.cat(arm) for arm in vectors_of], [torch.cat(arm) for arm in hashes_of]
+
+
+def _gather_ragged(local: Tensor, counts: list[int]) -> list[Tensor]:
+    """The tensors of all processes, which differ in their first dimension: ``counts``, in order of rank."""
+    padded = local.new_zeros(max(counts), *local.shape[1:])
+    padded[: len(local)] = local
+    received = [torch.empty_like(padded) for _ in counts]
+    dist.all_gather(received, padded)
+    return [part[:count] for part, count in zip(received, counts, strict=True)]
 
 
 def _gather_rows(rows: Tensor) -> list[Tensor]:

@@ -16,7 +16,6 @@ from itertools import accumulate
 from typing import Any
 
 import torch
-from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -221,8 +220,11 @@ class PairScoreLoss(nn.Module):
 
         ``reading``, such as a prompt, is for the model's ``preprocess``.
         """
-        features = dict(self.model.preprocess(list(zip(*inputs, strict=True)), **reading))
-        scores_B = self.model(batch_to_device(features, labels.device))["scores"].view(-1)
+        features = self.model.preprocess(list(zip(*inputs, strict=True)), **reading)
+        there = {
+            name: value.to(labels.device) if isinstance(value, Tensor) else value for name, value in features.items()
+        }
+        scores_B = self.model(there)["scores"].view(-1)
         loss = functional.binary_cross_entropy_with_logits(scores_B, labels.float())
         return loss * share_of_batch(len(labels), loss.device)
 
