@@ -65,6 +65,7 @@ def interrupt(monkeypatch):
             return real(*arguments)
 
         monkeypatch.setattr(module, name, interrupted)
+        return left
 
     return prepare
 
@@ -103,12 +104,13 @@ def test_a_run_goes_on_wherever_it_is_moved(run, interrupt, tmp_path, monkeypatc
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     run(tmp_path / "whole", schedule, **settings)
-    interrupt(trainers, "mark_complete", 3)
+    left = interrupt(trainers, "mark_complete", 3)
     with pytest.raises(KeyboardInterrupt):
         run(before / "model", schedule, **settings)
     before.rename(after)
     monkeypatch.chdir(after.parent)
     run(after.relative_to(tmp_path) / "model", schedule, **settings)
+    assert left == [-1], "only the last checkpoint was to be made"
     one, two = ((folder / "model.safetensors").read_bytes() for folder in (tmp_path / "whole", after / "model"))
     assert one == two
 
