@@ -28,8 +28,10 @@ def server(monkeypatch):
         yield running
 
 
-def opened(server: StandIn, wait_seconds: float = 120, encoder: WordEncoder | None = None, **options) -> Collection:
-    client = QdrantClient(server.url, timeout=1, check_compatibility=False)
+def opened(
+    server: StandIn, wait_seconds: float = 120, encoder: WordEncoder | None = None, timeout: int = 30, **options
+) -> Collection:
+    client = QdrantClient(server.url, timeout=timeout, check_compatibility=False)
     encoder = encoder or WordEncoder(max_tokens=16)
     return Collection.open("notes", client=client, encoder=encoder, wait_seconds=wait_seconds, **options)
 
@@ -62,7 +64,7 @@ def test_every_fault_at_any_request_is_survived(server, seed):
         return rng.choice(kinds) if rng.random() < 0.25 else None
 
     server.fault = fault
-    with opened(server) as collection:
+    with opened(server, timeout=1) as collection:
         first = collection.ingest(NOTES.items())
         assert (first.new, first.failed) == (len(NOTES), 0)
         second = collection.ingest({**NOTES, **LATER}.items())
