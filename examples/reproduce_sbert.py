@@ -7,7 +7,8 @@ default model with its last two of six layers drawn anew, so that the objective 
 says what the base is worth untrained); the paper starts from BERT-base. NLI is SNLI dev and the train part of the
 counterfactual set, at most ``--rows`` rows of each file (the paper: 942,000 rows); 1,000 rows take some minutes on a
 quiet CPU. Beyond the paper: what entailed pairs alone teach by ``info_nce`` (of SNLI dev, the counterfactual set,
-TaxiNLI and RTE). With several seeds, the tables of the test part show mean and deviation.
+TaxiNLI and RTE). With several seeds, the tables of the test part show mean and deviation. A cell whose data is not
+in the folder stays blank.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ PAPER_CONCATENATION = {
 BAR = r"\|"  # within a cell
 
 
+class NotAtHandError(Exception):
+    """A file that a cell needs is not in the folder."""
+
+
 class Laboratory:
     """Trains from one base on the sets of a folder, and remembers what it has trained.
 
     Args:
-        data: Folder with ``nli/`` and ``sts/``.
+        data: Folder with ``nli/`` and ``sts/``. A method whose files are not there raises ``NotAtHandError``.
         work: Where models go.
         rows: Rows of each file that are used.
     """
@@ -107,16 +112,26 @@ class Laboratory:
         cosines = pair_similarities(encoder.encode(data.first), encoder.encode(data.second))["cosine"]
         return float(correlation(cosines, data.gold))
 
+    def on_test(self, make: Callable[..., Path], by: Callable[..., Any] = spearman) -> Callable[[int], float]:
+        """The score on the test part as a function of the seed."""
+        return lambda seed: self.score(make(seed=seed), "test", by)
+
     def _sts(self, split: str) -> StsSet:
-        return load_sts(self._data / "sts" / "stsb" / f"{split}.tsv")
+        return load_sts(self._at_hand(f"sts/stsb/{split}.tsv"))
 
     def _by_premise(self, name: str) -> dict[str, dict[str, str]]:
         """Premise -> label -> a hypothesis, of a file below ``nli``."""
         found: dict[str, dict[str, str]] = {}
-        with (self._data / "nli" / f"{name}.tsv").open(encoding="utf-8") as file:
+        with self._at_hand(f"nli/{name}.tsv").open(encoding="utf-8") as file:
             for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
                 found.setdefault(row["premise"], {})[row["label"]] = row["hypothesis"]
         return found
+
+    def _at_hand(self, name: str) -> Path:
+        """The path of a file of the folder."""
+        if not (path := self._data / name).is_file():
+            raise NotAtHandError(name)
+        return path
 
     def _written(self, name: str, rows: list[dict[str, str]]) -> dict[str, str]:
         """Rows in a file of their own, as a dataset."""
@@ -129,6 +144,8 @@ class Laboratory:
         self, name: str, objective: dict[str, Any], data: list[dict[str, Any]], *, seed: int = 0, **more: Any
     ) -> Path:
         folder = self._work / f"{name} {seed}".replace("|", "I").replace("*", "x").replace(" ", "_")
+        for source in data:
+            self._at_hand(source["path"])
         values = {
             "model": str(self.base),
             "objective": objective,
@@ -172,7 +189,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         laboratory = Laboratory(options.data, Path(folder), options.rows)
-        print(f"The base, untrained: {dev(laboratory, laboratory.base)} on STS-B dev.")
+        print(f"The base, untrained: {dev(laboratory, lambda: laboratory.base)} on STS-B dev.")
         for name in options.tables:
             TABLES[name](laboratory, options.seeds)
 
@@ -182,7 +199,7 @@ def pooling_table(laboratory: Laboratory, _: list[int]) -> None:
     print("\nSTS-B dev, by pooling (NLI: softmax; STS-B: regression)\n")
     print("| pooling | NLI, paper | NLI, ours | STS-B, paper | STS-B, ours |\n|---|---|---|---|---|")
     for pooling, (on_nli, on_stsb) in PAPER_POOLING.items():
-        nli, stsb = dev(laboratory, laboratory.nli(pooling)), dev(laboratory, laboratory.stsb(pooling))
+        nli, stsb = (dev(laboratory, make, pooling) for make in (laboratory.nli, laboratory.stsb))
         print(f"| {pooling} | {on_nli} | {nli} | {on_stsb} | {stsb} |", flush=True)
 
 
@@ -190,7 +207,7 @@ def concatenation_table(laboratory: Laboratory, _: list[int]) -> None:
     """The paper's table 6, lower part."""
     print("\nSTS-B dev, by concatenation (NLI, mean pooling)\n\n| concatenation | paper | ours |\n|---|---|---|")
     for name in CONCATENATIONS:
-        ours = dev(laboratory, laboratory.nli(concatenation=name))
+        ours = dev(laboratory, laboratory.nli, "mean", name)
         print(f"| {name.replace('|', BAR)} | {PAPER_CONCATENATION[name]} | {ours} |", flush=True)
 
 
@@ -198,9 +215,9 @@ def objective_table(laboratory: Laboratory, _: list[int]) -> None:
     """The paper's three objectives."""
     print("\nSTS-B dev, by objective (mean pooling; the paper's triplets are from Wikipedia)\n")
     print("| objective | data | paper | ours |\n|---|---|---|---|")
-    print(f"| softmax | NLI | 80.78 | {dev(laboratory, laboratory.nli())} |")
-    print(f"| regression | STS-B | 87.44 | {dev(laboratory, laboratory.stsb())} |")
-    print(f"| triplet | NLI | | {dev(laboratory, laboratory.triplets())} |", flush=True)
+    print(f"| softmax | NLI | 80.78 | {dev(laboratory, laboratory.nli)} |")
+    print(f"| regression | STS-B | 87.44 | {dev(laboratory, laboratory.stsb)} |")
+    print(f"| triplet | NLI | | {dev(laboratory, laboratory.triplets)} |", flush=True)
 
 
 def data_table(laboratory: Laboratory, seeds: list[int]) -> None:
@@ -216,29 +233,30 @@ def data_table(laboratory: Laboratory, seeds: list[int]) -> None:
         ("NLI, then STS-B", 85.35, both),
     ]
     for data, paper, make in rows:
-        ours = spread([laboratory.score(make(seed=seed), "test") for seed in seeds])
+        ours = spread(laboratory.on_test(make), seeds)
         print(f"| bi-encoder | {data} | {paper:.2f} | {ours} |", flush=True)
-    crossed = spread([laboratory.cross_encoder_score(laboratory.cross_encoder(seed)) for seed in seeds])
+    crossed = spread(lambda seed: laboratory.cross_encoder_score(laboratory.cross_encoder(seed)), seeds)
     print(f"| cross-encoder | STS-B | 84.30 | {crossed} |", flush=True)
 
 
 def entailment_table(laboratory: Laboratory, seeds: list[int]) -> None:
     """Not in the paper."""
-    models = [laboratory.entailment(seed) for seed in seeds]
-    by_rank, by_value = (
-        spread([laboratory.score(model, "test", by) for model in models]) for by in (spearman, pearson)
-    )
+    by_rank, by_value = (spread(laboratory.on_test(laboratory.entailment, by), seeds) for by in (spearman, pearson))
     print("\nSTS-B test, from entailed pairs alone (info_nce)\n\n| Spearman | Pearson |\n|---|---|")
     print(f"| {by_rank} | {by_value} |", flush=True)
 
 
-def dev(laboratory: Laboratory, model: Path) -> str:
-    """Its score on the dev part, as a cell."""
-    return f"{laboratory.score(model, 'dev'):.2f}"
+def dev(laboratory: Laboratory, make: Callable[..., Path], *how: str) -> str:
+    """The score on the dev part of a model that is made so, as a cell."""
+    return spread(lambda _: laboratory.score(make(*how), "dev"), [0])
 
 
-def spread(values: list[float]) -> str:
-    """The mean, and with several values their standard deviation."""
+def spread(score: Callable[[int], float], seeds: list[int]) -> str:
+    """The mean over the seeds, and with several of them the standard deviation; blank without the data."""
+    try:
+        values = [score(seed) for seed in seeds]
+    except NotAtHandError:
+        return ""
     return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
 
 

@@ -27,7 +27,9 @@ def write(path, columns, rows):
     path.write_text("\n".join("\t".join(row) for row in [columns, *rows]) + "\n")
 
 
-def test_every_cell_of_every_table_is_filled(example, tiny_model, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def tables(example, tiny_model, tmp_path, monkeypatch, capsys):
+    """What the example prints about the data below ``tmp_path``: the rows of each table, without their head."""
     nli = [(label, f"{word} here", f"{word} and {label}") for word in WORDS for label in LABELS]
     scored = [(f"{n % 6}", f"{word} here", f"{word} {n}") for n, word in enumerate(WORDS * 3)]
     for name in ("snli/dev", "cad/train", "taxinli/all", "rte/train"):
@@ -35,12 +37,34 @@ def test_every_cell_of_every_table_is_filled(example, tiny_model, tmp_path, monk
     for name in ("train", "dev", "test"):
         write(tmp_path / "sts" / "stsb" / f"{name}.tsv", ("score", "sentence1", "sentence2"), scored)
     monkeypatch.setattr(example, "fresh_base", lambda folder: tiny_model("bert", normalize=False))
-    monkeypatch.setattr(sys, "argv", ["reproduce_sbert.py", "--data", str(tmp_path), "--rows", "16"])
-    example.main()
-    lines = capsys.readouterr().out.splitlines()
-    tables = [list(table) for is_row, table in groupby(lines, lambda line: line.startswith("|")) if is_row]
-    rows = [line for _, _, *body in tables for line in body]  # after the head and its rule
-    figures = [line.split("|")[-2].strip() for line in rows]
-    assert [len(table) - 2 for table in tables] == [3, 7, 3, 4, 1]
+
+    def printed(*options: str) -> list[list[str]]:
+        monkeypatch.setattr(sys, "argv", ["reproduce_sbert.py", "--data", str(tmp_path), "--rows", "16", *options])
+        example.main()
+        lines = capsys.readouterr().out.splitlines()
+        groups = [list(group) for is_row, group in groupby(lines, lambda line: line.startswith("|")) if is_row]
+        return [body for _, _, *body in groups]  # after the head and its rule
+
+    return printed
+
+
+def figure(row: str) -> str:
+    """Our figure, or the last of them."""
+    return row.split("|")[-2].strip()
+
+
+def test_every_cell_of_every_table_is_filled(tables):
+    found = tables()
+    assert [len(rows) for rows in found] == [3, 7, 3, 4, 1]
+    figures = [figure(row) for rows in found for row in rows]
     assert all(-100 <= float(figure) <= 100 for figure in figures)
     assert len(set(figures)) > 4, "models that were trained in another way give other figures"
+
+
+def test_cells_stay_blank_where_data_is_not_at_hand(tables, tmp_path):
+    (tmp_path / "nli" / "cad" / "train.tsv").unlink()
+    (tmp_path / "nli" / "rte" / "train.tsv").unlink()
+    objectives, data, entailment = tables("--tables", "objective", "data", "entailment")
+    assert [bool(figure(row)) for row in objectives] == [False, True, True]
+    assert [bool(figure(row)) for row in data] == [False, True, False, True]
+    assert [figure(row) for row in entailment] == [""]
