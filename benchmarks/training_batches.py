@@ -1,6 +1,6 @@
 """What makes a batch good: its size, mined hard negatives, one dataset in it or two.
 
-    python benchmarks/training_batches.py --data ../shared/data [--epochs 2] [--seeds 0 1 2]
+    python benchmarks/training_batches.py --data ../shared/data [--epochs 2] [--seeds 0 1 2] [--recipes either both]
 
 The default model is trained on ``pairs/flickr8k`` (two captions of one picture; short, so that a CPU gets through) by
 ``info_nce``, and measured on its test pairs: each anchor's partner is looked for among all positives. The learning
@@ -18,6 +18,8 @@ from statistics import mean, stdev
 from typing import Any
 
 SETS = ("flickr8k", "snli_entailment")
+RECIPES = ("hard-negatives", "either", "both")
+MIDDLE = 512
 MEASURES = ("pairs.accuracy@1", "pairs.mrr@10")
 
 
@@ -26,26 +28,26 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with pairs/")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 512, 4096])
+    parser.add_argument("--sizes", type=int, nargs="*", default=[32, 512, 4096], help="of batches of flickr8k")
+    parser.add_argument("--recipes", nargs="*", choices=RECIPES, default=RECIPES, help="of batches of 512")
     options = parser.parse_args()
     print("| batch | made of | flickr8k: accuracy@1 | MRR@10 | snli_entailment: accuracy@1 | MRR@10 |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         work, pairs = Path(name), options.data.absolute() / "pairs"
-        files = [pairs / each / "train.jsonl" for each in SETS]
+        flickr, entailment = (pairs / each / "train.jsonl" for each in SETS)
+        runs: list[tuple[int, str, list[Path], int]] = [(size, "flickr8k", [flickr], 1) for size in options.sizes]
+        if "hard-negatives" in options.recipes:
+            mined = with_negatives(flickr, work / "mined.jsonl")
+            runs.append((MIDDLE, "flickr8k with a hard negative", [mined], 1))
+        if "either" in options.recipes:
+            runs.append((MIDDLE, "either set", [flickr, entailment], 1))
+        if "both" in options.recipes:
+            runs.append((MIDDLE, "both sets", [flickr, entailment], 2))
         show("", "the model as it came", [measured("default", pairs, work)])
-        for size in options.sizes:
-            show(size, "flickr8k", [trained(size, files[:1], 1, seed, options.epochs, pairs) for seed in options.seeds])
-        mined = with_negatives(files[0], work / "mined.jsonl")
-        middle = options.sizes[len(options.sizes) // 2]
-        recipes = {
-            "flickr8k with a hard negative": ([mined], 1),
-            "either set": (files, 1),
-            "both sets": (files, 2),
-        }
-        for made_of, (data, datasets) in recipes.items():
-            found = [trained(middle, data, datasets, seed, options.epochs, pairs) for seed in options.seeds]
-            show(middle, made_of, found)
+        for size, made_of, files, datasets in runs:
+            found = [trained(size, files, datasets, seed, options.epochs, pairs) for seed in options.seeds]
+            show(size, made_of, found)
 
 
 def with_negatives(source: Path, target: Path) -> Path:

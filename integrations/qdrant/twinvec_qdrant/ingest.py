@@ -127,7 +127,7 @@ class Ingestion:
             records = self._catalog.records(document.id for document in group)
             changed: list[tuple[Document, str]] = []
             for document in group:
-                record, version = records.get(document.id), self._intake.version(document)
+                record, version = records.get(document.id), self._intake.seen[document.id]
                 if record and record.version == version:
                     self._unchanged()
                 else:

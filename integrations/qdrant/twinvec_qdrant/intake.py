@@ -27,7 +27,7 @@ class Intake:
         repeat: Called for each that came before, word for word.
 
     Attributes:
-        seen: The version of every document so far, by id; "" for a broken one.
+        seen: The version of every document so far, the hash of all that decides its chunks, by id; "" for a broken one.
         tenants: Those that documents named.
         hidden: Failures behind which there may be documents that were not seen.
     """
@@ -56,10 +56,6 @@ class Intake:
         if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
             raise DocumentError(f"expected an iterable of documents, got {type(documents).__name__}")
         return self._groups(documents)
-
-    def version(self, document: Document) -> str:
-        """Hash of all that decides the document's chunks."""
-        return digest(document.text, document.title, canonical(document.payload), self._settings)
 
     def _groups(self, documents: Iterable[object]) -> Iterator[list[Document]]:
         group: list[Document] = []
@@ -99,7 +95,7 @@ class Intake:
             return None
         if self._tenant_key is not None:
             self.tenants.add(document.payload[self._tenant_key])
-        version = self.version(document)
+        version = digest(document.text, document.title, canonical(document.payload), self._settings)
         earlier = self.seen.get(document.id)
         if not earlier:
             self.seen[document.id] = version

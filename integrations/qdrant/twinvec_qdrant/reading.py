@@ -158,7 +158,7 @@ def _read_bytes(path: Path, limit: int) -> bytes:
         before = os.fstat(file.fileno())
         if before.st_size > limit:
             raise DocumentError(f"{before.st_size:,} bytes, more than the limit of {limit:,}; split it first")
-        data = file.read(limit + 1)
+        data = file.read(before.st_size + 1)  # room for ``limit`` bytes would be made for every small file
         after = os.fstat(file.fileno())
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or len(data) != after.st_size:
         raise DocumentError("changed while it was read; ingest it again")

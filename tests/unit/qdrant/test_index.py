@@ -115,6 +115,16 @@ def test_an_ingest_that_brings_much_builds_the_index(folder, vectors, monkeypatc
         assert collection._backend._shard is shard, "one more is no reason"
 
 
+def test_short_vectors_are_indexed_once_and_not_tried_again_by_every_ingest(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.backends.embedded.WORTHWHILE", 500)
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
+        collection.ingest((name, f"note {name}") for name in IDS[:1000])
+        assert collection.info()["indexed"] == 1000
+        shard = collection._backend._shard
+        collection.ingest([("fresh", "a fresh note")])
+        assert collection._backend._shard is shard
+
+
 @pytest.mark.parametrize("step", ["copied", "indexed", "between the renames", "renamed"])
 def test_killed_while_the_index_is_built_nothing_is_lost(folder, vectors, step):
     with opened(folder) as collection:

@@ -35,6 +35,7 @@ def build(folder: Path, settings: dict[str, Any]) -> None:
         hnsw_config=edge.HnswIndexConfig(
             m=settings["m"], ef_construct=settings["ef_construct"], full_scan_threshold=_FULL_SCAN_KILOBYTES
         ),
+        optimizers=edge.EdgeOptimizersConfig(indexing_threshold=1),  # kilobytes; who calls has found it worthwhile
     )
     shard = edge.EdgeShard.load(str(folder), config)
     shard.optimize()
