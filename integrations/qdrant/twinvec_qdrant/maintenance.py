@@ -123,6 +123,7 @@ class Maintained:
         client: QdrantClient | None = None,
         api_key: str | None = None,
         prune: bool = False,
+        allow_empty: bool = False,
         progress: bool = False,
         wait_seconds: float = 10.0,
     ) -> PushReport:
@@ -136,13 +137,16 @@ class Maintained:
             url: Address of a Qdrant server.
             client: A ``QdrantClient`` of the caller's.
             api_key: For ``url``.
-            prune: Remove there what is not here.
+            prune: Remove the documents and notes there that are not here. A document that has lost its record here, and
+                has chunks left, is missed and not removed.
+            allow_empty: Let ``prune`` remove everything where there are no documents here; an error unless given.
             progress: Show a progress bar on a terminal.
             wait_seconds: As for ``open``.
 
         Raises:
             SpaceMismatchError: the collection there is of another model.
             ConfigurationError: it cuts or divides documents differently, or is this one.
+            DocumentError: there are no documents here, and ``prune`` would remove all that are there.
             StoreError: one of the stores failed; what was copied stays.
         """
         if path is None and url is None and client is None:
@@ -155,6 +159,6 @@ class Maintained:
             store.close()
             raise
         try:
-            return Push(self._backend, now, target).run(prune=prune, progress=progress)
+            return Push(self._backend, now, target).run(prune=prune, allow_empty=allow_empty, progress=progress)
         finally:
             target.close()

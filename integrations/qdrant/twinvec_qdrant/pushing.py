@@ -6,14 +6,14 @@ version is passed over: a push that was killed goes on where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from uuid import uuid4
 
-from twinvec.errors import ConfigurationError, SpaceMismatchError
+from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec.progress import progress_bar
-from twinvec_qdrant.backends.base import DENSE, Backend, NewCollection, Point, Store
+from twinvec_qdrant.backends.base import DENSE, Backend, NewCollection, Point, States, Store
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog, Change
 from twinvec_qdrant.description import Description, Generation, read_description
@@ -25,6 +25,7 @@ from twinvec_qdrant.schema import Record, tenant_path
 _PAGE = 256  # documents compared, and notes copied, at a time
 _BATCH_CHUNKS = 512
 _ROUNDS = 5  # a commit is lost only to another writer of the same document
+_NOTES = field_is("kind", "note")
 
 
 def open_target(store: Store, source: Description) -> Backend:
@@ -83,7 +84,7 @@ class Push:
         self._to = Catalog(target)
         self._lexicon = Lexicon(target, description)
 
-    def run(self, *, prune: bool, progress: bool) -> PushReport:
+    def run(self, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
         """Copy what the other store has not; see ``Collection.push``."""
         total = self._source.count([field_is("kind", "record")])
         seen: set[str] = set()
@@ -97,9 +98,9 @@ class Push:
                 seen.update(page)
                 self._copy(page)
                 advance(len(page))
-            self._copy_notes()
+            notes = self._copy_notes()
             if prune:
-                self._prune(seen)
+                self._prune(seen, notes, allow_empty=allow_empty)
             self._lexicon.rebalance()
             self._target.build_index(self._index)
         return self.report
@@ -116,7 +117,7 @@ class Push:
                 wanted.append(record)
         for batch in _batches(wanted):
             for _ in range(_ROUNDS):
-                changes = [change for change in map(self._change, batch, self._olds(batch)) if change is not None]
+                changes = self._changes(batch)
                 lost = {change.record.source for change in self._to.write(changes)}
                 for change in changes:
                     if change.record.source not in lost:
@@ -128,21 +129,24 @@ class Push:
                     break
             self.report.missed += [record.source for record in batch]
 
-    def _olds(self, batch: Sequence[Record]) -> list[Record | None]:
+    def _changes(self, batch: Sequence[Record]) -> list[Change]:
+        """The commits of documents; those of which chunks are gone, changed by a writer or lost are missed."""
+        chunks = [chunk for record in batch for chunk in record.chunks]
+        points = self._source.retrieve(chunks, None, self._model.vector)
+        whole = {key for key, point in points.items() if point.dense is not None}
+        states: Mapping[str, States] = {}
+        if self._model.states_dim is not None:
+            states = self._source.states(chunks, self._model.vector)
+            whole &= states.keys()
+        self.report.missed += [record.source for record in batch if not whole.issuperset(record.chunks)]
+        batch = [record for record in batch if whole.issuperset(record.chunks)]
         there = self._to.records(record.source for record in batch)
-        return [there.get(record.source) for record in batch]
+        return [self._change(record, there.get(record.source), points, states) for record in batch]
 
-    def _change(self, record: Record, old: Record | None) -> Change | None:
-        """The commit of one document; None where chunks of it are gone, changed by a writer or lost."""
-        points = self._source.retrieve(record.chunks, None, self._model.vector)
-        kept = self._model.states_dim is not None
-        states = self._source.states(record.chunks, self._model.vector) if kept else {}
-        if any(
-            chunk not in points or points[chunk].dense is None or (kept and chunk not in states)
-            for chunk in record.chunks
-        ):
-            self.report.missed.append(record.source)
-            return None
+    def _change(
+        self, record: Record, old: Record | None, points: Mapping[str, Point], states: Mapping[str, States]
+    ) -> Change:
+        """The commit of one document."""
         terms = self._lexicon.terms([points[chunk].payload["text"] for chunk in record.chunks])
         revision, there = uuid4().hex, frozenset(old.chunks) if old else frozenset()
         copies = []
@@ -153,18 +157,38 @@ class Push:
                 copies.append(Point(chunk, payload, dense, sparse, self._target_vector, states.get(chunk)))
         return Change(replace(record, revision=revision), copies, old)
 
-    def _copy_notes(self) -> None:
-        notes = self._source.scroll([field_is("kind", "note")])
+    def _copy_notes(self) -> set[str]:
+        """Copy all notes; their ids."""
+        copied: set[str] = set()
+        notes = self._source.scroll([_NOTES])
         while page := list(islice(notes, _PAGE)):
             self._target.upsert(page)
+            copied.update(note.id for note in page)
         self._target.flush()
+        return copied
 
-    def _prune(self, seen: set[str]) -> None:
-        gone = [source for source in self._to.sources() if source not in seen]
+    def _prune(self, sources: set[str], notes: set[str], *, allow_empty: bool) -> None:
+        """Remove the documents and the notes of the other store that are not among these."""
+        gone = [source for source in self._to.sources() if source not in sources]
+        if gone and not sources and not allow_empty:
+            raise DocumentError(
+                f"{self._source.location}: holds no documents, and pruning would remove all {len(gone):,} of "
+                f"{self._target.location}; if that is meant, say so (allow_empty=True, --allow-empty)"
+            )
         for start in range(0, len(gone), _PAGE):
-            for record in self._to.remove(gone[start : start + _PAGE]):
+            page = gone[start : start + _PAGE]
+            lost = self._lost(page)
+            self.report.missed += sorted(lost)
+            for record in self._to.remove([source for source in page if source not in lost]):
                 self._lexicon.changed(record, None)
                 self.report.deleted += 1
+        self._target.delete([note.id for note in self._target.scroll([_NOTES], ["kind"]) if note.id not in notes])
+        self._target.flush()
+
+    def _lost(self, sources: Sequence[str]) -> set[str]:
+        """Those without a record here whose chunks are here all the same: they may be lost, and not removed."""
+        chunks = self._source.scroll([field_is("kind", "chunk"), field_is("source", *sources)], ["source"])
+        return {chunk.payload["source"] for chunk in chunks}
 
 
 def _batches(records: Sequence[Record]) -> Iterator[list[Record]]:

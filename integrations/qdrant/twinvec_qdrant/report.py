@@ -111,8 +111,8 @@ class PushReport:
         copied: Written to the other store.
         unchanged: There already, in the same version.
         deleted: Removed there because they are not here (``prune``).
-        missed: Not copied: chunks of theirs are gone, changed by a writer meanwhile or lost (``Collection.verify``), or
-            were lost and have not been ingested again.
+        missed: Not copied: chunks of theirs, or their records, are gone, changed by a writer meanwhile or lost
+            (``Collection.verify``), or were lost and have not been ingested again.
         chunks: Chunks written.
     """
 

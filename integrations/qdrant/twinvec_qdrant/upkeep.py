@@ -146,6 +146,9 @@ def push_command(
         str | None, typer.Option(metavar="NAME", help="Name there; the same unless given.")
     ] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Remove there what is not here.")] = False,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Let --prune remove everything where there are no documents here.")
+    ] = False,
     wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
@@ -159,7 +162,13 @@ def push_command(
         raise typer.BadParameter("give one of --to-path and --to-url")
     with open_collection(collection, path, url, None, create=False, wait=wait) as opened:
         report = opened.push(
-            to_path, url=to_url, name=to_collection, prune=prune, progress=not as_json, wait_seconds=wait
+            to_path,
+            url=to_url,
+            name=to_collection,
+            prune=prune,
+            allow_empty=allow_empty,
+            progress=not as_json,
+            wait_seconds=wait,
         )
     if as_json:
         show_json(asdict(report))

@@ -8,8 +8,9 @@ import pytest
 from qdrant_client import QdrantClient
 
 from deaths import Died, die_at
-from twinvec.errors import ConfigurationError, SpaceMismatchError
+from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings
+from twinvec_qdrant.schema import record_id
 from words import WordEncoder
 
 GUIDES = {
@@ -86,6 +87,38 @@ def test_again_only_what_is_new_is_copied_and_back_again(guides, other, place, e
     assert guides.find({"id": "fresh"}) == ["fresh"]
 
 
+def test_documents_are_read_in_batches(guides, other, monkeypatch):
+    asked = []
+    retrieve = guides._backend.retrieve
+    monkeypatch.setattr(guides._backend, "retrieve", lambda *args: asked.append(args) or retrieve(*args))
+    assert guides.push(**other).copied == 7
+    assert len(asked) == 2, "once for the records, once for the chunks"
+
+
+def test_notes_follow_the_original(guides, other, encoder):
+    guides.push(**other)
+    with Collection.open("guides", encoder=encoder, **other) as copy:
+        copy.notes("own").put({"b": {}})
+        guides.notes("kept").delete(["a"])
+        guides.push(**other)
+        assert len(list(copy.notes("kept").find())) == 1
+        guides.push(prune=True, **other)
+        assert [list(copy.notes(name).find()) for name in ("kept", "own")] == [[], []]
+
+
+def test_an_empty_original_empties_no_copy_unless_that_is_said(guides, other, encoder):
+    guides.push(**other)
+    guides.delete(guides.find())
+    with pytest.raises(DocumentError, match=r"remove all 7 of .*allow_empty"):
+        guides.push(prune=True, **other)
+    with Collection.open("guides", encoder=encoder, **other) as copy:
+        assert len(copy.find()) == 7
+        assert len(list(copy.notes("kept").find())) == 1
+        assert guides.push(prune=True, allow_empty=True, **other).deleted == 7
+        assert copy.find() == []
+        assert guides.push(prune=True, **other).deleted == 0, "nothing is there to be removed"
+
+
 def test_after_a_migration_the_vectors_in_force_are_pushed(guides, other, place):
     new = WordEncoder(seed=1, dim=48, max_tokens=16)
     guides.migrate(new)
@@ -157,3 +190,14 @@ def test_what_is_left_of_a_document_does_not_replace_a_whole_copy(guides, other,
         assert copy.get(["guide4"]) == whole != guides.get(["guide4"])
     guides.ingest([{"id": "guide4", "text": GUIDES["guide4"], "title": "A guide", "owner": "us"}])
     assert guides.push(**other).missed == []
+
+
+def test_what_lost_its_record_is_not_removed_from_the_copy(guides, other, encoder):
+    whole = guides.get(["guide4"])
+    guides.push(**other)
+    guides._backend.delete([record_id("guide4")])
+    guides.delete(["guide5"])
+    report = guides.push(prune=True, **other)
+    assert (report.deleted, report.missed) == (1, ["guide4"])
+    with Collection.open("guides", encoder=encoder, **other) as copy:
+        assert copy.get(["guide4"]) == whole

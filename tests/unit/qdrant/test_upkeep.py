@@ -124,6 +124,11 @@ def test_a_collection_is_pushed(twinvec, notes, place, tmp_path):
     found = [json.loads(twinvec("search", "note 2", *each, "--json").out)["hits"][0]["id"] for each in (place, other)]
     assert found[0] == found[1]
     assert twinvec("push", *place).code == 2
+    (tmp_path / "none.jsonl").touch()
+    assert twinvec("ingest", tmp_path / "none.jsonl", *place, "--prune", "--allow-empty").code == 0
+    done = twinvec(*push, "--prune")
+    assert (done.code, "--allow-empty" in done.err) == (1, True)
+    assert json.loads(twinvec(*push, "--prune", "--allow-empty", "--json").out)["deleted"] == 4
 
 
 def test_collections_are_listed_and_dropped(twinvec, notes, place, tmp_path):
