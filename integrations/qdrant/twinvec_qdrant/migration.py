@@ -3,12 +3,12 @@
     1. the description names the next model, and points get room for its vectors, beside those they have
     2. every chunk without such a vector is encoded from its stored text, until none is left
     3. a sample is encoded again and searched for
-    4. the description names the next model as the one in force: one write
-    5. what came in between 2 and 4 is brought over too
+    4. what came in meanwhile is encoded, and the description names the next model as the one in force: one write
+    5. what other processes wrote just before that write is brought over too
 
 Vectors of two models never stand under one name, so that nothing can mix them up: whoever searches names the vectors of
 their own model, and whoever writes for a model that is no longer in force is refused. All state is in the store; a
-migration that was killed goes on where it stopped.
+migration that was killed goes on where it stopped, in 5 as well.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Migration:
     """One migration of the collection in ``backend`` to the model of ``encoder``; see ``Collection.migrate``.
 
     Raises:
-        ConfigurationError: the collection is of this model, or a migration to another is under way.
+        ConfigurationError: the collection is of this model, complete, or a migration to another is under way.
         BadVectorError: the encoder gives no usable vectors.
     """
 
@@ -90,12 +90,13 @@ class Migration:
 
     def switch(self) -> None:
         """Put the next model in force."""
-        with self._backend.writing:
-            self._sweep(unseen)
+        self._sweep(unseen)
+        with self._backend.writing:  # other threads wait: as briefly as can be
+            self._sweep(unseen, throttled=False)
             self._backend.flush()
             self._backend.write_metadata(self.target().changes(self._description()))
             self.report.switched = True
-        self._sweep(unseen)  # of writers in other processes that had not seen the switch
+        self._sweep(unseen, throttled=False)  # of writers in other processes that had not seen the switch
         self._backend.flush()
 
     def _description(self) -> Description:
@@ -105,7 +106,10 @@ class Migration:
         """The next model as the description names it; named there if it is not yet."""
         now = self._description()
         if self._encoder.space == now.space:
-            raise ConfigurationError(f"{self._backend.location}: of the model {now.model!r} already")
+            if not self._backend.count([_CHUNKS, LacksVector(now.vector)]):
+                raise ConfigurationError(f"{self._backend.location}: of the model {now.model!r} already")
+            check_probes(now, self._encoder, self._backend.location)
+            return now  # killed after the switch
         if now.next is not None and now.next.space != self._encoder.space:
             raise ConfigurationError(
                 f"{self._backend.location}: a migration to {now.next.model!r} is under way; finish it, or give it up "
@@ -126,15 +130,20 @@ class Migration:
         self._backend.add_vector(following.vector, following.dim, following.states_dim)
         return following
 
-    def _sweep(self, advance: Advance) -> None:
+    def _sweep(self, advance: Advance, *, throttled: bool = True) -> None:
         """Encode until no chunk is without a vector of the next model."""
-        while page := list(islice(self._without(), _PAGE)):
-            started = time.monotonic()
-            self._store(self._encoded(page))
-            self.report.encoded += len(page)
-            advance(len(page))
-            if self._chunks_per_second is not None:
-                time.sleep(max(len(page) / self._chunks_per_second - (time.monotonic() - started), 0))
+        rate = self._chunks_per_second if throttled else None
+        due, found = 0.0, True
+        while found:  # again for what writers have brought behind the place that was read
+            found = False
+            points = self._without()
+            while page := list(islice(points, _PAGE)):
+                found = True
+                time.sleep(max(due - time.monotonic(), 0))
+                due = time.monotonic() + (len(page) / rate if rate else 0)
+                self._store(self._encoded(page))
+                self.report.encoded += len(page)
+                advance(len(page))
 
     def _store(self, points: Sequence[Point]) -> None:
         """Give chunks their vectors; those that a writer has removed meanwhile are passed over."""

@@ -196,6 +196,60 @@ def test_documents_may_change_while_the_sample_is_looked_at(filled, place, words
         assert answers(collection) == expected(new, changed)
 
 
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_by_the_next(
+    filled, place, words, new, monkeypatch
+):
+    with Collection.open("notes", encoder=words, **place) as other:
+        write = filled._backend.write_metadata
+
+        def last(changes):
+            if "vector" in changes:
+                other.ingest([("late", "a late note about tea")])
+            write(changes)
+            if "vector" in changes:
+                raise Died
+
+        monkeypatch.setattr(filled._backend, "write_metadata", last)
+        with pytest.raises(Died):
+            filled.migrate(new)
+        monkeypatch.undo()
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert collection.verify().incomplete == ["late"]
+        report = collection.migrate(new)
+        assert (report.encoded, report.switched) == (1, True)
+        assert answers(collection) == expected(new, {**NOTES, "late": "a late note about tea"})
+        assert collection.verify().sound
+        with pytest.raises(ConfigurationError, match="already"):
+            collection.migrate(new)
+        assert collection.migrate(words).encoded == 0, "the way back is kept"
+
+
+def test_a_rate_holds_between_pages_and_keeps_nobody_waiting_for_the_switch(filled, place, new, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.migration._PAGE", 4)
+    slept = []
+    monkeypatch.setattr("time.sleep", lambda seconds: slept.append(seconds) if seconds else None)
+
+    def check(candidate: Collection) -> bool:
+        assert slept == [pytest.approx(400, abs=100)], "two pages, and one pause between them"
+        filled.ingest([(f"late{number}", "a late note") for number in range(5)])
+        return True
+
+    assert filled.migrate(new, check=check, chunks_per_second=0.01).encoded == 13
+    assert slept[1:] == [pytest.approx(400, abs=100)]
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert collection.verify().sound
+
+
+def test_chunks_are_read_once_and_not_once_a_page(filled, new, monkeypatch):
+    scrolled = []
+    scroll = filled._backend.scroll
+    monkeypatch.setattr(filled._backend, "scroll", lambda *args: scrolled.append(args) or scroll(*args))
+    monkeypatch.setattr("twinvec_qdrant.migration._PAGE", 1)
+    assert filled.migrate(new).encoded == len(NOTES)
+    assert len(scrolled) < len(NOTES)
+
+
 def test_the_same_model_is_refused(filled, words):
     with pytest.raises(ConfigurationError, match="already"):
         filled.migrate(WordEncoder())
