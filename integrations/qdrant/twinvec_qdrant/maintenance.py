@@ -71,8 +71,8 @@ class Maintained:
             progress: Show a progress bar on a terminal.
 
         Raises:
-            ConfigurationError: it is of this model, with nothing left to encode, a migration to a third model is under way,
-                or the new one cannot read chunks of the size that the collection cuts.
+            ConfigurationError: it is of this model, with nothing left to encode, a migration to a third model is under
+                way, or the new one cannot read chunks of the size that the collection cuts.
             BadVectorError: the encoder gives vectors that cannot be used; the old model stays in force.
         """
         Chunker(encoder, self._settings)
