@@ -67,7 +67,7 @@ class Catalog:
             SpaceMismatchError: the chunks have vectors of a model that is no longer in force; nothing was committed.
         """
         backend = self._backend
-        old = self._revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
+        old = self.revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
         revisions = {*old.values(), *(change.record.revision for change in changes)}
         points = [point for change in changes for point in change.points]
         with self._intent([change.record.source for change in changes], revisions):
@@ -91,7 +91,7 @@ class Catalog:
         there = self.records(sources)
         if not there:
             return []
-        revisions = set(self._revisions(chunk for record in there.values() for chunk in record.chunks).values())
+        revisions = set(self.revisions(chunk for record in there.values() for chunk in record.chunks).values())
         with self._intent(list(there), revisions):
             self._backend.delete([record_id(source) for source in there], [each.revision for each in there.values()])
             now = self.records(there)
@@ -99,6 +99,11 @@ class Catalog:
             chunks = [chunk for record in there.values() for chunk in record.chunks if chunk not in listed]
             self._backend.delete(chunks, revisions)
         return [record for source, record in there.items() if source not in now]
+
+    def revisions(self, chunks: Iterable[str]) -> dict[str, str]:
+        """The revisions that chunks carry now, by id."""
+        found = self._backend.retrieve(list(chunks), ["revision"])
+        return {key: point.payload["revision"] for key, point in found.items()}
 
     def recover(self) -> None:
         """Remove what killed writers left over."""
@@ -114,11 +119,6 @@ class Catalog:
         record = self.records([source]).get(source)
         listed = set(record.chunks) if record else set()
         self._backend.delete([point.id for point in there if point.id not in listed], revisions)
-
-    def _revisions(self, chunks: Iterable[str]) -> dict[str, str]:
-        """The revisions that chunks carry now, by id."""
-        found = self._backend.retrieve(list(chunks), ["revision"])
-        return {key: point.payload["revision"] for key, point in found.items()}
 
     def _abandoned(self, intent: Point) -> bool:
         """Whether its writer is gone for certain, or for so long that it must be."""

@@ -55,6 +55,7 @@ def verify_command(
             for source in sources:
                 typer.echo(f"{kind}: {source}{': ingest it again' if repair else ''}", err=True)
     if not report.sound and not repair:
+        typer.echo("--repair mends it; documents that are named here have to be ingested again then", err=True)
         raise typer.Exit(1)
 
 

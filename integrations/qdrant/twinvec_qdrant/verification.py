@@ -2,8 +2,10 @@
 
 A store that lost acknowledged points, or chunks without a vector of the model in force, show here only. Other
 writers may be at work on a server: chunks are read before intents and records, so that what they write meanwhile is
-not taken for left over, and what seems to be missing is looked at a second time. Chunks of a source that has neither a
-record nor a writer's intent are no left-overs: the store lost the record.
+not taken for left over, and what seems to be missing, or left over, is looked at a second time. Chunks of a source that
+has neither a record nor a writer's intent are no left-overs: the store lost the record.
+
+Whether texts and vectors are what they were is not looked at: that would take the time of encoding them again.
 """
 
 from __future__ import annotations
@@ -36,13 +38,14 @@ def verify(backend: Backend, model: Description, *, repair: bool) -> VerifyRepor
     listed = {chunk for record in records for chunk in record.chunks}
     recorded = {record.source for record in records}
     loose = {chunk: own["source"] for chunk, own in chunks.items() if chunk not in listed and own["source"] not in busy}
-    stray = [chunk for chunk, source in loose.items() if source in recorded]
+    seen = {chunk: chunks[chunk]["revision"] for chunk, source in loose.items() if source in recorded}
+    stray = dict(catalog.revisions(seen).items() & seen.items())  # others may have been removed or written anew
     forgotten = list(_forgotten(backend, catalog, set(loose.values()) - recorded, Analyzer(model.language)))
     whole = chunks.keys() - bare
     suspects = (record.source for record in records if not whole.issuperset(record.chunks))
     incomplete = list(_incomplete(backend, catalog, suspects, names))
     if repair:
-        backend.delete(stray, {chunks[chunk]["revision"] for chunk in stray})
+        backend.delete(list(stray), set(stray.values()))
         marked = [*incomplete, *forgotten]
         for start in range(0, len(marked), _BATCH):
             catalog.write(marked[start : start + _BATCH])

@@ -107,6 +107,23 @@ def test_a_document_that_another_writer_removes_meanwhile_is_not_forgotten(monke
         assert guides.verify().sound
 
 
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+def test_what_another_writer_replaces_meanwhile_is_not_left_over(guides, place, monkeypatch):
+    changed = GUIDES["guide1"].replace("part 2", "part two")
+    with Collection.open("guides", encoder=guides.encoder, **place) as other:
+        scroll, updates = guides._backend.scroll, []
+
+        def late(conditions, fields=None):
+            if field_is("kind", "intent") in conditions and not updates:
+                updates.append(other.ingest([("guide1", changed)]).updated)
+            return scroll(conditions, fields)
+
+        monkeypatch.setattr(guides._backend, "scroll", late)
+        report = guides.verify()
+    assert updates == [1]
+    assert (report.stray, report.sound) == (0, True)
+
+
 def test_a_dry_run_foretells_the_ingest_and_does_nothing(guides):
     encoder = guides.encoder
     documents = [
