@@ -103,8 +103,8 @@ class Collection(Maintained):
             language: Snowball language of the stemmer for BM25, of a new collection.
             api_key: For ``url``; unless given the environment's ``QDRANT_API_KEY``, or what the file holds that its
                 ``QDRANT_API_KEY_FILE`` names.
-            wait_seconds: How long to wait for another process that has the embedded store, or for a server that
-                does not answer.
+            wait_seconds: How long to wait for another process that has the embedded store, or to repeat requests to a
+                server that cannot be reached or is busy. A single request may take 60 seconds.
 
         Raises:
             CollectionNotFoundError: there is none, and ``create`` is False.

@@ -183,6 +183,7 @@ def search_command(
         ),
     ] = None,
     chunks: Annotated[bool, typer.Option("--chunks", help="Show every chunk, not the best of each document.")] = False,
+    wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Search a collection; every stage's score is shown.
@@ -196,7 +197,7 @@ def search_command(
     from twinvec.evaluation.tuned_search import Setting, TunedSearch
 
     conditions = _filter(where or [])
-    with open_collection(collection, path, url, model, create=False) as opened:
+    with open_collection(collection, path, url, model, create=False, wait=wait) as opened:
         reranker: Reranker | None
         if mode is None and rerank is None:
             tuned = TunedSearch(opened)
@@ -224,13 +225,15 @@ def search_command(
         show_json({"hits": results[0]["hits"]} if len(results) == 1 else {"results": results})
 
 
-def info_command(collection: Name, path: Place = None, url: Url = None, as_json: AsJson = False) -> None:
+def info_command(
+    collection: Name, path: Place = None, url: Url = None, wait: Wait = WAIT_SECONDS, as_json: AsJson = False
+) -> None:
     """Show what a collection holds and its model.
 
     \b
     twinvec info --collection docs
     """
-    with open_collection(collection, path, url, None, create=False) as opened:
+    with open_collection(collection, path, url, None, create=False, wait=wait) as opened:
         values = opened.info()
     if as_json:
         show_json(values)

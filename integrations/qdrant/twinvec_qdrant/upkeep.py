@@ -34,6 +34,7 @@ def verify_command(
     repair: Annotated[
         bool, typer.Option("--repair", help="Remove left-over chunks; let the next ingest restore what is missing.")
     ] = False,
+    wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Look whether the store still holds all that it acknowledged. Exit code 1 if it does not.
@@ -41,7 +42,7 @@ def verify_command(
     \b
     twinvec verify --collection docs --repair
     """
-    with open_collection(collection, path, url, None, create=False) as opened:
+    with open_collection(collection, path, url, None, create=False, wait=wait) as opened:
         report = opened.verify(repair=repair)
     if as_json:
         show_json({**asdict(report), "sound": report.sound})
@@ -182,7 +183,9 @@ def push_command(
         raise typer.Exit(1)
 
 
-def collections_command(path: Place = None, url: Url = None, as_json: AsJson = False) -> None:
+def collections_command(
+    path: Place = None, url: Url = None, wait: Wait = WAIT_SECONDS, as_json: AsJson = False
+) -> None:
     """List the collections of a store.
 
     \b
@@ -192,7 +195,7 @@ def collections_command(path: Place = None, url: Url = None, as_json: AsJson = F
     from twinvec_qdrant.stores import list_collections
 
     check_place(path, url)
-    found = list_collections(path, url=url)
+    found = list_collections(path, url=url, wait_seconds=wait)
     if as_json:
         show_json({"collections": [asdict(each) for each in found]})
         return
@@ -210,6 +213,7 @@ def drop_command(
     path: Place = None,
     url: Url = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Remove a collection with all it holds, for good.
@@ -222,7 +226,7 @@ def drop_command(
     check_place(path, url)
     if not yes:
         typer.confirm(f"remove the collection {name!r} with all it holds?", abort=True)
-    drop_collection(name, path, url=url)
+    drop_collection(name, path, url=url, wait_seconds=wait)
     if as_json:
         show_json({"dropped": name})
     else:

@@ -106,11 +106,19 @@ def test_a_server_may_take_longer_to_come_back(twinvec, tmp_path, monkeypatch):
         assert twinvec(*command).code == 1
         server.met.clear()
         assert twinvec(*command, "--wait", 4000).code == 0
-        server.met.clear()
-        to = ("push", "--collection", "notes", "--to-path", tmp_path / "copy", "--url", server.url)
-        assert twinvec(*to).code == 1
-        server.met.clear()
-        assert twinvec(*to, "--wait", 4000).code == 0
+        notes = ("--collection", "notes")
+        for other in (
+            ("push", *notes, "--to-path", tmp_path / "copy"),
+            ("search", "tea", *notes),
+            ("info", *notes),
+            ("verify", *notes),
+            ("collections",),
+            ("drop", "notes", "--yes"),
+        ):
+            server.met.clear()
+            assert twinvec(*other, "--url", server.url).code == 1
+            server.met.clear()
+            assert twinvec(*other, "--url", server.url, "--wait", 4000).code == 0
 
 
 def test_an_empty_source_prunes_only_where_that_is_said(twinvec, folder, place, tmp_path):

@@ -41,7 +41,12 @@ def _may_pass(error: BaseException) -> bool:
 def _pause(state: tenacity.RetryCallState) -> float:
     """Seconds until the next attempt: growing ones with jitter, or what the server names where that is longer."""
     error = state.outcome.exception() if state.outcome is not None else None
-    return max(_seconds(_retry_after(error)), _GROWING(state))
+    return max(_named(error), _GROWING(state))
+
+
+def _named(error: BaseException | None) -> float:
+    """The pause that the server names, in seconds; 0 or less where it names none or one that is over."""
+    return _seconds(_retry_after(error))
 
 
 def _retry_after(error: BaseException | None) -> str:
@@ -67,6 +72,12 @@ def _seconds(retry_after: str) -> float:
 def unsendable(error: BaseException | None) -> bool:
     """Whether the request itself is at fault: a header that HTTP does not have, which the error quotes."""
     return isinstance(getattr(error, "source", error), httpx.LocalProtocolError)
+
+
+def beyond(error: BaseException) -> str:
+    """What to add about an answer that was not waited for any longer, since it names a pause; mostly nothing."""
+    seconds = _named(error)
+    return f"; it asks for a pause of {seconds:,.0f} s: wait longer (wait_seconds, --wait)" if seconds > 0 else ""
 
 
 def reason(error: BaseException | None) -> str:

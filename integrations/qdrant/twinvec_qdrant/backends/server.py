@@ -50,7 +50,7 @@ from twinvec_qdrant.backends.client_values import (
 )
 from twinvec_qdrant.backends.conditions import Conditions, FieldIs, IdIs
 from twinvec_qdrant.backends.counting import indexed_chunks
-from twinvec_qdrant.backends.retrying import BUSY, reason, retrying, unsendable
+from twinvec_qdrant.backends.retrying import BUSY, beyond, reason, retrying, unsendable
 from twinvec_qdrant.index_settings import IndexSettings
 
 T = TypeVar("T")
@@ -305,12 +305,14 @@ class ServerBackend:
         try:
             with self._turn:
                 return self._retry.copy()(method, *args, **options)
-        except (ResponseHandlingException, QdrantException) as error:
+        except ResponseHandlingException as error:
             shown = None if unsendable(error) else error  # it may quote a key
             raise StoreUnavailableError(f"{self.location}: no answer: {reason(error)}") from shown
+        except QdrantException as error:
+            raise StoreUnavailableError(f"{self.location}: too busy: {reason(error)}{beyond(error)}") from error
         except UnexpectedResponse as error:
             kind = StoreUnavailableError if error.status_code in BUSY else StoreError
-            raise kind(f"{self.location}: refused: {error}") from error
+            raise kind(f"{self.location}: refused: {error}{beyond(error)}") from error
         except Exception as error:  # the client's local mode raises what it likes
             raise StoreError(f"{self.location}: {method.__name__} failed: {error}") from error
 
