@@ -72,7 +72,9 @@ class _Pool:
 
     def __init__(self, model: nn.Module, arms: Sequence[Features], token_budget: int) -> None:
         self._model = model
-        self._features = _concatenate(arms)
+        # tokenizers that pad on the left keep their tokens at the right end
+        self._left = any(bool((arm["attention_mask"][:, :1] == 0).any()) for arm in arms)
+        self._features = _concatenate(arms, self._left)
         mask_MT = self._features["attention_mask"]
         lengths_M = mask_MT.sum(1).clamp(min=1).cpu().numpy()
         self._chunks: list[Tensor] = []
@@ -82,8 +84,6 @@ class _Pool:
                 self._chunks.append(rows[part])
                 self._settings.append(settings)
         self._widths = [int(lengths_M[rows].max()) for rows in self._chunks]
-        # tokenizers that pad on the left keep their tokens at the right end
-        self._left = bool((mask_MT[:, 0] == 0).any())
         self._device = mask_MT.device
         # gradient checkpointing: what it computes again, within the backward pass, must be what it computed at first
         self._checkpoints = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
@@ -179,11 +179,16 @@ def _alike(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
     return [(settings, torch.cat(rows)) for settings, rows in groups]
 
 
-def _concatenate(arms: Sequence[Features]) -> dict[str, Tensor]:
+def _concatenate(arms: Sequence[Features], left: bool) -> dict[str, Tensor]:
     width = max(arm["input_ids"].shape[1] for arm in arms)
-    # padding with zeros is right for every key: the mask says 0, and what it hides is not looked at
+
+    def widened(values: Tensor) -> Tensor:
+        # padding with zeros is right for every key: the mask says 0, and what it hides is not looked at
+        missing = width - values.shape[1]
+        return functional.pad(values, (missing, 0) if left else (0, missing))
+
     return {
-        name: torch.cat([functional.pad(arm[name], (0, width - arm[name].shape[1])) for arm in arms])
+        name: torch.cat([widened(arm[name]) for arm in arms])
         for name, value in arms[0].items()
         if isinstance(value, Tensor)
     }

@@ -58,6 +58,26 @@ def test_pooling_leaves_the_prompt_of_each_arm_out_where_the_model_does(tmp_path
     assert ("prompt_length" in preprocess(["a"], "anchor")) is not include_prompt
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_arms_of_different_width_keep_their_tokens_whichever_side_is_padded(tmp_path, side):
+    built = build(tmp_path / "m", "modernbert")  # positions are relative: padding before a text changes nothing
+    model = SentenceTransformer(str(built), device="cpu").eval()
+    model.tokenizer.padding_side = side
+    arms = [ANCHORS[2:], POSITIVES[2:]]
+    widths = [arm["input_ids"].shape[1] for arm in features(model, *arms)]
+    assert widths[0] < widths[1]
+    found = []
+    embed_in_two_passes(
+        model,
+        features(model, *arms),
+        lambda vectors_MD: found.append(vectors_MD.detach()) or vectors_MD.sum(),
+        token_budget=10,
+        kept_tokens=0,
+    )
+    expected = Encoder(built).encode([text for arm in arms for text in arm])
+    np.testing.assert_allclose(found[0].numpy(), expected, atol=1e-5)
+
+
 def step(model, loss, arms, labels=None):
     """Value and gradients of one step, from one random state."""
     model.zero_grad()
