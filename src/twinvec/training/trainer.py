@@ -7,12 +7,9 @@ with the same weights, byte for byte on the same machine.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,17 +17,17 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import ConfigurationError, MissingExtraError
+from twinvec.training.arguments import library_arguments, tensorboard_folder
 from twinvec.training.batches import BatchPlan, dataset_weights
 from twinvec.training.config import InfoNCE, TrainConfig
 from twinvec.training.data import Rows, open_rows
+from twinvec.training.fingerprint import fingerprint
 from twinvec.training.gathering import is_first, mean_of_all, wait_for_all
 from twinvec.training.measuring import Measure, Scores, cross_encoder_measure, encoder_measure
 from twinvec.training.pair_rows import PairRows
 from twinvec.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
-
-_MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         import sentence_transformers  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(error.name or "sentence-transformers", "train", "training") from None
-    run = RunFolder(folder, _digest(config))
+    run = RunFolder(folder, fingerprint(config))
     if run.finished:
         logger.info("%s: finished before", folder)
         return TrainReport(**run.recall("report"))
@@ -145,9 +142,10 @@ class _Run:
             run.drop_incomplete()
         if checkpoint is not None:
             logger.info("going on from %s", checkpoint)
-            self._stop_where_it_stopped(checkpoint)
         started = time.perf_counter()
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
+        if checkpoint is None or not trainer.take_over(checkpoint):
+            with trainer.bar:
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
         seconds = time.perf_counter() - started
         if self._config.lora is not None:
             from twinvec.training.building import merge_adapters
@@ -168,17 +166,6 @@ class _Run:
             self._save(report)
         wait_for_all()
         return report
-
-    def _stop_where_it_stopped(self, checkpoint: Path) -> None:
-        """Train no further where early stopping had ended the run before it was killed."""
-        from transformers import TrainerState
-
-        from twinvec.training.trainers import gains_nothing
-
-        state, arguments = TrainerState.load_from_json(str(checkpoint / "trainer_state.json")), self.trainer.args
-        patience = self._config.evaluation.patience if self._config.evaluation is not None else None
-        if patience and gains_nothing(state.log_history, arguments.metric_for_best_model, patience):
-            arguments.max_steps = state.global_step
 
     def _save(self, report: TrainReport) -> None:
         from twinvec.training.building import save_head
@@ -208,8 +195,8 @@ class _Run:
     def _make_trainer(self, trainer_class: Any, loss: Any, collator: Any) -> Any:
         from transformers import PrinterCallback
 
-        arguments = trainer_class.training_args_class(**_arguments(self._config, self._run, self._measure is not None))
-        with _tensorboard_folder(self._run.path / "runs"):
+        arguments = trainer_class.training_args_class(**library_arguments(self._config, self._run.checkpoints))
+        with tensorboard_folder(self._run.path / "runs"):
             trainer = trainer_class(
                 model=self._model,
                 args=arguments,
@@ -220,62 +207,6 @@ class _Run:
             )
         trainer.remove_callback(PrinterCallback)  # prints to stdout
         return trainer
-
-
-def _arguments(config: TrainConfig, run: RunFolder, measured: bool) -> dict[str, Any]:
-    """The settings of the library's trainer."""
-    import torch
-
-    schedule, evaluation = config.schedule, config.evaluation
-    on_cpu = config.device == "cpu" or not torch.cuda.is_available()
-    while_training = measured and evaluation is not None and evaluation.every is not None
-    every = evaluation.every if while_training and evaluation is not None else schedule.checkpoint_every
-    arguments: dict[str, Any] = {
-        "output_dir": str(run.checkpoints.absolute()),
-        "per_device_train_batch_size": config.batches.size,
-        "num_train_epochs": schedule.epochs,
-        "max_steps": schedule.steps or -1,
-        "learning_rate": schedule.learning_rate,
-        "lr_scheduler_type": schedule.decay,
-        "warmup_steps": schedule.warmup,
-        "weight_decay": schedule.weight_decay,
-        "max_grad_norm": schedule.gradient_clip,
-        "bf16": schedule.precision == "bfloat16",
-        "fp16": schedule.precision == "float16",
-        "seed": schedule.seed,
-        "logging_steps": schedule.log_every,
-        "logging_nan_inf_filter": False,  # a loss that is no number ends the run
-        "save_strategy": "steps",
-        "save_steps": every,
-        "save_total_limit": 3 if while_training else 2,  # the best; the one before, until the new one is complete
-        "eval_strategy": "steps" if while_training else "no",
-        "eval_steps": every,
-        "report_to": list(schedule.report_to) or "none",
-        "disable_tqdm": True,
-        "use_cpu": on_cpu,
-        "dataloader_pin_memory": not on_cpu,
-    }
-    if while_training and evaluation is not None:
-        best = "pairs.mrr@10" if evaluation.pairs is not None else "sts.spearman"
-        arguments |= {
-            "load_best_model_at_end": True,
-            "metric_for_best_model": f"eval_{best}",
-            "greater_is_better": True,
-        }
-    return arguments
-
-
-@contextmanager
-def _tensorboard_folder(folder: Path) -> Iterator[None]:
-    """Where a trainer made inside logs to, unless the user has said: it is told by the environment alone."""
-    if "TENSORBOARD_LOGGING_DIR" in os.environ:
-        yield
-        return
-    os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder.absolute())
-    try:
-        yield
-    finally:
-        del os.environ["TENSORBOARD_LOGGING_DIR"]
 
 
 def _placeholder() -> Any:
@@ -296,27 +227,6 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
     if repeated is not None:
         raise ConfigurationError(f"data: two datasets are called {repeated!r}; give them names of their own")
     return sources
-
-
-def _digest(config: TrainConfig) -> str:
-    """Fingerprint of the settings and of what the files hold, wherever they are."""
-    places: Any = {"model": True, "data": {"__all__": {"path"}}, "evaluation": {"pairs", "sts"}}
-    digest = hashlib.sha256(config.model_dump_json(exclude=places).encode())
-    files = {f"data {number}": source.path for number, source in enumerate(config.data)}
-    if config.evaluation is not None:
-        named = {"pairs": config.evaluation.pairs, "sts": config.evaluation.sts}
-        files |= {name: path for name, path in named.items() if path is not None}
-    model = Path(config.model)
-    if model.is_dir():
-        files |= {
-            str(path.relative_to(model)): path for path in sorted(model.rglob("*")) if path.suffix in _MODEL_FILES
-        }
-    else:
-        digest.update(config.model.encode())
-    for name, path in files.items():
-        with path.open("rb") as file:
-            digest.update(name.encode() + hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
 
 
 def _version() -> str:

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoderTrainer, SentenceTransformerTrainer
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
 
 from twinvec.errors import ConfigurationError
 from twinvec.progress import Advance, progress_bar
@@ -135,9 +135,25 @@ class _OwnBatches:
         self._dataset = dataset
         self._plan = plan
         self._measure = measure
-        self.add_callback(_Watcher(plan, label, checkpoint_every))  # type: ignore[attr-defined]
+        self._patience = patience
+        self.bar = contextlib.ExitStack()
+        """Closes the progress bar, which ``train`` opens, however training ends."""
+        self.add_callback(_Watcher(plan, label, checkpoint_every, self.bar))  # type: ignore[attr-defined]
         if patience is not None:
             self.add_callback(_EarlyStop(patience))  # type: ignore[attr-defined]
+
+    def take_over(self: Any, checkpoint: Path) -> bool:
+        """Whether the run had come to its end with its last checkpoint; then this is as if it had trained.
+
+        The library would train one step more, where the end is not that of an epoch.
+        """
+        state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+        gave_up = self._patience and gains_nothing(state.log_history, self.args.metric_for_best_model, self._patience)
+        if state.global_step < state.max_steps and not gave_up:
+            return False
+        self.state = state
+        self._load_from_checkpoint(_checkpoint(self.args, state.best_global_step or state.global_step))
+        return True
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Not theirs: ``card`` writes the model card."""
@@ -191,16 +207,16 @@ class PairTrainer(_OwnBatches, CrossEncoderTrainer):
 class _Watcher(TrainerCallback):
     """Progress bar, epochs of the plan, checkpoints and their markers, a loss that is none."""
 
-    def __init__(self, plan: BatchPlan, label: str, checkpoint_every: int) -> None:
+    def __init__(self, plan: BatchPlan, label: str, checkpoint_every: int, bar: contextlib.ExitStack) -> None:
         self._plan = plan
         self._label = label
         self._checkpoint_every = checkpoint_every
-        self._stack = contextlib.ExitStack()
+        self._bar = bar
         self._advance: Advance | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         shown = state.is_world_process_zero
-        self._advance = self._stack.enter_context(progress_bar(self._label, state.max_steps, "steps", shown=shown))
+        self._advance = self._bar.enter_context(progress_bar(self._label, state.max_steps, "steps", shown=shown))
         self._advance(state.global_step)
         if state.best_global_step:  # the folder may have been moved since
             state.best_model_checkpoint = str(_checkpoint(args, state.best_global_step))
@@ -213,6 +229,8 @@ class _Watcher(TrainerCallback):
         self._advance(1)
         if state.global_step % self._checkpoint_every == 0:  # between measurements too
             control.should_save = True
+        if control.should_training_stop and not any("loss" in entry for entry in state.log_history):
+            control.should_log = True  # fewer steps than there are between two logs
 
     def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         if not math.isfinite(more["logs"].get("loss", 0.0)):
@@ -222,9 +240,6 @@ class _Watcher(TrainerCallback):
         wait_for_all()  # each process adds the state of its random numbers
         if state.is_world_process_zero:
             mark_complete(_checkpoint(args, state.global_step))
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._stack.close()
 
 
 class _EarlyStop(TrainerCallback):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import contextmanager
 
 import pytest
 from safetensors.numpy import load_file
 
 from twinvec.errors import ConfigurationError
+from twinvec.progress import unseen
 from twinvec.training import run_folder, trainers
 from twinvec.training.config import check_config
 from twinvec.training.trainer import train
@@ -70,7 +72,7 @@ def interrupt(monkeypatch):
     return prepare
 
 
-NO_GAIN = {"steps": 50, "learning_rate": 1e-12}, {"evaluation": {"pairs": "rows.jsonl", "every": 1, "patience": 3}}
+NO_GAIN = {"steps": 50, "learning_rate": 1e-12}, {"evaluation": {"pairs": "rows.jsonl", "every": 1, "patience": 4}}
 
 
 @pytest.mark.parametrize(
@@ -81,12 +83,27 @@ NO_GAIN = {"steps": 50, "learning_rate": 1e-12}, {"evaluation": {"pairs": "rows.
 def test_patience_is_not_had_anew(run, interrupt, tmp_path, module, name, call):
     schedule, settings = NO_GAIN
     whole = run(tmp_path / "whole", schedule, **settings)
-    assert whole.steps == 4
+    assert whole.steps == 5, "not the end of an epoch, which has two"
     interrupt(module, name, call)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "cut", schedule, **settings)
     again = run(tmp_path / "cut", schedule, **settings)
-    assert (again.steps, again.best_step) == (whole.steps, whole.best_step)
+    assert (again.steps, again.best_step, again.loss) == (whole.steps, whole.best_step, whole.loss)
+
+
+@pytest.mark.parametrize("log_every", [1, 10])
+@pytest.mark.parametrize("settings", [{}, {"evaluation": {"pairs": "rows.jsonl", "every": 2}}, {"lora": {"rank": 2}}])
+def test_a_run_that_was_at_its_end_takes_no_step_more(run, interrupt, tmp_path, settings, log_every):
+    schedule = {"steps": 3, "decay": "constant_with_warmup", "log_every": log_every}  # within the second epoch
+    whole = run(tmp_path / "whole", schedule, **settings)
+    interrupt(run_folder, "write_manifest", 1)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", schedule, **settings)
+    again = run(tmp_path / "cut", schedule, **settings)
+    assert (again.steps, again.best_step, again.loss) == (3, whole.best_step, whole.loss)
+    assert again.after == whole.after
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut"))
+    assert one == two
 
 
 def test_checkpoints_come_between_measurements_too(run, interrupt, tmp_path):
@@ -127,10 +144,22 @@ def test_another_model_in_the_same_place_is_another_run(run, interrupt, tiny_mod
         run(tmp_path / "model", {"steps": 6, "checkpoint_every": 2}, model=str(model))
 
 
-def test_a_run_that_diverges_ends_with_an_error(run, tmp_path):
-    with pytest.raises(ConfigurationError, match=r"diverged: by step \d .* lower schedule.learning_rate"):
+def test_a_run_that_diverges_ends_with_an_error(run, tmp_path, monkeypatch):
+    bars = []
+
+    @contextmanager
+    def progress_bar(*_, **__):
+        bars.append("open")
+        try:
+            yield unseen
+        finally:
+            bars.append("closed")
+
+    monkeypatch.setattr(trainers, "progress_bar", progress_bar)
+    with pytest.raises(ConfigurationError, match=r"diverged: by step \d .* lower schedule.learning_rate") as caught:
         run(tmp_path / "model", {"steps": 8, "learning_rate": 1e20, "warmup": 0})
     assert not (tmp_path / "model" / "model.safetensors").exists()
+    assert bars == ["open", "closed"], f"it would go on under {caught.value!r}"
 
 
 def test_scores_that_say_nothing_are_refused(run, tmp_path):
