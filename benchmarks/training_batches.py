@@ -88,8 +88,8 @@ def measured(model: str, pairs: Path, work: Path) -> list[float]:
     from sentence_transformers import SentenceTransformer
 
     from twinvec.models import find_model
-    from twinvec.training.config import Evaluation
     from twinvec.training.measuring import encoder_measure
+    from twinvec.training.sections import Evaluation
 
     loaded = SentenceTransformer(str(find_model(model).path))
     scores = [encoder_measure(loaded, Evaluation(pairs=pairs / each / "test.jsonl"), work)() for each in SETS]

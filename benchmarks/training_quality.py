@@ -74,8 +74,8 @@ def run(contender: Contender, data: Path, sets: list[str], rows: int, seed: int)
 
 def measure(model: Any, data: Path, sets: list[str], folder: Path) -> dict[str, dict[str, float]]:
     """The scores of a SentenceTransformer on each set."""
-    from twinvec.training.config import Evaluation
     from twinvec.training.measuring import encoder_measure
+    from twinvec.training.sections import Evaluation
 
     model.max_seq_length = TOKENS
     sts = data / "sts" / "stsb" / "test.tsv"

@@ -17,7 +17,8 @@ from langchain_core.documents import Document
 from langchain_twinvec import TwinvecEmbeddings, TwinvecRetriever, TwinvecVectorStore
 from twinvec import Encoder
 from twinvec.errors import SpaceMismatchError
-from twinvec.training.config import Batches, InfoNCE, Schedule, Source, TrainConfig
+from twinvec.training.config import TrainConfig
+from twinvec.training.sections import Batches, InfoNCE, Schedule, Source
 from twinvec.training.trainer import train
 
 HANDBOOK = {

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from twinvec.errors import ConfigurationError, MissingExtraError, ModelIntegrityError
 from twinvec.models import MANIFEST, check_hash, find_model, manifest_hashes, read_object
 from twinvec.spec import NO_PROMPTS, max_input_tokens, position_limit, read_modules, read_transformer_config
-from twinvec.training import config as settings
 from twinvec.training import losses
+from twinvec.training import sections as settings
+from twinvec.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -26,7 +27,7 @@ _HEAD = "softmax_head"
 _PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document", "negatives": "document"}
 
 
-def build_encoder(config: settings.TrainConfig) -> SentenceTransformer:
+def build_encoder(config: TrainConfig) -> SentenceTransformer:
     """The bi-encoder, with the configured pooling, length, prompts and adapters.
 
     Raises:
@@ -70,9 +71,7 @@ def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[
     return preprocess
 
 
-def build_loss(
-    config: settings.TrainConfig, model: SentenceTransformer, labels: tuple[str, ...]
-) -> losses.EmbeddingLoss:
+def build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[str, ...]) -> losses.EmbeddingLoss:
     """The loss over the model's vectors; ``labels`` are the classes for softmax."""
     dim = _dim(model)
     loss = _vector_loss(config.objective, dim, labels)
@@ -83,7 +82,7 @@ def build_loss(
     )
 
 
-def build_cross_encoder(config: settings.TrainConfig) -> CrossEncoder:
+def build_cross_encoder(config: TrainConfig) -> CrossEncoder:
     """The cross-encoder: one of one output as it is, or the backbone of any other model with a fresh classifier.
 
     Raises:
@@ -182,7 +181,7 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
     model[place] = new
 
 
-def _input_limit(config: settings.TrainConfig, folder: Path) -> int:
+def _input_limit(config: TrainConfig, folder: Path) -> int:
     """Where texts are cut: as configured, or as the model is served."""
     backbone = read_modules(folder)[0][1]
     described = read_object(backbone / "config.json")

@@ -111,6 +111,11 @@ WRONG = {
     "a pair without room": (classifier(max_tokens=4), "max_tokens: a pair needs at least 5"),
     "a device that nobody knows": (changed(device="cupu"), "run.yaml: device: device 'cupu' cannot be used"),
     "a device that is not there": (changed(device="cuda:99"), "run.yaml: device: device 'cuda:99' cannot be used"),
+    "half precision on a CPU": (
+        changed(device="cpu", schedule={"precision": "float16"}),
+        "run.yaml: schedule.precision: .* take bfloat16 or float32",
+    ),
+    "a seed too large": (changed(schedule={"seed": 2**32}), "schedule.seed: .*less than"),
     "no fields at all": (["a", "list"], "expected fields such as"),
 }
 
@@ -148,7 +153,7 @@ def test_a_field_that_comes_twice_is_refused(folder):
     assert read_config(path).schedule.seed == 1
 
 
-@pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe", b"a: b: c"])
+@pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe", b"a: b: c", b"a: 2026-13-45"])
 def test_what_is_no_yaml_is_refused(tmp_path, content):
     path = tmp_path / "run.yaml"
     path.write_bytes(content)

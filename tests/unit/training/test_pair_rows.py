@@ -8,9 +8,9 @@ import pytest
 
 from twinvec.errors import DocumentError
 from twinvec.training import pair_rows
-from twinvec.training.config import Source
 from twinvec.training.data import open_rows
 from twinvec.training.pair_rows import PairRows
+from twinvec.training.sections import Source
 
 
 def opened(tmp_path, objective, rows) -> PairRows:
