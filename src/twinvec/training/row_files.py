@@ -71,22 +71,32 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
     """Every column is text, and words such as "null" and "NA" are texts like any other.
 
     Raises:
-        DocumentError: a row has not as many fields as the header; pandas would shift or cut it without a word.
+        DocumentError: there are no rows, two columns have one name, or a row has not as many fields as the header;
+            pandas would rename, shift or cut them without a word.
     """
     import datasets
 
     with _long_fields(), path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file, delimiter=separator, quoting=quoting)
         rows = (fields for fields in lines if len(fields) > 1 or "".join(fields).strip(" \t"))  # blank to pandas too
-        names = next(rows, [])
+        # a column without a name: the row numbers of pandas, or what a spreadsheet leaves at the end
+        names = [name or f"(column {number})" for number, name in enumerate(next(rows, []), 1)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DocumentError(f"{path}: two columns are called {twice!r}")
+        number = 0
         for number, fields in enumerate(rows, 1):
             if len(fields) != len(names):
                 raise DocumentError(
                     f"{path}, row {number}: has {len(fields)} fields, but the header has {len(names)}: "
                     f"{', '.join(names)}"
                 )
+        if not number:
+            raise DocumentError(f"{path}: has no rows")
     return {
         "sep": separator,
+        "names": names,
+        "header": 0,
         "quoting": quoting,
         "encoding": "utf-8-sig",
         "keep_default_na": False,

@@ -9,9 +9,9 @@ import pyarrow.parquet
 import pytest
 
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.training.config import Source
 from twinvec.training.data import open_rows
 from twinvec.training.masks import text_hash
+from twinvec.training.sections import Source
 
 PAIRS = [{"anchor": "null", "positive": 'a "quoted" word'}, {"anchor": "naïve, it is", "positive": "NA"}]
 
@@ -78,6 +78,24 @@ def test_a_row_with_more_or_fewer_fields_than_the_header_is_named(tmp_path, suff
     message = rf"row {len(before) + 1}: has {len(wrong.split())} fields, but the header has 2: anchor, positive"
     with pytest.raises(DocumentError, match=message):
         read(path)
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+def test_two_columns_of_one_name_are_refused(tmp_path, suffix, separator):
+    path = tmp_path / f"rows{suffix}"
+    path.write_text("anchor positive anchor\na b c\n".replace(" ", separator))
+    with pytest.raises(DocumentError, match=rf"rows\{suffix}: two columns are called 'anchor'"):
+        read(path)
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+@pytest.mark.parametrize(
+    "table", ["|anchor|positive\n0|a|b\n", "anchor|positive||\na|b||\n", "\n|anchor|positive|\n|a|b|\n"]
+)
+def test_columns_without_a_name_do_no_harm(tmp_path, suffix, separator, table):
+    path = tmp_path / f"rows{suffix}"
+    path.write_text(table.replace("|", separator))
+    assert read(path) == [PAIR]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path):
@@ -186,7 +204,7 @@ def test_a_damaged_parquet_file_is_named(tmp_path):
 def test_a_file_of_headers_alone_is_refused(tmp_path):
     path = tmp_path / "rows.tsv"
     path.write_text("anchor\tpositive\n")
-    with pytest.raises(DocumentError, match=r"rows\.tsv: .* no data"):
+    with pytest.raises(DocumentError, match=r"rows\.tsv: has no rows"):
         read(path)
 
 
