@@ -208,6 +208,10 @@ def _add_adapters(model: SentenceTransformer, lora: settings.Lora) -> None:
         from peft import LoraConfig
     except ImportError:
         raise MissingExtraError("peft", "train", "lora") from None
+    layers = {name.rpartition(".")[2] for name, _ in _backbone(model).named_modules()}
+    unknown = sorted({target.rpartition(".")[2] for target in lora.targets} - layers)
+    if unknown:
+        raise ConfigurationError(f"lora: the model has no layer {unknown[0]!r}, one of 'targets'")
     try:
         model.add_adapter(
             LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=lora.targets)

@@ -43,13 +43,13 @@ def write_card(
         "",
         "| dataset | rows |",
         "|---|---|",
-        *(f"| {source.name} | {len(source):,} |" for source in sources),
+        *(f"| {_cell(source.name)} | {len(source):,} |" for source in sources),
         "",
         "## Objective and settings",
         "",
         "| setting | value |",
         "|---|---|",
-        *(f"| {name} | {value} |" for name, value in _settings(config)),
+        *(f"| {name} | {_cell(value)} |" for name, value in _settings(config)),
         f"| steps | {report.steps:,} (kept: {report.best_step:,}) |",
         f"| learning rate | {schedule.learning_rate:g}, {schedule.decay}, warm-up {schedule.warmup:g} |",
         f"| precision, seed | {schedule.precision}, {schedule.seed} |",
@@ -71,6 +71,11 @@ def _settings(config: TrainConfig) -> list[tuple[str, Any]]:
     if config.lora is not None:
         settings.append(("lora rank", config.lora.rank))
     return [(name.replace("_", " "), value) for name, value in settings]
+
+
+def _cell(value: object) -> str:
+    """A value as it may stand in a table: a concatenation such as ``u,v,|u-v|`` has bars of its own."""
+    return str(value).replace("|", r"\|")
 
 
 def _draw(path: Path, history: list[dict[str, Any]]) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.training.config import Evaluation, Source
 from twinvec.training.data import Rows, open_rows
+from twinvec.training.sections import Evaluation, Source
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -22,7 +22,8 @@ Measure = Callable[[], Scores]
 
 
 def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: Path) -> Measure:
-    """Measures a bi-encoder: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``.
+    """Measures a bi-encoder: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``; by cosine,
+    whatever the model's own configuration calls its similarity.
 
     Raises:
         DocumentError, ConfigurationError: a file that cannot be used; see ``open_rows``.
@@ -31,6 +32,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
         EmbeddingSimilarityEvaluator,
         InformationRetrievalEvaluator,
     )
+    from sentence_transformers.util import cos_sim
 
     parts: list[Measure] = []
     if evaluation.pairs is not None:
@@ -43,6 +45,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
             {anchor: anchor for anchor in wanted},
             {number: text for text, number in passages.items()},
             wanted,
+            score_functions={"cosine": cos_sim},
             mrr_at_k=[10],
             accuracy_at_k=[1],
             write_csv=False,

@@ -67,9 +67,12 @@ class RunFolder:
         """Keep other runs out of the folder.
 
         Raises:
-            ConfigurationError: another one is at work in it.
+            ConfigurationError: another one is at work in it, or it cannot be made.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(f"{self.path}: no folder can be made there: {error.strerror}") from error
         lock = FileLock(self.path / _LOCK, timeout=0)
         try:
             with lock:

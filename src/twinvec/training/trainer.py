@@ -221,6 +221,8 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
     """All datasets, checked, with the same labels."""
     sources = [open_rows(source, config.objective.name, cache) for source in config.data]
     labels = tuple(sorted({label for rows in sources for label in rows.labels}))
+    if config.objective.name == "softmax" and len(labels) == 1:
+        raise ConfigurationError(f"data: all labels are {labels[0]!r}, and softmax learns to tell labels apart")
     if config.objective.name == "softmax" and len(sources) > 1:
         sources = [open_rows(source, config.objective.name, cache, labels) for source in config.data]
     names = [rows.name for rows in sources]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 from itertools import pairwise
 
@@ -126,6 +127,17 @@ def test_a_run_gives_a_model_that_both_libraries_read_alike(run, tmp_path):
     assert read_json(folder / "twinvec.json")["trained_with"].startswith("twinvec ")
 
 
+def test_scores_are_of_cosines_whatever_a_model_calls_its_similarity(run, tmp_path, tiny_model):
+    base = shutil.copytree(tiny_model("bert"), tmp_path / "base")
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    settings = {"objective": {"name": "info_nce"}, "evaluation": {"pairs": "dev.jsonl", "every": 2}}
+    expected = run(PAIRS, "cosine", model=str(base), **settings)
+    described = read_json(base / "config_sentence_transformers.json")
+    (base / "config_sentence_transformers.json").write_text(json.dumps({**described, "similarity_fn_name": "dot"}))
+    found = run(PAIRS, "dot", model=str(base), **settings)
+    assert (found.before, found.after) == (expected.before, expected.after)
+
+
 def test_a_finished_run_is_left_alone_and_another_is_refused(run, tmp_path):
     first = run(PAIRS, objective={"name": "info_nce"})
     written = (tmp_path / "model" / "model.safetensors").stat().st_mtime_ns
@@ -177,10 +189,16 @@ def test_every_objective_changes_the_model(run, tmp_path, tiny_model, case):
     assert Encoder(tmp_path / "model").space != Encoder(tiny_model("bert")).space
 
 
+def test_softmax_needs_labels_to_tell_apart(run):
+    with pytest.raises(ConfigurationError, match="data: all labels are 'same'"):
+        run(labelled(["same"]), objective={"name": "softmax"})
+
+
 def test_the_softmax_head_is_saved_and_labels_pairs(run, tmp_path):
     rows = labelled(["early", "late"])  # in PAIRS every second row has one of four topics
     run(rows, objective={"name": "softmax"}, schedule={"steps": 40, "learning_rate": 3e-3})
     folder = tmp_path / "model"
+    assert r"| concatenation | u,v,\|u-v\| |" in (folder / "README.md").read_text()
     classifier = PairClassifier(Encoder(folder), folder)
     assert classifier.labels == ["early", "late"]
     found = classifier.label([(row["sentence1"], row["sentence2"]) for row in rows])
@@ -320,7 +338,8 @@ def test_several_datasets_in_a_batch_with_weights(run, tmp_path):
     [
         ({"max_tokens": 600}, "max_tokens is 600, but the model has 66 positions"),
         ({"matryoshka": [64]}, "64 is more than the model's 32 dimensions"),
-        ({"lora": {"targets": ["nowhere"]}}, "lora: "),
+        ({"lora": {"targets": ["query", "nowhere"]}}, "lora: the model has no layer 'nowhere'"),
+        ({"lora": {"targets": ["LayerNorm"]}}, "lora: .* not supported"),
     ],
 )
 def test_what_the_model_cannot_do_is_refused(run, settings, message):
