@@ -154,6 +154,28 @@ def test_a_broken_encoder_leaves_the_old_model_in_force(filled, place, words):
         assert collection.migrate(WordEncoder(seed=1)).switched
 
 
+def test_an_index_that_finds_little_does_not_stop_a_migration(filled, place, new, monkeypatch, caplog):
+    search = filled._backend.search
+
+    def poor(queries):
+        return [hits if query.exact else [] for query, hits in zip(queries, search(queries), strict=True)]
+
+    monkeypatch.setattr(filled._backend, "search", poor)
+    assert filled.migrate(new).switched
+    monkeypatch.undo()
+    assert "misses 8 of 8" in caplog.text
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert answers(collection) == expected(new)
+
+
+def test_vectors_that_no_search_finds_leave_the_old_model_in_force(filled, words, new, monkeypatch):
+    monkeypatch.setattr(filled._backend, "search", lambda queries: [[] for _ in queries])
+    with pytest.raises(BadVectorError, match="is not found; the old model stays in force"):
+        filled.migrate(new)
+    monkeypatch.undo()
+    assert answers(filled) == expected(words)
+
+
 def test_of_two_migrations_to_one_model_the_second_finds_the_work_done(filled, place, words, new):
     with Collection.open("notes", encoder=words, **place) as other:
         reports = []
