@@ -317,7 +317,8 @@ class Collection(Maintained):
     def get(self, ids: Sequence[str]) -> list[Document]:
         """The documents with these ids, in their order, those missing left out.
 
-        The text is what was embedded: the chunks of a document that was cut, joined by blank lines.
+        The text is what was embedded: the chunks of a document that was cut, joined by blank lines. Of many tenants'
+        documents, those of all are found.
 
         Raises:
             TextError: ``ids`` is a single string, or one of them is none or holds a lone surrogate.
@@ -325,7 +326,7 @@ class Collection(Maintained):
         return self._documents.get(check_texts(ids, name="id"))
 
     def find(self, filter: Filter | None = None) -> list[str]:
-        """The ids of all documents that satisfy the filter, in no meaningful order.
+        """The ids of all documents that satisfy the filter, in no meaningful order; it need not name a tenant.
 
         Raises:
             FilterError: the filter has no meaning.
@@ -333,7 +334,7 @@ class Collection(Maintained):
         return self._documents.find(filter)
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove the documents with these ids; how many there were.
+        """Remove the documents with these ids, whatever tenant's; how many there were.
 
         Raises:
             TextError: as for ``get``; nothing was removed.

@@ -124,7 +124,7 @@ class Searcher:
         if key is not None and not any(each.key == key and each.any_of for each in parse_filter(filter)):
             raise FilterError(
                 f"{self._backend.location}: holds the documents of many tenants: name one in the filter, "
-                f"filter={{{key!r}: ...}}"
+                f"filter={{{key!r}: ...}}, --filter {key}=..."
             )
         return conditions
 

@@ -36,6 +36,13 @@ def test_a_search_finds_the_documents_of_its_tenant(shared, words):
                 search(filter=nobody)
 
 
+def test_whose_some_ids_are_can_be_found(shared):
+    shared.ingest([{"id": "empty", "text": "", "tenant": "bolt"}])
+    ids = ["a1", "b1", "empty", "none"]
+    assert sorted(shared.find({"tenant": "bolt", "id": ids})) == ["b1", "empty"]
+    assert shared.find({"tenant": "acme", "id": ids}) == ["a1"]
+
+
 def test_a_document_without_a_tenant_fails_alone(shared):
     report = shared.ingest([{"id": "c", "text": "tea"}, {"id": "d", "text": "tea", "tenant": 5}, NOTES[0]])
     assert (report.failed, report.unchanged) == (2, 1)
