@@ -64,6 +64,11 @@ class TrainConfig(Section):
             raise ValueError("matryoshka does not go with softmax, whose head has one size")
         if any(dim < 1 for dim in self.matryoshka):
             raise ValueError(f"matryoshka: dimensions are positive, got {self.matryoshka}")
+        self._fits_batches()
+        self._fits_data()
+        return self
+
+    def _fits_batches(self) -> None:
         weights = [source.weight for source in self.data]
         if any(weight is None for weight in weights) and any(weight is not None for weight in weights):
             raise ValueError("data: give every dataset a weight, or none")
@@ -80,15 +85,18 @@ class TrainConfig(Section):
             raise ValueError(f"batches.{unused[0]} draws datasets by their size, but they have weights of their own")
         if self.objective.name != "info_nce" and "unique_texts" in given:
             raise ValueError("batches.unique_texts is for info_nce only")
+
+    def _fits_data(self) -> None:
         roles = ROLES[self.objective.name]
         for index, source in enumerate(self.data):
+            if "score_range" in source.model_fields_set and "score" not in roles.needed:
+                raise ValueError(f"data.{index}.score_range: objective {self.objective.name!r} has no scores")
             unknown = sorted(set(source.columns) - set(roles.needed) - set(roles.optional))
             if unknown:
                 raise ValueError(
                     f"data.{index}.columns: {unknown[0]!r} is no column of objective {self.objective.name!r}, which "
                     f"has {', '.join((*roles.needed, *roles.optional))}"
                 )
-        return self
 
     def _fits_cross_encoder(self) -> None:
         if self.matryoshka or self.pooling or self.lora or self.prompts:
