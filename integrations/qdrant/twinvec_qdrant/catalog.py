@@ -33,6 +33,9 @@ from twinvec_qdrant.writer import Writer
 ABANDONED_SECONDS = 3600.0
 """Age at which the intent of a writer that cannot be seen from here counts as given up; a live one takes seconds."""
 
+_REMOVED = 256
+"""Sources removed at a time: an intent names them all, and has to fit into a request."""
+
 _active: set[str] = set()  # intents of this process
 
 
@@ -83,22 +86,13 @@ class Catalog:
             backend.delete(list(_obsolete(changes, now)), revisions)
         return lost
 
-    def remove(self, sources: Sequence[str]) -> list[Record]:
+    def remove(self, sources: Sequence[str]) -> Iterator[Record]:
         """Remove sources with all their chunks, unless another writer updates them at the same moment.
 
-        Returns the records of those that were removed.
+        Gives the records of those that were removed; some sources at a time, as it is asked for them.
         """
-        there = self.records(sources)
-        if not there:
-            return []
-        revisions = set(self.revisions(chunk for record in there.values() for chunk in record.chunks).values())
-        with self._intent(list(there), revisions):
-            self._backend.delete([record_id(source) for source in there], [each.revision for each in there.values()])
-            now = self.records(there)
-            listed = {chunk for record in now.values() for chunk in record.chunks}
-            chunks = [chunk for record in there.values() for chunk in record.chunks if chunk not in listed]
-            self._backend.delete(chunks, revisions)
-        return [record for source, record in there.items() if source not in now]
+        for start in range(0, len(sources), _REMOVED):
+            yield from self._remove(sources[start : start + _REMOVED])
 
     def revisions(self, chunks: Iterable[str]) -> dict[str, str]:
         """The revisions that chunks carry now, by id."""
@@ -112,6 +106,19 @@ class Catalog:
                 for source in intent.payload["sources"]:
                     self._clean(source, intent.payload["revisions"])
                 self._backend.delete([intent.id])
+
+    def _remove(self, sources: Sequence[str]) -> list[Record]:
+        there = self.records(sources)
+        if not there:
+            return []
+        revisions = set(self.revisions(chunk for record in there.values() for chunk in record.chunks).values())
+        with self._intent(list(there), revisions):
+            self._backend.delete([record_id(source) for source in there], [each.revision for each in there.values()])
+            now = self.records(there)
+            listed = {chunk for record in now.values() for chunk in record.chunks}
+            chunks = [chunk for record in there.values() for chunk in record.chunks if chunk not in listed]
+            self._backend.delete(chunks, revisions)
+        return [record for source, record in there.items() if source not in now]
 
     def _clean(self, source: str, revisions: Sequence[str]) -> None:
         """Remove the chunks that are of an unfinished commit and not of the one in force."""

@@ -342,12 +342,13 @@ class Collection(Maintained):
         ids = list(dict.fromkeys(check_texts(ids, name="id")))
         with self._backend.writing:
             self._lexicon.refresh()
-            removed = self._catalog.remove(ids)
-            for record in removed:
+            removed = 0
+            for record in self._catalog.remove(ids):
                 self._lexicon.changed(record, None)
+                removed += 1
             if removed:
                 self._lexicon.rebalance()
-            return len(removed)
+            return removed
 
     def notes(self, namespace: str) -> Notes:
         """Small records that belong to the collection and lie in it; see ``Notes``.

@@ -27,7 +27,7 @@ from twinvec_qdrant.catalog import Catalog, Change
 from twinvec_qdrant.chunking import Chunker
 from twinvec_qdrant.description import Description, SpaceEncoder, check_in_force
 from twinvec_qdrant.index_settings import IndexSettings
-from twinvec_qdrant.intake import GROUP_DOCUMENTS, Intake
+from twinvec_qdrant.intake import Intake
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.schema import Record
@@ -235,10 +235,9 @@ class Ingestion:
         if dry_run:
             self._report.deleted = len(gone)
             return
-        for start in range(0, len(gone), GROUP_DOCUMENTS):
-            for record in self._catalog.remove(gone[start : start + GROUP_DOCUMENTS]):
-                self._lexicon.changed(record, None)
-                self._report.deleted += 1
+        for record in self._catalog.remove(gone):
+            self._lexicon.changed(record, None)
+            self._report.deleted += 1
 
     def _build_index(self) -> None:
         try:

@@ -25,6 +25,7 @@ from twinvec_qdrant.schema import Record, tenant_path
 _PAGE = 256  # documents compared, and notes copied, at a time
 _BATCH_CHUNKS = 512
 _ROUNDS = 5  # a commit is lost only to another writer of the same document
+_CHUNKS = field_is("kind", "chunk")
 _NOTES = field_is("kind", "note")
 
 
@@ -175,20 +176,21 @@ class Push:
                 f"{self._source.location}: holds no documents, and pruning would remove all {len(gone):,} of "
                 f"{self._target.location}; if that is meant, say so (allow_empty=True, --allow-empty)"
             )
-        for start in range(0, len(gone), _PAGE):
-            page = gone[start : start + _PAGE]
-            lost = self._lost(page)
-            self.report.missed += sorted(lost)
-            for record in self._to.remove([source for source in page if source not in lost]):
-                self._lexicon.changed(record, None)
-                self.report.deleted += 1
+        lost = self._lost(gone)
+        self.report.missed += sorted(lost)
+        for record in self._to.remove([source for source in gone if source not in lost]):
+            self._lexicon.changed(record, None)
+            self.report.deleted += 1
         self._target.delete([note.id for note in self._target.scroll([_NOTES], ["kind"]) if note.id not in notes])
         self._target.flush()
 
     def _lost(self, sources: Sequence[str]) -> set[str]:
         """Those without a record here whose chunks are here all the same: they may be lost, and not removed."""
-        chunks = self._source.scroll([field_is("kind", "chunk"), field_is("source", *sources)], ["source"])
-        return {chunk.payload["source"] for chunk in chunks}
+        lost: set[str] = set()
+        for start in range(0, len(sources), _PAGE):
+            named = field_is("source", *sources[start : start + _PAGE])
+            lost |= {chunk.payload["source"] for chunk in self._source.scroll([_CHUNKS, named], ["source"])}
+        return lost
 
 
 def _batches(records: Sequence[Record]) -> Iterator[list[Record]]:

@@ -185,6 +185,18 @@ def test_a_closed_collection_says_so(place, words):
         assert other.count() == 1
 
 
+def test_many_documents_are_removed_some_at_a_time(collection, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.catalog._REMOVED", 3)
+    names = [f"n{row}" for row in range(8)]
+    collection.ingest((name, f"note {name}") for name in names)
+    written = []
+    upsert = collection._backend.upsert
+    monkeypatch.setattr(collection._backend, "upsert", lambda points: written.extend(points) or upsert(points))
+    assert collection.delete([*names[1:], "none"]) == 7
+    assert [len(point.payload["sources"]) for point in written] == [3, 3, 1], "an intent fits into a request"
+    assert collection.find() == names[:1]
+
+
 def test_ids_that_are_none_find_and_remove_nothing(collection):
     collection.ingest([("1", "one"), ("2", "two"), ("12", "twelve")])
     for wrong in ("12", b"12", 12, [1], ["1", "\ud800"], None):
