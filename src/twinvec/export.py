@@ -31,6 +31,7 @@ from twinvec.errors import ConfigurationError, EngineError, InputError, ModelErr
 from twinvec.exportable import Exportable, open_exportable
 from twinvec.exported import EXPORTS, RANGES, export_key, graph_files, read_exports
 from twinvec.graph_cache import EXACT
+from twinvec.locks import alone
 from twinvec.models import MANIFEST, find_model, optional_json, read_object, sha256, write_manifest
 from twinvec.quantization import BOUNDS, import_nncf, quantize
 from twinvec.spec import read_modules
@@ -274,18 +275,11 @@ def _put_in_place(made: Path, output: Path) -> None:
 @contextmanager
 def _held(output: Path) -> Iterator[None]:
     """Keep other exports out, and name the output where it cannot be written."""
-    from filelock import FileLock, Timeout
-
     lock = output.with_name(f".{output.name}.lock")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(lock, timeout=0):
-            try:
-                yield
-            finally:
-                lock.unlink(missing_ok=True)
-    except Timeout:
-        raise ConfigurationError(f"{output}: another process is exporting into it") from None
+        with alone(lock, f"{output}: another process is exporting into it"):
+            yield
     except OSError as error:
         raise ConfigurationError(f"{output}: cannot be written: {error.strerror or error}") from error
 

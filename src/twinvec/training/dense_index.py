@@ -22,6 +22,7 @@ from twinvec.encoder import Encoder
 from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError
 from twinvec.filters import Filter
+from twinvec.locks import alone
 from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, check_limit
 from twinvec.training.masks import text_hash
@@ -45,6 +46,7 @@ class DenseIndex:
     Raises:
         InputError: a line that is no pair, or a file without any.
         TextError: a text refused by the input gate.
+        ConfigurationError: another process is encoding into ``vectors``.
     """
 
     def __init__(self, encoder: Encoder, source: Path, vectors: Path, *, progress: bool = False) -> None:
@@ -54,7 +56,8 @@ class DenseIndex:
         if not self._offsets:
             raise InputError(f"{source}: has no pairs")
         if not vectors.is_file():
-            self._encode(vectors, progress)
+            with alone(vectors.with_suffix(".lock"), f"{vectors}: another process is encoding into it"):
+                self._encode(vectors, progress)
         self._vectors_ND: FloatArray = np.load(vectors, mmap_mode="r")
 
     def __len__(self) -> int:

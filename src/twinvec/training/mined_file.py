@@ -10,10 +10,12 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError
+from twinvec.locks import alone
 
 
 class MinedFile:
@@ -42,6 +44,16 @@ class MinedFile:
                     f"{self._partial}: belongs to other pairs or options, another model or collection; "
                     "delete it to start anew"
                 )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other runs from mining into the file.
+
+        Raises:
+            ConfigurationError: another one does.
+        """
+        with alone(self._partial.with_suffix(".lock"), f"{self._output}: another process is mining into it"):
+            yield
 
     def resume(self, window: int) -> int:
         """How many rows are there in whole windows; the partial file ends behind them from now on.

@@ -152,24 +152,20 @@ def mine_file(
 
     Raises:
         InputError: ``source`` has no pairs, or a line of it is none; it names file and row.
-        ConfigurationError: as for ``MinedFile``.
+        ConfigurationError: as for ``MinedFile``, or another process is mining into ``output``.
     """
     file = open_mined(source, output, options, identity, denoised=scorer is not None)
-    pairs = PairFile(source)
-    judged = Judged(pairs)
-    done = file.resume(_WINDOW)
-    with progress_bar("Mining", len(pairs), "rows", shown=progress) as advance:
-        advance(done)
-        mined = mine_negatives(pairs.pairs(done), retriever, judged, options, scorer=scorer)
-        rows = zip(pairs.rows(done), mined, strict=True)
-        for _ in file.write((row | {"negatives": each.negatives}, each.found) for row, each in rows):
-            advance(1)
-    rows_written = negatives = without = unfound = 0
-    for row, found in file.finish():
-        count = len(row["negatives"])
-        rows_written, negatives, without = rows_written + 1, negatives + count, without + (count == 0)
-        unfound += not found
-    report = MiningReport(rows_written, negatives, without, unfound)
+    with file.held():
+        pairs = PairFile(source)
+        judged = Judged(pairs)
+        done = file.resume(_WINDOW)
+        with progress_bar("Mining", len(pairs), "rows", shown=progress) as advance:
+            advance(done)
+            mined = mine_negatives(pairs.pairs(done), retriever, judged, options, scorer=scorer)
+            rows = zip(pairs.rows(done), mined, strict=True)
+            for _ in file.write((row | {"negatives": each.negatives}, each.found) for row, each in rows):
+                advance(1)
+        report = _counted(file.finish())
     _warn(report, options, output)
     return report
 
@@ -181,6 +177,16 @@ def open_mined(source: Path, output: Path, options: MiningOptions, identity: str
         ConfigurationError: as for ``MinedFile``.
     """
     return MinedFile(source, output, json.dumps(asdict(options)), identity, str(denoised))
+
+
+def _counted(rows: Iterable[tuple[dict[str, Any], bool]]) -> MiningReport:
+    """What there is in rows that come with whether their positive was found."""
+    counts: list[int] = []
+    unfound = 0
+    for row, found in rows:
+        counts.append(len(row["negatives"]))
+        unfound += not found
+    return MiningReport(len(counts), sum(counts), counts.count(0), unfound)
 
 
 class _Candidates:

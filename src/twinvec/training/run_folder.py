@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from twinvec.errors import ConfigurationError
+from twinvec.locks import alone
 from twinvec.models import MANIFEST, write_manifest
 
 _MARKER = "complete"
@@ -73,13 +72,8 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(f"{self.path}: no folder can be made there: {error.strerror}") from error
-        lock = FileLock(self.path / _LOCK, timeout=0)
-        try:
-            with lock:
-                yield
-                (self.path / _LOCK).unlink(missing_ok=True)
-        except Timeout:
-            raise ConfigurationError(f"{self.path}: another process is training into it") from None
+        with alone(self.path / _LOCK, f"{self.path}: another process is training into it"):
+            yield
 
     def recall(self, key: str) -> Any:
         """What ``remember`` was told, by this process or one before; None if nothing."""

@@ -12,6 +12,7 @@ import torch
 
 from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
 from twinvec.errors import ConfigurationError, InputError
+from twinvec.locks import alone
 from twinvec.training.denoising import ProbabilityScorer
 from twinvec.training.dense_index import DenseIndex
 from twinvec.training.judged import Judged
@@ -234,6 +235,24 @@ def test_an_output_that_cannot_be_is_refused_before_any_work(source, tmp_path):
     assert not found.asked
     mine_file(source, tmp_path / "new" / "folder" / "rows.jsonl", found, MiningOptions())
     assert found.asked
+
+
+def test_two_runs_do_not_write_the_same_file(source, tmp_path, tiny_model):
+    class Second(Fixed):
+        """Begins another run while the first one searches."""
+
+        def search(self, query, limit=10, filter=None):
+            with pytest.raises(ConfigurationError, match=r"rows\.jsonl: another process is mining into it"):
+                mine_file(source, tmp_path / "rows.jsonl", Fixed("a"), MiningOptions())
+            return super().search(query, limit, filter)
+
+    assert mine_file(source, tmp_path / "rows.jsonl", Second("a"), MiningOptions()).rows == len(PAIRS)
+    assert not (tmp_path / "rows.jsonl.lock").exists()
+    with (
+        alone(tmp_path / "vectors.lock", ""),
+        pytest.raises(ConfigurationError, match=r"vectors\.npy: another process is encoding into it"),
+    ):
+        DenseIndex(Encoder(tiny_model("bert")), source, tmp_path / "vectors.npy")
 
 
 def test_a_margin_that_cannot_be_kept_is_told(source, tmp_path, caplog):
