@@ -40,12 +40,14 @@ class StandIn:
         fault: Called with method and path of every request; the fault that it meets, or None.
         met: The faults so far.
         graphs: The edges of a node of the index (m) after every update of a collection's settings.
+        fields: The payload fields with an index, of all collections.
     """
 
     def __init__(self) -> None:
         self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
         self.met: list[Fault] = []
         self.graphs: list[int] = []
+        self.fields: set[str] = set()
         self._index: dict[str, dict[str, Any]] = {}
         self._client = QdrantClient(":memory:")
         self._turn = threading.Lock()
@@ -102,6 +104,7 @@ class StandIn:
         if action == "DELETE":
             return client.delete_collection(name)
         if action == "PUT index":
+            self.fields.add(body["field_name"])
             return models.UpdateResult(status=models.UpdateStatus.COMPLETED)
         if "vectors/" in action:
             return self._vectors(*action.split(" vectors/"), name, body)

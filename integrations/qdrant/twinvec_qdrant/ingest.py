@@ -30,7 +30,7 @@ from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.intake import Intake
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.schema import Record
+from twinvec_qdrant.schema import Record, tenant_path
 from twinvec_qdrant.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.vectors import Encoded, TextVectors, Vectors
 from twinvec_qdrant.work import Work, in_batches, make_work, texts
@@ -71,6 +71,7 @@ class Ingestion:
         self._vectors = Vectors(backend, encoder, description, given)
         self._catalog = Catalog(backend)
         self._tenants = Tenants(backend, description.tenant_key)
+        self._tenant_path = tenant_path(description.tenant_key)
         self._report = report
         self._intake = Intake(chunker.settings.as_dict(), description.tenant_key, self._refused, self._unchanged)
         self._advance: Advance = unseen
@@ -107,7 +108,7 @@ class Ingestion:
         self._catalog.recover()
         self._lexicon.refresh()
         if not self._backend.count([field_is("kind", "chunk")]):
-            self._backend.defer_index()
+            self._backend.begin_load(self._tenant_path)
         for batch, encoded, moved in self._encoded(in_batches(self._changed(groups))):
             before = self._report.failed
             self._commit_all(batch, encoded)

@@ -101,7 +101,7 @@ def _new(wanted: Wanted) -> NewCollection:
     chunking, index = wanted.chunking or ChunkSettings(), wanted.index or IndexSettings()
     Chunker(wanted.encoder, chunking)
     Lexicon.check_language(wanted.language)
-    path = None if wanted.tenant_key is None else tenant_path(wanted.tenant_key)
+    path = tenant_path(wanted.tenant_key)
     description = describe(
         wanted.encoder,
         chunking,

@@ -39,8 +39,7 @@ def open_target(store: Store, source: Description) -> Backend:
     settings = IndexSettings.from_dict(source.index)
     if store.peek() is None:
         copy = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
-        path = None if source.tenant_key is None else tenant_path(source.tenant_key)
-        metadata = {**source.model_dump(), **copy}
+        metadata, path = {**source.model_dump(), **copy}, tenant_path(source.tenant_key)
         backend = store.create(NewCollection(source.dim, metadata, settings, path, source.states_dim))
     else:
         backend = store.open()
@@ -84,6 +83,7 @@ class Push:
         self._from = Catalog(source)
         self._to = Catalog(target)
         self._lexicon = Lexicon(target, description)
+        self._tenant_path = tenant_path(description.tenant_key)
 
     def run(self, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
         """Copy what the other store has not; see ``Collection.push``."""
@@ -93,7 +93,7 @@ class Push:
             self._to.recover()
             self._lexicon.refresh()
             if not self._target.count([field_is("kind", "record")]):
-                self._target.defer_index()
+                self._target.begin_load(self._tenant_path)
             sources = self._from.sources()
             while page := list(islice(sources, _PAGE)):
                 seen.update(page)

@@ -171,12 +171,14 @@ def filter_conditions(filter: Filter | None) -> tuple[Condition, ...]:
     )
 
 
-def tenant_path(key: str) -> str:
-    """Where a tenant's name lies in a chunk's payload.
+def tenant_path(key: str | None) -> str | None:
+    """Where a tenant's name lies in a chunk's payload; None without tenants.
 
     Raises:
         ConfigurationError: the key is no plain name, or one of our own.
     """
+    if key is None:
+        return None
     if not isinstance(key, str) or not key or not _PLAIN.issuperset(key) or key in (*SHOWN_FIELDS, "id"):
         raise ConfigurationError(
             f"tenant_key {key!r}: expected a name of letters, digits and _, other than id, {', '.join(SHOWN_FIELDS)}"

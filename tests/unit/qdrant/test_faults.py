@@ -12,6 +12,7 @@ from qdrant_stand_in import Fault, StandIn
 from twinvec.errors import StoreUnavailableError
 from twinvec.vectors import unit
 from twinvec_qdrant import Collection, IndexSettings
+from twinvec_qdrant.backends.base import INDEXED_FIELDS
 from twinvec_qdrant.backends.client_values import client_quantization
 from words import StateEncoder, WordEncoder
 
@@ -117,6 +118,17 @@ def test_the_index_waits_for_the_first_ingest_and_is_made_up_for(server):
         updates = len(server.graphs)
         collection.ingest({**NOTES, **LATER}.items())
         assert 0 not in server.graphs[updates:], "searches of a filled collection keep their index"
+
+
+def test_a_collection_whose_maker_died_gets_its_payload_indexes_all_the_same(server):
+    server.fault = lambda method, path: Fault.REFUSED if "/index" in path else None
+    with pytest.raises(StoreUnavailableError):
+        opened(server, wait_seconds=0.1, tenant_key="team")
+    server.fault = lambda method, path: None
+    with opened(server) as collection:
+        assert server.fields == set()
+        collection.ingest([{"id": "vpn", "text": "the way in", "team": "it"}])
+    assert server.fields == {*INDEXED_FIELDS, "metadata.team"}
 
 
 def test_another_index_of_a_server(server):

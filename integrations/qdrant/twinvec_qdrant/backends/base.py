@@ -292,8 +292,9 @@ class Backend(Protocol):
         """Make all that was written durable."""
         ...
 
-    def defer_index(self) -> None:
-        """Leave the index of dense vectors alone until ``build_index``; many points are about to be written."""
+    def begin_load(self, tenant_path: str | None) -> None:
+        """Get ready for the first points, which are many: payload fields are indexed, dense vectors left for
+        ``build_index``."""
         ...
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:

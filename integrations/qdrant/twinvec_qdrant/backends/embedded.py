@@ -130,8 +130,8 @@ class EmbeddedBackend:
         with self._translated("write"):
             self._shard.flush()
 
-    def defer_index(self) -> None:
-        """Nothing to do: no index is built unasked."""
+    def begin_load(self, tenant_path: str | None) -> None:
+        """Nothing to do: a collection is made with its payload indexes or not at all, no other is built unasked."""
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index where it lacks many vectors, and a tenth of all, or with ``force``; whether it was done.

@@ -196,9 +196,13 @@ class ServerBackend:
     def flush(self) -> None:
         """Nothing to do: every write waited until it was applied and logged."""
 
-    def defer_index(self) -> None:
-        """Let the server build no graph until ``build_index``."""
+    def begin_load(self, tenant_path: str | None) -> None:
+        """Let the server build no graph until ``build_index``, and index the fields of payloads.
+
+        Whoever made the collection may have died before it indexed them. Fields that are indexed stay as they are.
+        """
         if not self._local:
+            self._index_fields(tenant_path)
             self._call(self._client.update_collection, self._name, hnsw_config=models.HnswConfigDiff(m=0))
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
