@@ -6,9 +6,9 @@ Trains one model for each cell and prints the paper's figure beside ours: Spearm
 default model with its last two of six layers drawn anew, so that the objective has something to teach (the first line
 says what the base is worth untrained); the paper starts from BERT-base. NLI is SNLI dev and the train part of the
 counterfactual set, at most ``--rows`` rows of each file (the paper: 942,000 rows). One seed takes about half an hour of
-a core; ``--rows 200 --tables objective``, three models, some minutes. Beyond the paper: what entailed pairs alone teach by ``info_nce`` (of SNLI dev, the counterfactual set,
-TaxiNLI and RTE). With several seeds, the tables of the test part show mean and deviation. A cell whose data is not
-in the folder stays blank.
+a core; ``--rows 200 --tables objective``, three models, some minutes. Beyond the paper: what entailed pairs alone teach
+by ``info_nce`` (of SNLI dev, the counterfactual set, TaxiNLI and RTE). With several seeds, the tables of the test part
+show mean and deviation. A cell whose data is not in the folder stays blank.
 """
 
 from __future__ import annotations
