@@ -39,11 +39,11 @@ def find_store(
     if wait_seconds < 0:
         raise ConfigurationError(f"wait_seconds must not be negative, got {wait_seconds!r}")
     if url is not None:
-        from twinvec_qdrant.backends.server import connect
+        from twinvec_qdrant.backends.server_store import connect
 
         return connect(name, url, api_key or _key_of_environment(), wait_seconds)
     if client is not None:
-        from twinvec_qdrant.backends.server import ServerStore
+        from twinvec_qdrant.backends.server_store import ServerStore
 
         return ServerStore(name, client, "client", owned=False, wait_seconds=wait_seconds)
     from twinvec_qdrant.backends.embedded import EmbeddedStore

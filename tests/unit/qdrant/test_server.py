@@ -13,7 +13,7 @@ from qdrant_client import QdrantClient
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection
-from twinvec_qdrant.backends.server import connect
+from twinvec_qdrant.backends.server_store import connect
 
 SECRET = "s3cret-key"
 
