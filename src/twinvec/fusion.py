@@ -17,6 +17,7 @@ Scores are complete: a candidate that one stage found is scored by the other too
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Literal, get_args
 
 import numpy as np
@@ -70,7 +71,7 @@ def fuse(
         ConfigurationError: an unknown method, or a weight that is negative or not finite.
     """
     check_method(method)
-    if len(weights) != 2 or not all(isinstance(each, (int, float)) and 0 <= each <= _LARGEST for each in weights):
+    if len(weights) != 2 or not all(isinstance(each, Real) and 0 <= each <= _LARGEST for each in weights):
         raise ConfigurationError(f"weights are two numbers from 0, for dense and sparse scores, got {weights!r}")
     d, s = _checked(dense, "dense"), _checked(sparse, "sparse")
     if d.shape != s.shape:

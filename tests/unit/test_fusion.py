@@ -31,7 +31,7 @@ def test_distribution_puts_each_stage_between_its_three_sigma_bounds():
 @pytest.mark.parametrize("method", METHODS)
 def test_weights_scale_the_two_parts(method):
     dense_part = fuse(DENSE, SPARSE, method=method, weights=(1, 0))
-    sparse_part = fuse(DENSE, SPARSE, method=method, weights=(0, 1))
+    sparse_part = fuse(DENSE, SPARSE, method=method, weights=(np.int64(0), np.float32(1)))
     assert np.argsort(-dense_part).tolist() == [0, 1, 2]
     assert np.argsort(-sparse_part).tolist() == [1, 2, 0]
     assert fuse(DENSE, SPARSE, method=method, weights=(2, 3)) == pytest.approx(2 * dense_part + 3 * sparse_part)

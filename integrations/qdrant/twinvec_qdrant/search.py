@@ -9,6 +9,7 @@ same steps for every page: what a step finds stays before what the next ones add
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
@@ -105,7 +106,7 @@ class Searcher:
         """Hits for a vector by maximal marginal relevance."""
         check_limit(limit)
         check_limit(candidates, "candidates")
-        if not isinstance(diversity, (int, float)) or not 0 <= diversity <= 1:
+        if not isinstance(diversity, Real) or not 0 <= diversity <= 1:
             raise ConfigurationError(f"diversity must be between 0 and 1, got {diversity!r}")
         depth = max(limit, candidates)
         found = self._search([Asked(vector_D, None)], depth, self._conditions(filter), group=False)[0]
