@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -25,7 +26,7 @@ from twinvec.exported import find_ranges
 from twinvec.models import ModelFolder, find_model
 from twinvec.pipeline import run_batches
 from twinvec.progress import progress_bar
-from twinvec.space import fingerprint, network_digest
+from twinvec.space import PROBES, fingerprint, network_digest
 from twinvec.spec import read_spec
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
@@ -97,9 +98,12 @@ class Encoder:
         self._spec = read_spec(found.path).override(dim, max_tokens, prompts, default_prompt)
         self.dim = self._spec.dim
         self.max_tokens = self._spec.max_tokens
-        self._tokenizer = TextTokenizer(self._spec.folder, self.max_tokens, lower_case=self._spec.lower_case)
-        self._network = network_digest(self._spec)
-        self.space = fingerprint(self._spec, self._tokenizer, self._network)
+        with ThreadPoolExecutor(1) as beside:  # hashing leaves the interpreter to others
+            network = beside.submit(network_digest, self._spec)
+            self._tokenizer = TextTokenizer(self._spec.folder, self.max_tokens, lower_case=self._spec.lower_case)
+            identity = self._tokenizer.identity(PROBES)
+        self._network = network.result()
+        self.space = fingerprint(self._spec, identity, self._network)
         self._ranges = find_ranges(found.path, self._network, self.dim)
         self._root = found.path
         self._engine: Engine | None = None

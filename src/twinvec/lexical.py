@@ -1,6 +1,7 @@
 """Words for BM25: one analysis of text, for the memory index and for sparse vectors in a store alike.
 
-Normalising is tokenizers', stop words are bm25s', stemming is Snowball's. A store that multiplies by inverse document
+Normalising is tokenizers', stop words are bm25s', stemming is Snowball's. bm25s itself is imported only by the memory
+index: with scipy, which it brings, that takes longer than a search. A store that multiplies by inverse document
 frequency (Qdrant's ``Modifier.IDF``) gives for the dot product of ``query_vector`` and ``document_vector`` the score
 that ``BM25Index`` gives: BM25 as Lucene has it (Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene
 (accurate)", without the constant factor k1 + 1, as in Lucene since version 8).
@@ -9,11 +10,15 @@ that ``BM25Index`` gives: BM25 as Lucene has it (Robertson and Zaragoza 2009; Ka
 from __future__ import annotations
 
 import hashlib
+import re
+import runpy
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import bm25s
 import numpy as np
 import numpy.typing as npt
 import Stemmer
@@ -21,27 +26,12 @@ from tokenizers import Regex, normalizers
 
 from twinvec.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    import bm25s
+
 K1 = 1.5
 B = 0.75
 
-
-_STOP_WORDS = frozenset(
-    [
-        "danish",
-        "dutch",
-        "english",
-        "french",
-        "german",
-        "italian",
-        "norwegian",
-        "portuguese",
-        "russian",
-        "spanish",
-        "swedish",
-        "turkish",
-    ]
-)
-"""Languages for which bm25s has stop words and Snowball a stemmer."""
 
 # Python's \w leaves out the vowel signs of the Indic scripts; that of tokenizers is Unicode's and has them.
 _WORDS = normalizers.Sequence(
@@ -53,7 +43,7 @@ _WORDS = normalizers.Sequence(
 )
 # A single Latin letter is an initial or the rest of "it's": it costs more than it brings. A digit ("type 2 diabetes"),
 # a Greek letter and a Chinese character (each a word here, as in Lucene's StandardAnalyzer) stay.
-_TERM = r"\S{2,}|[0-9]|[^\x00-\x7f]"
+_TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
 
 
 class Analyzer:
@@ -76,16 +66,20 @@ class Analyzer:
 
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """The terms of each text, in order, repeated as often as they occur."""
-        tokens: list[list[str]] = bm25s.tokenize(
-            [_WORDS.normalize_str(text) for text in texts],
-            lower=False,
-            token_pattern=_TERM,
-            stopwords=self.language if self.language in _STOP_WORDS else None,
-            stemmer=Stemmer.Stemmer(self.language),  # not shared: it is not safe between threads
-            return_ids=False,
-            show_progress=False,
-        )
-        return tokens
+        stemmer = Stemmer.Stemmer(self.language)  # not shared: it is not safe between threads
+        stop_words = _stop_words(self.language)
+        words = (_TERM.findall(_WORDS.normalize_str(text)) for text in texts)
+        return [stemmer.stemWords([word for word in each if word not in stop_words]) for each in words]
+
+
+@cache
+def _stop_words(language: str) -> frozenset[str]:
+    """Those that bm25s has for a language, read from its file: to import it takes longer than a search."""
+    found = find_spec("bm25s")
+    assert found is not None
+    assert found.origin is not None
+    lists = runpy.run_path(str(Path(found.origin).with_name("stopwords.py")))
+    return frozenset(lists.get("STOPWORDS_EN" if language == "english" else f"STOPWORDS_{language.upper()}", ()))
 
 
 class BM25Index:
@@ -99,6 +93,8 @@ class BM25Index:
         self._size = len(terms)
         self._index: bm25s.BM25 | None = None
         if any(terms):  # bm25s cannot index a corpus without a single term
+            import bm25s
+
             self._index = bm25s.BM25(k1=K1, b=B, method="lucene")
             self._index.index(list(terms), show_progress=False)
 

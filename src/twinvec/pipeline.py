@@ -30,6 +30,7 @@ FIRST_WINDOW_TEXTS = 1024
 WINDOW_TEXTS = 8192
 
 _LEAST_SHARE = 128  # tokens: less is not worth a thread
+_LITTLE = 256  # tokens of a call: all cores do its batches sooner, one after another, than each core one
 
 
 def run_batches(
@@ -59,14 +60,15 @@ def run_batches(
     start = 0
     for tokens in _ahead(lambda part: tokenize(list(part)), windows):
         lengths = tokens.lengths
-
-        plan = list(token_budget_batches(lengths, _shared_budget(lengths, token_budget, workers)))
-        alone = len(plan) == len(windows) == 1
+        little = len(windows) == 1 and lengths.sum() <= _LITTLE
+        at_once = 1 if little else workers
+        plan = list(token_budget_batches(lengths, _shared_budget(lengths, token_budget, at_once)))
+        alone = little or len(plan) == len(windows) == 1
 
         def run(indices: Indices, tokens: TokenIds = tokens, alone: bool = alone) -> FloatArray:
             return compute(replace(tokens.batch(indices, pad_id, prompt_tokens), alone=alone))
 
-        for indices, result in zip(plan, _concurrent(run, plan, workers), strict=True):
+        for indices, result in zip(plan, _concurrent(run, plan, at_once), strict=True):
             yield start + indices, lengths[indices], result
         start += len(lengths)
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from twinvec.spec import Dense, ModelSpec
 
 if TYPE_CHECKING:
     from twinvec.classifier import ClassifierSpec
-    from twinvec.tokenizer import TextTokenizer
 
 _PREFIX = re.compile(r"^(bert|roberta|xlm_roberta|mpnet|distilbert|model)\.")
 _UNUSED = re.compile(
@@ -67,11 +67,17 @@ PROBES = (
 """Texts of all kinds: what a tokenizer does with them tells tokenizers apart."""
 
 
-def fingerprint(spec: ModelSpec, tokenizer: TextTokenizer, network: str) -> str:
-    """Hex digest (sha256) of the space that a model encodes into; ``network`` is its ``network_digest``."""
+def fingerprint(spec: ModelSpec, tokenizer: str, network: str) -> str:
+    """Hex digest (sha256) of the space that a model encodes into.
+
+    Args:
+        spec: The model's settings.
+        tokenizer: Its tokenizer's ``identity`` by ``PROBES``.
+        network: Its ``network_digest``.
+    """
     settings = {
         "network": network,
-        "tokenizer": tokenizer.identity(PROBES),
+        "tokenizer": tokenizer,
         "lower_case": spec.lower_case,
         "include_prompt": spec.include_prompt or not any(spec.prompts.values()),
         "prompts": {name: text for name, text in spec.prompts.items() if text},
@@ -97,7 +103,7 @@ def network_digest(spec: ModelSpec) -> str:
     for folder in (spec.folder, *(step.folder for step in spec.head if isinstance(step, Dense))):
         for name, values in _tensors(folder):
             digest.update(f"{name}{values.shape}".encode())
-            digest.update(values.tobytes())
+            digest.update(values.data)
     return digest.hexdigest()
 
 
@@ -139,23 +145,23 @@ def _modernbert_attention(config: dict[str, Any]) -> dict[str, Any]:
 def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[np.float32]]]]:
     from safetensors import safe_open
 
-    found: dict[str, tuple[Path, str]] = {}
-    for path in loaded_weights(folder):
-        with safe_open(path, framework="np") as file:
+    with ExitStack() as stack:
+        found: dict[str, tuple[Path, Any, str]] = {}
+        for path in loaded_weights(folder):
+            file = stack.enter_context(safe_open(path, framework="np"))
             for stored in file.keys():  # noqa: SIM118 - not a mapping
                 name = _PREFIX.sub("", stored).replace(".gamma", ".weight").replace(".beta", ".bias")
                 if not _UNUSED.search(name):
-                    found[name] = (path, stored)
-    for name, (path, stored) in sorted(found.items()):
-        yield name, _as_float32(path, stored)
+                    found[name] = (path, file, stored)
+        for name, (path, file, stored) in sorted(found.items()):
+            yield name, _as_float32(path, file, stored)
 
 
-def _as_float32(path: Path, name: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _as_float32(path: Path, file: Any, name: str) -> np.ndarray[Any, np.dtype[np.float32]]:
     from safetensors import safe_open
 
-    with safe_open(path, framework="np") as file:
-        if file.get_slice(name).get_dtype() != "BF16":
-            return np.ascontiguousarray(file.get_tensor(name), dtype=np.float32)
-    with safe_open(path, framework="pt") as file:  # numpy has no bfloat16
-        values: np.ndarray[Any, np.dtype[np.float32]] = file.get_tensor(name).float().numpy()
+    if file.get_slice(name).get_dtype() != "BF16":
+        return np.ascontiguousarray(file.get_tensor(name), dtype=np.float32)
+    with safe_open(path, framework="pt") as torch_file:  # numpy has no bfloat16
+        values: np.ndarray[Any, np.dtype[np.float32]] = torch_file.get_tensor(name).float().numpy()
     return values

@@ -57,12 +57,21 @@ def test_an_unknown_language_is_refused_with_those_there_are() -> None:
         Analyzer("klingon")
 
 
-def test_terms_are_those_of_bm25s_for_plain_english() -> None:
-    plain = [text for text in TEXTS if text]
+@pytest.mark.parametrize("language", ["english", "german", "french", "russian", "turkish", "finnish"])
+def test_terms_are_those_of_bm25s(language: str) -> None:
+    known = lexical._stop_words(language)
+    assert bool(known) == (language != "finnish")  # for which bm25s has none
+    plain = [*(text for text in TEXTS if text), " ".join(sorted(known)), "Größe, café, привет мир"]
     expected = bm25s.tokenize(
-        plain, stopwords="en", stemmer=Stemmer.Stemmer("english"), return_ids=False, show_progress=False
+        [lexical._WORDS.normalize_str(text) for text in plain],
+        lower=False,
+        token_pattern=lexical._TERM.pattern,
+        stopwords=language if known else None,
+        stemmer=Stemmer.Stemmer(language),
+        return_ids=False,
+        show_progress=False,
     )
-    assert Analyzer().terms(plain) == expected
+    assert Analyzer(language).terms(plain) == expected
 
 
 def test_scores_of_a_worked_example() -> None:

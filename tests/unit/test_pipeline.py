@@ -63,8 +63,8 @@ def test_workers_compute_at_once():
         barrier.wait()
         return sums(batch)
 
-    found, _ = collect([5, 5, 5, 5], compute, workers=2, token_budget=5)
-    assert found.tolist() == [25] * 4
+    found, _ = collect([200] * 4, compute, workers=2, token_budget=200)
+    assert found.tolist() == [40000] * 4
 
 
 @pytest.mark.parametrize(("numbers", "workers", "least"), [([50] * 20, 2, 2), ([30] * 40, 4, 4), ([5] * 10, 4, 1)])
@@ -78,7 +78,12 @@ def test_few_inputs_are_shared_out_among_the_workers(numbers, workers, least):
 
 @pytest.mark.parametrize(
     ("numbers", "options", "alone"),
-    [([3, 1], {}, True), ([40, 40], {}, False), ([3, 1], {"window": 1}, False), ([200, 200], {"workers": 2}, False)],
+    [
+        ([3, 1], {}, True),
+        ([40, 40], {"workers": 2}, True),  # two batches, and so little that they come one after another
+        ([200, 200], {"workers": 2}, False),
+        ([3, 1], {"window": 1}, False),
+    ],
 )
 def test_a_batch_knows_whether_it_is_alone(numbers, options, alone):
     seen = []

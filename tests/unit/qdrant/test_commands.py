@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 import sys
 
 import pytest
 
 from qdrant_stand_in import Fault, StandIn
+from twinvec.export import export_model
 
 NOTES = {
     "tea.md": "# Tea\n\nGreen tea is brewed at 80 degrees.\n\n# Coffee\n\nEspresso needs nine bars of pressure.\n",
@@ -248,6 +250,26 @@ def test_a_collection_of_another_model_is_searched_with_it(twinvec, folder, plac
     twinvec("ingest", folder, *place, "--model", tiny_model("bert"))
     assert figures(twinvec("info", *place, "--json"))["model"] == str(tiny_model("bert"))
     assert len(figures(twinvec("search", "tea", *place, "--json"))["hits"]) == 3
+
+
+def test_a_search_with_an_exported_model_loads_little(twinvec, folder, place, tiny_model, tmp_path):
+    export_model(tiny_model("bert"), tmp_path / "exported")
+    twinvec("ingest", folder, *place, "--model", tmp_path / "exported")
+    program = (
+        "import sys\n"
+        "from twinvec.cli import main\n"
+        "from twinvec.engines.openvino import _Requests\n"
+        "make, made = _Requests.__init__, []\n"
+        "_Requests.__init__ = lambda self, *given: made.append(given) or make(self, *given)\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as stop: assert not stop.code\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'qdrant_client', 'bm25s', 'scipy'}\n"
+        "print('LOADED', sorted(heavy & set(sys.modules)), 'COMPILED', len(made))"
+    )
+    command = [sys.executable, "-c", program, "search", "oil the chain", *map(str, place)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert "bikes/chain.txt" in done.stdout
+    assert "LOADED [] COMPILED 1" in done.stdout
 
 
 @pytest.mark.parametrize("command", [("search", "tea"), ("info",)])
