@@ -114,6 +114,7 @@ def load(model: str, export: Path, onnx: Path) -> list[Contender]:
     from sentence_transformers import SentenceTransformer
 
     from twinvec import Encoder
+    from twinvec.engines.openvino import has_bfloat16
     from twinvec.export import export_model
     from twinvec.models import find_model
 
@@ -126,6 +127,8 @@ def load(model: str, export: Path, onnx: Path) -> list[Contender]:
         Encoder(onnx, engine="onnx", precision="float32"),
         Encoder(export, engine="openvino", precision="int8"),
     ]
+    if has_bfloat16():
+        encoders.append(Encoder(model, engine="openvino", precision="bfloat16"))
     contenders += [Contender(f"twinvec, {encoder.engine.name}", encoder.encode) for encoder in encoders]
     if find_spec("fastembed"):
         contenders.insert(1, fastembed(report.graph, encoders[0].dim))
@@ -241,6 +244,7 @@ def rerank(model: str, root: Path, words: list[str], rounds: int) -> str:
     from sentence_transformers import CrossEncoder
 
     from twinvec import CrossEncoderReranker
+    from twinvec.engines.openvino import has_bfloat16
     from twinvec.export import export_model
     from twinvec.quantization import top_overlap
 
@@ -252,6 +256,8 @@ def rerank(model: str, root: Path, words: list[str], rounds: int) -> str:
         CrossEncoderReranker(folder, engine="openvino", precision="float32"),
         CrossEncoderReranker(root / "cross-encoder-int8", precision="int8"),
     ]
+    if has_bfloat16():
+        rerankers.append(CrossEncoderReranker(folder, engine="openvino", precision="bfloat16"))
     contenders += [Contender(f"twinvec, {each.engine.name}", each.score) for each in rerankers]
     queries, texts = make_texts(words, PAIR_QUERIES, 3, 10), make_texts(words, PAIR_TEXTS, *KINDS["mixed"])
     pairs = [(query, text) for query in queries for text in texts]

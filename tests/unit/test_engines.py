@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 import models
 from twinvec.engines.base import Batch
-from twinvec.engines.torch import TorchEngine, _halving
+from twinvec.engines.torch import TorchEngine, _halving, _token_budget
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.spec import read_spec
 
@@ -74,6 +76,14 @@ def test_what_torch_cannot_do(tiny_model):
     for options in ({"precision": "int8"}, {"device": "abacus"}, {"device": "cuda:99"}):
         with pytest.raises(ConfigurationError):
             TorchEngine(spec, **options)
+
+
+@pytest.mark.parametrize(("gigabytes", "tokens"), [(80, 65536), (16, 65536), (8, 32768), (4, 16384)])
+def test_the_budget_of_a_gpu_follows_its_memory(monkeypatch, gigabytes, tokens):
+    properties = SimpleNamespace(total_memory=gigabytes * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    assert _token_budget(torch.device("cuda:0")) == tokens
+    assert _token_budget(torch.device("mps")) == 65536
 
 
 def test_failures_carry_the_name_of_the_engine(engine):

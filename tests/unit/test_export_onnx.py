@@ -148,9 +148,9 @@ def test_single_texts_from_many_threads(source, tmp_path, runtime, monkeypatch):
     made = []
 
     class Counted(RUNTIMES[runtime].engine.runner):
-        def __init__(self, path, output, streams, threads):
+        def __init__(self, path, output, precision, streams, threads):
             made.append((streams, threads))
-            super().__init__(path, output, streams, threads)
+            super().__init__(path, output, precision, streams, threads)
 
     monkeypatch.setattr(RUNTIMES[runtime].engine, "runner", Counted)
     monkeypatch.setattr("twinvec.engines.graph.available_cores", lambda: 2)
@@ -193,7 +193,7 @@ def test_ids_outside_the_vocabulary_are_an_error_of_the_engine(exported, source)
 
 def test_what_it_does_not_do(source, tmp_path):
     for options in ({"device": "cuda"}, {"precision": "float16"}):
-        with pytest.raises(ConfigurationError, match="the onnx engine computes"):
+        with pytest.raises(ConfigurationError, match="the onnx engine (computes on|does not compute in)"):
             Encoder(source, engine="onnx", **options).encode("fox")
     with pytest.raises(ConfigurationError, match=r"no int8 export for onnx; .* --engine onnx --precision int8"):
         Encoder(source, engine="onnx", precision="int8").encode("fox")

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import openvino
@@ -16,7 +17,8 @@ import pytest
 
 from twinvec import CrossEncoderReranker, Encoder, tracing
 from twinvec.engines import select
-from twinvec.engines.openvino import OpenVinoEngine, save_graph
+from twinvec.engines.openvino import OpenVinoEngine, has_bfloat16, save_graph
+from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
 from twinvec.graph_cache import cache_folder, encoder_graph
 from twinvec.space import graph_digest
@@ -178,13 +180,34 @@ def test_small_models_stay_with_torch(cache, tiny_model):
     ("options", "message"),
     [
         ({"device": "cuda"}, "computes on the CPU"),
-        ({"precision": "bfloat16"}, "computes in float32 and int8, not in 'bfloat16'"),
+        ({"precision": "float16"}, "openvino engine does not compute in float16"),
     ],
 )
 def test_what_openvino_does_not_do(cache, tiny_model, options, message):
     with pytest.raises(ConfigurationError, match=message):
         Encoder(tiny_model("bert"), engine="openvino", **options).encode("fox")
     assert files_of(cache) == []
+
+
+@pytest.mark.skipif(not has_bfloat16(), reason="this processor has no bfloat16")
+def test_bfloat16_is_near(cache, tiny_model):
+    texts = ["a fox", "the old cat", *(" ".join(["a quick brown dog"] * count) for count in range(1, 12))]
+    exact, half = (Encoder(tiny_model("bert"), engine="openvino", precision=each) for each in ("float32", "bfloat16"))
+    assert half.engine.name == "openvino, cpu, bfloat16"
+    cosines = (exact.encode(texts) * half.encode(texts)).sum(1)
+    assert 0.999 < cosines.min() < 1 - 1e-7
+    np.testing.assert_allclose(np.linalg.norm(half.encode(texts), axis=1), 1, atol=1e-5)
+    assert files_of(cache) == ["graph.bin", "graph.json", "graph.xml"]  # of float32, for both
+
+
+def test_a_processor_without_bfloat16(cache, tiny_model, monkeypatch):
+    monkeypatch.setitem(RUNTIMES, "openvino", replace(RUNTIMES["openvino"], has_bfloat16=lambda: False))
+    monkeypatch.setattr(select, "_WORTH_CONVERTING", 0)
+    assert Encoder(tiny_model("bert"), precision="bfloat16").engine.name == "torch, cpu, bfloat16"
+    with pytest.raises(ConfigurationError, match="does not compute in bfloat16 on this processor"):
+        Encoder(tiny_model("bert"), engine="openvino", precision="bfloat16").encode("fox")
+    with pytest.raises(ConfigurationError, match="onnx engine does not compute in bfloat16"):
+        Encoder(tiny_model("bert"), engine="onnx", precision="bfloat16").encode("fox")
 
 
 def test_where_a_model_cannot_be_converted_torch_computes_and_says_so(cache, tiny_model, monkeypatch, caplog):

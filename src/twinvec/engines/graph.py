@@ -1,4 +1,4 @@
-"""Engines that compute a graph made by ``tracing``, in float32 or int8, on the CPU: what the runtimes have in common.
+"""Engines that compute a graph made by ``tracing``, of float32 or int8, on the CPU: what the runtimes have in common.
 
 A runtime computes one output of a graph. Where there are many batches, it is called by several threads at once, each on
 a stream of one thread, so that no core waits for another at the end of a layer. A batch that is alone, such as a single
@@ -27,6 +27,7 @@ class Runner(ABC):
     Args:
         path: The graph.
         output: The name of the output; only what it needs is computed, where the runtime can do that.
+        precision: What it is computed in: its own, or bfloat16, a graph of float32 where the runtime can do that.
         streams: From how many threads at once ``infer`` is called.
         threads: How many cores compute one call.
 
@@ -36,7 +37,7 @@ class Runner(ABC):
     """
 
     @abstractmethod
-    def __init__(self, path: Path, output: str, streams: int, threads: int) -> None: ...
+    def __init__(self, path: Path, output: str, precision: str, streams: int, threads: int) -> None: ...
 
     @abstractmethod
     def infer(self, batch: Batch, name: str) -> FloatArray:
@@ -48,7 +49,7 @@ class _Graph:
 
     Args:
         path: The graph.
-        precision: Of the graph, for messages.
+        precision: What it is computed in.
     """
 
     runtime: ClassVar[str]
@@ -59,6 +60,7 @@ class _Graph:
         self.name = f"{self.runtime}, cpu, {precision}"
         self.workers = available_cores()
         self._path = path
+        self._precision = precision
         self._runners: dict[tuple[str, bool], Runner] = {}
         self._loading = threading.Lock()
         self._alone = threading.Lock()
@@ -76,7 +78,7 @@ class _Graph:
             with self._loading:
                 if (output, alone) not in self._runners:
                     streams, threads = (1, self.workers) if alone else (self.workers, 1)
-                    self._runners[output, alone] = self.runner(self._path, output, streams, threads)
+                    self._runners[output, alone] = self.runner(self._path, output, self._precision, streams, threads)
         return self._runners[output, alone]
 
 
@@ -85,7 +87,7 @@ class GraphEngine(_Graph):
 
     Args:
         path: The graph.
-        precision: Of the graph, for messages.
+        precision: What it is computed in: "float32", "int8" or "bfloat16".
         dim: Leading dimensions that are kept, if not all.
         normalizes: Whether truncated vectors are normalised again.
 

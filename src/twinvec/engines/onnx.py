@@ -14,7 +14,7 @@ _ERRORS_ONLY = 3
 
 
 class _Session(Runner):
-    def __init__(self, path: Path, output: str, streams: int, threads: int) -> None:
+    def __init__(self, path: Path, output: str, precision: str, streams: int, threads: int) -> None:
         onnxruntime = import_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads

@@ -21,7 +21,7 @@ _FIRST_LOOK = threading.Lock()
 class _Requests(Runner):
     """Compiled without what the output does not need, with a request for each stream."""
 
-    def __init__(self, path: Path, output: str, streams: int, threads: int) -> None:
+    def __init__(self, path: Path, output: str, precision: str, streams: int, threads: int) -> None:
         openvino, core = import_openvino(), shared_core()
         try:
             graph = core.read_model(path)
@@ -32,7 +32,7 @@ class _Requests(Runner):
                 {
                     "NUM_STREAMS": streams,
                     "INFERENCE_NUM_THREADS": streams * threads,
-                    "INFERENCE_PRECISION_HINT": "f32",
+                    "INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32",
                     "ENABLE_CPU_PINNING": False,  # other processes may be busy on the very cores
                 },
             )
@@ -67,6 +67,11 @@ class OpenVinoScoringEngine(GraphScoringEngine):
 
     runtime = "openvino"
     runner = _Requests
+
+
+def has_bfloat16() -> bool:
+    """Whether OpenVINO computes in bfloat16 on this processor."""
+    return "BF16" in shared_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 def save_graph(graph: Any, path: Path) -> None:

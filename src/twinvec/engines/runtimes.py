@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine
 from twinvec.engines.onnx import OnnxEngine, OnnxScoringEngine, import_onnxruntime
-from twinvec.engines.openvino import OpenVinoEngine, OpenVinoScoringEngine, import_openvino
+from twinvec.engines.openvino import OpenVinoEngine, OpenVinoScoringEngine, has_bfloat16, import_openvino
 
 RuntimeName = Literal["openvino", "onnx"]
 
@@ -25,6 +25,7 @@ class Runtime:
         load: Imports the package, or raises MissingExtraError.
         engine: For encoders.
         scoring_engine: For cross-encoders.
+        has_bfloat16: Asks whether it computes graphs of float32 in bfloat16 on this processor.
         suffixes: Of a graph's files, the one that names it first.
     """
 
@@ -33,6 +34,7 @@ class Runtime:
     load: Callable[[], Any]
     engine: type[GraphEngine]
     scoring_engine: type[GraphScoringEngine]
+    has_bfloat16: Callable[[], bool]
     suffixes: tuple[str, ...]
 
     @property
@@ -46,9 +48,11 @@ class Runtime:
 
 RUNTIMES: dict[RuntimeName, Runtime] = {
     "openvino": Runtime(
-        "openvino", "openvino", import_openvino, OpenVinoEngine, OpenVinoScoringEngine, (".xml", ".bin")
+        "openvino", "openvino", import_openvino, OpenVinoEngine, OpenVinoScoringEngine, has_bfloat16, (".xml", ".bin")
     ),
-    "onnx": Runtime("onnx", "onnxruntime", import_onnxruntime, OnnxEngine, OnnxScoringEngine, (".onnx",)),
+    "onnx": Runtime(
+        "onnx", "onnxruntime", import_onnxruntime, OnnxEngine, OnnxScoringEngine, lambda: False, (".onnx",)
+    ),
 }
 
 

@@ -2,8 +2,8 @@
 
 ``auto`` on a CPU takes the graph that ``twinvec export`` put into the model's folder, in int8 where it passed its
 check, for OpenVINO before ONNX Runtime; without one, a graph converted for OpenVINO, once, into the user's cache. torch
-computes where there is neither, on a GPU, in half precision, for a model so small that converting it costs more than it
-saves, and where the converted graph is not exact.
+computes where there is neither, on a GPU, in float16, in bfloat16 where OpenVINO does not have it, for a model so small
+that converting it costs more than it saves, and where the converted graph is not exact.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _graph(
             raise
         logger.warning("%s; torch computes instead", error)
         return None
-    return _Graph(runtime, made.path, "float32")
+    return _Graph(runtime, made.path, _of_float32(wanted.precision))
 
 
 def _runtimes(wanted: Wanted) -> list[Runtime]:
@@ -145,13 +145,17 @@ def _runtimes(wanted: Wanted) -> list[Runtime]:
         if by_name:
             raise ConfigurationError(f"the {name} engine computes on the CPU, not on {wanted.device!r}")
         return []
-    if wanted.precision not in ("auto", "float32", "int8"):
+    if wanted.precision == "float16":
         if by_name:
-            raise ConfigurationError(f"the {name} engine computes in float32 and int8, not in {wanted.precision!r}")
+            raise ConfigurationError(f"the {name} engine does not compute in float16")
         return []
     installed = [each for each in RUNTIMES.values() if each.installed and wanted.engine in ("auto", each.name)]
     if by_name and not installed:
         RUNTIMES[name].load()
+    if wanted.precision == "bfloat16":
+        installed = [each for each in installed if each.has_bfloat16()]
+        if by_name and not installed:
+            raise ConfigurationError(f"the {name} engine does not compute in bfloat16 on this processor")
     return installed if by_name or not (installed and wanted.device is None and _has_gpu()) else []
 
 
@@ -175,8 +179,13 @@ def _exported(runtimes: list[Runtime], root: Path, digest: str, precision: str) 
     for runtime in runtimes:
         found = find_export(root, digest, runtime.name, "float32")
         if found is not None:
-            return _Graph(runtime, found.path, found.precision)
+            return _Graph(runtime, found.path, _of_float32(precision))
     return None
+
+
+def _of_float32(precision: str) -> str:
+    """What a graph of float32 is computed in."""
+    return "bfloat16" if precision == "bfloat16" else "float32"
 
 
 def _bytes_of_weights(folder: Path) -> int:

@@ -24,6 +24,10 @@ from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError,
 from twinvec.pooling import pool
 from twinvec.spec import Dense, ModelSpec
 
+_CPU_TOKENS = 2048
+_GPU_TOKENS = 65536
+_MUCH_MEMORY = 16 * 2**30  # bytes
+
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -113,7 +117,7 @@ class _Device:
         self.torch = torch_device(name)
         self.name = str(self.torch)
         self.is_gpu = self.torch.type == "cuda"
-        self.token_budget = 2048 if self.torch.type == "cpu" else 65536
+        self.token_budget = _token_budget(self.torch)
         self.workers = GPU_STREAMS if self.is_gpu else 1
         self._streams: SimpleQueue[torch.cuda.Stream] = SimpleQueue()
         for _ in range(self.workers if self.is_gpu else 0):
@@ -137,6 +141,14 @@ class _Device:
                 yield
         finally:
             self._streams.put(stream)
+
+
+def _token_budget(device: torch.device) -> int:
+    """Of a GPU by its memory: 64 K tokens from 16 GiB on. One that is too much for a large model is halved."""
+    if device.type == "cpu":
+        return _CPU_TOKENS
+    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else _MUCH_MEMORY
+    return min(_GPU_TOKENS, _GPU_TOKENS * memory // _MUCH_MEMORY)
 
 
 class _L2Normalize(nn.Module):
