@@ -1,19 +1,24 @@
-"""What int8 loses in retrieval: nDCG@10 of an export beside float32, on each set.
+"""What int8 and bfloat16 lose in retrieval: nDCG@10 beside float32, on each set.
 
-    python benchmarks/int8.py --data ../shared/data [--export FOLDER]
+    python benchmarks/int8.py --data ../shared/data [--export FOLDER] [--output benchmarks/INT8.md]
 
-The export is calibrated on documents of the set, as a user would do, unless one is given.
+The int8 export is calibrated on documents of the set, as a user would do, unless one is given. bfloat16 is measured
+where the processor has it.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
 
+from encoding import processor
 from twinvec import Encoder
-from twinvec.evaluation.beir import load_beir
+from twinvec.engines.openvino import has_bfloat16
+from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_ir
 from twinvec.export import export_model
 
@@ -23,28 +28,47 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="measuring sets: DATA/ir/SET in the BEIR layout")
     parser.add_argument("--model", default="default")
     parser.add_argument("--export", type=Path, help="a folder with an int8 export of the model; made unless given")
+    parser.add_argument("--output", type=Path, help="write the table to this file too")
     options = parser.parse_args()
+    lines = []
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    packages = ", ".join(f"{name} {version(name)}" for name in ("openvino", "nncf"))
+    tell("# What int8 and bfloat16 lose in retrieval\n")
+    tell(f"{processor()}; {packages}. Command: `python benchmarks/int8.py {' '.join(sys.argv[1:])}`.")
+    tell(f"nDCG@10 x 100, model `{options.model}`, and the loss relative to float32; below 0 is a gain.\n")
     exact = Encoder(options.model, engine="openvino", precision="float32")
+    halves = [Encoder(options.model, engine="openvino", precision="bfloat16")] if has_bfloat16() else []
+    names = ["int8", "bfloat16"][: 1 + len(halves)]
+    tell("| set | float32 |" + "".join(f" {name} | loss |" for name in names))
+    tell("|---|---|" + "---|---|" * len(names))
     losses = []
-    print("| set | float32 | int8 | loss |\n|---|---|---|---|")
     for folder in sorted(path for path in (options.data / "ir").iterdir() if path.is_dir()):
-        before, after = measure(options.model, options.export, exact, folder)
-        losses.append(100 * (before - after) / before)
-        print(f"| {folder.name} | {before:.2f} | {after:.2f} | {losses[-1]:+.2f}% |", flush=True)
-    print(f"| mean | | | {mean(losses):+.2f}% |")
+        beir = load_beir(folder)
+        with tempfile.TemporaryDirectory() as work:
+            export = options.export or make_export(options.model, Path(work) / "int8", beir)
+            small = Encoder(export, engine="openvino", precision="int8")
+            before, *after = (ndcg(encoder, beir) for encoder in (exact, small, *halves))
+        losses.append([100 * (before - each) / before for each in after])
+        found = "".join(f" {each:.2f} | {loss:+.2f}% |" for each, loss in zip(after, losses[-1], strict=True))
+        tell(f"| {folder.name} | {before:.2f} |{found}")
+    tell("| mean | |" + "".join(f" | {mean(each):+.2f}% |" for each in zip(*losses, strict=True)))
+    if options.output:
+        options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def measure(model: str, export: Path | None, exact: Encoder, folder: Path) -> tuple[float, float]:
-    """nDCG@10 x 100 on a set, in float32 and in int8."""
-    beir = load_beir(folder)
-    with tempfile.TemporaryDirectory() as work:
-        if export is None:
-            export = Path(work) / "int8"
-            texts = (document.full_text for document in beir.documents)
-            export_model(model, export, precision="int8", calibrate=texts)
-        encoders = exact, Encoder(export, precision="int8")
-        before, after = (evaluate_ir(each, beir, measures=["ndcg@10"]).figures["ndcg@10"] for each in encoders)
-    return before, after
+def make_export(model: str, folder: Path, beir: BeirSet) -> Path:
+    """An int8 export, calibrated on documents of a set."""
+    export_model(model, folder, precision="int8", calibrate=(document.full_text for document in beir.documents))
+    return folder
+
+
+def ndcg(encoder: Encoder, beir: BeirSet) -> float:
+    """nDCG@10 x 100."""
+    return evaluate_ir(encoder, beir, measures=["ndcg@10"]).figures["ndcg@10"]
 
 
 if __name__ == "__main__":

@@ -193,7 +193,7 @@ def test_ids_outside_the_vocabulary_are_an_error_of_the_engine(exported, source)
 
 def test_what_it_does_not_do(source, tmp_path):
     for options in ({"device": "cuda"}, {"precision": "float16"}):
-        with pytest.raises(ConfigurationError, match="the onnx engine (computes on|does not compute in)"):
+        with pytest.raises(ConfigurationError, match=r"the onnx engine (computes on|does not compute in)"):
             Encoder(source, engine="onnx", **options).encode("fox")
     with pytest.raises(ConfigurationError, match=r"no int8 export for onnx; .* --engine onnx --precision int8"):
         Encoder(source, engine="onnx", precision="int8").encode("fox")

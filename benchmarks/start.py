@@ -1,0 +1,94 @@
+"""From nothing to an answer: processes started anew, in alternating rounds.
+
+    python benchmarks/start.py [--rounds 7] [--output benchmarks/START.md]
+
+``twinvec search`` over a collection of 500 passages, made by an export in float32, one in int8, and the model as it is;
+beside it what sentence-transformers takes to import itself, load the model and encode the question, without any search.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from encoding import KINDS, calibration_texts, documentation, make_texts, processor
+from twinvec import Encoder
+from twinvec.export import export_model
+from twinvec.models import find_model
+from twinvec_qdrant import Collection
+
+QUESTION = "how do I parse the arguments of a command"
+PASSAGES = 500
+PEER = """
+import sys
+from sentence_transformers import SentenceTransformer
+SentenceTransformer(sys.argv[1], device="cpu").encode(sys.argv[2])
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--output", type=Path, help="write the table to this file too")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        commands = prepare(Path(folder))
+        seconds: dict[str, list[float]] = {name: [] for name in commands}
+        for turn in range(options.rounds + 1):  # the first reads files that the machine has not in memory yet
+            for name, command in commands.items():
+                start = time.perf_counter()
+                subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+                if turn:
+                    seconds[name].append(time.perf_counter() - start)
+    lines = [
+        "# Starting: results\n",
+        f"{processor()}. Command: `python benchmarks/start.py {' '.join(sys.argv[1:])}`; "
+        f"{options.rounds} rounds, {PASSAGES} passages in the collection.\n",
+        "| | median s | shortest s | longest s |",
+        "|---|---|---|---|",
+        *(f"| {name} | {median(each):.2f} | {min(each):.2f} | {max(each):.2f} |" for name, each in seconds.items()),
+    ]
+    print("\n".join(lines))
+    if options.output:
+        options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def prepare(root: Path) -> dict[str, Sequence[str]]:
+    """Commands by their names, and the collections that they search."""
+    words = documentation()
+    texts = calibration_texts(words)
+    passages = make_texts(words, PASSAGES, *KINDS["passages"])
+    models = {
+        "exported in float32": str(export_model("default", root / "float32").folder),
+        "exported in int8": str(export_model("default", root / "int8", precision="int8", calibrate=texts).folder),
+        "default": "default",
+    }
+    search = str(Path(sys.executable).with_name("twinvec"))
+    commands: dict[str, Sequence[str]] = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "import twinvec": [sys.executable, "-c", "import twinvec"],
+    }
+    for number, (name, model) in enumerate(models.items()):
+        collection = f"passages-{number}"
+        with Collection.open(collection, path=root / "store", encoder=Encoder(model)) as opened:
+            opened.ingest({"id": str(row), "text": text} for row, text in enumerate(passages))
+        place = ["--collection", collection, "--path", str(root / "store")]
+        commands[f"twinvec search, model {name}"] = [search, "search", QUESTION, *place]
+    commands["sentence-transformers: import, load, encode"] = [
+        sys.executable,
+        "-c",
+        PEER,
+        str(find_model("default").path),
+        QUESTION,
+    ]
+    return commands
+
+
+if __name__ == "__main__":
+    main()
