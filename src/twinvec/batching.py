@@ -17,15 +17,16 @@ _CALL_TOKENS = 32  # what calling an engine once more costs, in tokens
 
 
 def token_budget_batches(
-    lengths: npt.NDArray[np.int64], budget: int, max_texts: int = 512
+    lengths: npt.NDArray[np.int64], budget: int, max_texts: int | None = None
 ) -> Iterator[npt.NDArray[np.int64]]:
     """Yield arrays of indices into ``lengths``: every index once, longest texts first.
 
     Args:
         lengths: Tokens of each text, shape (n,).
         budget: Largest padded size of a batch, in tokens; a text above it makes a batch of its own.
-        max_texts: Largest number of texts in a batch.
+        max_texts: Largest number of texts in a batch; one for 16 tokens of the budget, but at least 512, unless given.
     """
+    max_texts = max(512, budget // 16) if max_texts is None else max_texts
     if budget < 1 or max_texts < 1:
         raise ValueError(f"budget and max_texts must be at least 1, got {budget} and {max_texts}")
     order = np.argsort(-lengths, kind="stable")

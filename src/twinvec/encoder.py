@@ -27,7 +27,7 @@ from twinvec.models import ModelFolder, find_model
 from twinvec.pipeline import run_batches
 from twinvec.progress import progress_bar
 from twinvec.space import PROBES, fingerprint, network_digest
-from twinvec.spec import read_spec
+from twinvec.spec import read_spec, whole_number
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
 from twinvec.tokenizer import TextTokenizer, TokenIds
@@ -89,10 +89,12 @@ class Encoder:
     ) -> None:
         self._wanted = Wanted(engine, device, precision)
         self._devices = check_devices(device, devices)
-        if token_budget is not None and token_budget < 1:
+        if token_budget is not None and whole_number(token_budget, "token_budget") < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
         found = model if isinstance(model, ModelFolder) else find_model(model, cache_folder)
         self.name = found.name
+        dim = None if dim is None else whole_number(dim, "dim")
+        max_tokens = None if max_tokens is None else whole_number(max_tokens, "max_tokens")
         settings = {"dim": dim, "max_tokens": max_tokens, "prompts": prompts, "default_prompt": default_prompt}
         self.overrides: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
         self._spec = read_spec(found.path).override(dim, max_tokens, prompts, default_prompt)

@@ -46,6 +46,13 @@ class MissingExtraError(TwinvecError, ImportError):
         return type(self), self._given
 
 
+def not_imported(error: ImportError, package: str, extra: str, purpose: str) -> TwinvecError:
+    """What to raise where a package cannot be imported: it is missing, or what it needs itself is."""
+    if error.name == package:
+        return MissingExtraError(package, extra, purpose)
+    return EngineError(f"{purpose} needs the package {package!r}, which is installed but cannot be imported: {error}")
+
+
 class InputError(TwinvecError, ValueError):
     """The caller's data is at fault."""
 

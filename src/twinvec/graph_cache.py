@@ -14,13 +14,14 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from twinvec.classifier import ClassifierSpec
 from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
-from twinvec.errors import EngineError
+from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.models import read_object, sha256
 from twinvec.spec import ModelSpec
 from twinvec.tokenizer import TextTokenizer
@@ -73,7 +74,8 @@ def encoder_graph(name: RuntimeName, spec: ModelSpec, tokenizer: TextTokenizer, 
 
         network = Network(spec)
         write_graph(name, network, spec.folder, path)
-        engine = runtime.engine(path)
+        with _new_graph(runtime, spec.folder):
+            engine = runtime.engine(path)
         probes = probe_batches(tokenizer, 0 if spec.include_prompt else 2)
         return 1 - min(worst_cosine(engine.vectors(batch), reference(network, batch)) for batch in probes)
 
@@ -91,7 +93,8 @@ def classifier_graph(name: RuntimeName, spec: ClassifierSpec, tokenizer: TextTok
 
         network = Classifier(spec)
         write_graph(name, network, spec.folder, path)
-        engine = runtime.scoring_engine(path)
+        with _new_graph(runtime, spec.folder):
+            engine = runtime.scoring_engine(path)
         worst = 0.0
         for batch in probe_pairs(tokenizer):
             expected = reference(network, batch)
@@ -100,6 +103,15 @@ def classifier_graph(name: RuntimeName, spec: ClassifierSpec, tokenizer: TextTok
         return worst
 
     return _cached(runtime, digest, spec.folder, make)
+
+
+@contextmanager
+def _new_graph(runtime: Runtime, origin: Path) -> Iterator[None]:
+    """A graph that was made a moment ago is not damaged, whatever the runtime says of it."""
+    try:
+        yield
+    except ModelIntegrityError as error:
+        raise EngineError(f"{origin}: {runtime.package} cannot compute its graph: {error.__cause__}") from error
 
 
 def _cached(runtime: Runtime, digest: str, origin: Path, make: Callable[[Path], float]) -> CachedGraph:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-import runpy
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,12 +73,17 @@ class Analyzer:
 
 @cache
 def _stop_words(language: str) -> frozenset[str]:
-    """Those that bm25s has for a language, read from its file: to import it takes longer than a search."""
-    found = find_spec("bm25s")
-    assert found is not None
-    assert found.origin is not None
-    lists = runpy.run_path(str(Path(found.origin).with_name("stopwords.py")))
-    return frozenset(lists.get("STOPWORDS_EN" if language == "english" else f"STOPWORDS_{language.upper()}", ()))
+    """Those that bm25s has for a language, from its one module that imports nothing."""
+    package = find_spec("bm25s")
+    assert package is not None
+    assert package.origin is not None
+    spec = spec_from_file_location("bm25s_stopwords", Path(package.origin).with_name("stopwords.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    lists = module_from_spec(spec)
+    spec.loader.exec_module(lists)
+    name = "STOPWORDS_EN" if language == "english" else f"STOPWORDS_{language.upper()}"
+    return frozenset(getattr(lists, name, ()))
 
 
 class BM25Index:

@@ -25,7 +25,7 @@ from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import save_graph, shared_core
 from twinvec.engines.runtimes import RuntimeName
-from twinvec.errors import EngineError, MissingExtraError
+from twinvec.errors import EngineError, MissingExtraError, not_imported
 from twinvec.vectors import unit
 
 TOP = 10
@@ -125,12 +125,12 @@ def _own_output() -> contextlib.AbstractContextManager[Any]:
 
 
 def import_nncf() -> Any:
-    """The package, or an error that says how to install it."""
+    """The package; errors as for OpenVINO's."""
     telemetry.switch_off()
     try:
         with telemetry.switched_off():  # it imports OpenVINO, whatever it quantises for
             import nncf
     except ImportError as error:
-        raise MissingExtraError("nncf", "export", "an int8 export") from error
+        raise not_imported(error, "nncf", "export", "an int8 export") from error
     logging.getLogger("nncf").setLevel(logging.ERROR)  # its own way raises the level of others' handlers too
     return nncf

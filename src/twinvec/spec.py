@@ -8,6 +8,7 @@ sentence-transformers does. The lists of modules, backbones, pooling modes and a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,10 @@ class ModelSpec:
             )
             spec = replace(spec, max_tokens=max_tokens)
         if prompts is not None:
+            _require(
+                isinstance(prompts, dict) and all(isinstance(each, str) for pair in prompts.items() for each in pair),
+                f"prompts must be a table of names and texts, got {prompts!r}",
+            )
             kept = spec.default_prompt if spec.default_prompt in prompts else None
             spec = replace(spec, prompts={**NO_PROMPTS, **prompts}, default_prompt=kept)
         if default_prompt is not None:
@@ -171,6 +176,17 @@ class ModelSpec:
             )
             spec = replace(spec, default_prompt=default_prompt)
         return spec
+
+
+def whole_number(value: object, name: str) -> int:
+    """A number given as an argument; 3.0 and True are none, those of numpy are.
+
+    Raises:
+        ConfigurationError: it is no whole number.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ConfigurationError(f"{name} must be a whole number, got {value!r}")
+    return int(value)
 
 
 def read_spec(root: Path) -> ModelSpec:

@@ -57,3 +57,10 @@ def test_much_padding_ends_a_batch():
 def test_senseless_limits_are_refused(budget, most):
     with pytest.raises(ValueError, match="at least 1"):
         list(token_budget_batches(np.array([1]), budget, most))
+
+
+def test_many_short_texts_fill_a_large_budget():
+    lengths = np.full(10_000, 8)
+    assert max(map(len, token_budget_batches(lengths, 1024))) == 128
+    assert max(map(len, token_budget_batches(lengths, 65536))) == 4096
+    assert max(map(len, token_budget_batches(np.full(2000, 1), 1024))) == 512

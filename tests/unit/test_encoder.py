@@ -313,6 +313,12 @@ def test_progress_is_told_in_texts(tiny):
         ({"max_tokens": 2}, "max_tokens must lie between 3 and the model's 66"),
         ({"max_tokens": 67}, "max_tokens must lie between 3 and the model's 66"),
         ({"token_budget": 0}, "token_budget"),
+        ({"token_budget": "x"}, "token_budget must be a whole number"),
+        ({"dim": 3.0}, "dim must be a whole number"),
+        ({"dim": True}, "dim must be a whole number"),
+        ({"max_tokens": "9"}, "max_tokens must be a whole number"),
+        ({"prompts": ["a"]}, "prompts must be a table"),
+        ({"prompts": {"query": None}}, "prompts must be a table"),
         ({"default_prompt": "topic"}, "default_prompt 'topic'"),
     ],
 )
@@ -366,3 +372,12 @@ def test_failure_of_the_engine_has_its_name(tiny):
 def test_repr_names_model_and_space(tiny):
     assert tiny.name in repr(tiny)
     assert tiny.space[:12] in repr(tiny)
+
+
+def test_numbers_of_numpy_are_numbers(tiny_model):
+    given = Encoder(tiny_model("bert"), dim=np.int64(7), max_tokens=np.int32(20), token_budget=np.int64(64))
+    plain = Encoder(tiny_model("bert"), dim=7, max_tokens=20)
+    assert given.space == plain.space
+    assert given.overrides == plain.overrides
+    assert all(type(value) is int for value in given.overrides.values())
+    np.testing.assert_allclose(given.encode(["a fox"]), plain.encode(["a fox"]), atol=1e-6)

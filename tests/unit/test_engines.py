@@ -10,7 +10,7 @@ import torch
 
 import models
 from twinvec.engines.base import Batch
-from twinvec.engines.torch import TorchEngine, _halving, _token_budget
+from twinvec.engines.torch import TorchEngine, _Halving, _token_budget
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.spec import read_spec
 
@@ -86,6 +86,16 @@ def test_the_budget_of_a_gpu_follows_its_memory(monkeypatch, gigabytes, tokens):
     assert _token_budget(torch.device("mps")) == 65536
 
 
+def test_torch_keeps_to_the_cores_of_a_container(tiny_model, monkeypatch):
+    threads = torch.get_num_threads()
+    monkeypatch.setattr("twinvec.engines.torch.available_cores", lambda: 1)
+    try:
+        TorchEngine(read_spec(tiny_model("bert")))
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_failures_carry_the_name_of_the_engine(engine):
     with pytest.raises(EngineError, match="engine torch, cpu, float32: "):
         engine.vectors(batch_of([10**7]))
@@ -104,8 +114,12 @@ def test_a_batch_that_does_not_fit_is_halved(engine, fits):
             raise torch.OutOfMemoryError("the device is full")
         return engine.vectors(part)
 
-    np.testing.assert_allclose(_halving(compute, batch), engine.vectors(batch), atol=1e-5)
+    halving = _Halving()
+    np.testing.assert_allclose(halving(compute, batch), engine.vectors(batch), atol=1e-5)
     assert sum(size for size in sizes if size <= fits) == 13
+    sizes.clear()
+    halving(compute, batch)
+    assert max(sizes) <= fits, "what was too large once is not tried again"
 
 
 def test_one_text_that_does_not_fit_is_an_error():
@@ -113,4 +127,4 @@ def test_one_text_that_does_not_fit_is_an_error():
         raise torch.OutOfMemoryError("the device is full")
 
     with pytest.raises(torch.OutOfMemoryError):
-        _halving(compute, batch_of([2, 3], [2, 3]))
+        _Halving()(compute, batch_of([2, 3], [2, 3]))

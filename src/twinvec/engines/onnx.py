@@ -8,7 +8,7 @@ from typing import Any
 from twinvec import telemetry
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
-from twinvec.errors import EngineError, MissingExtraError, ModelIntegrityError
+from twinvec.errors import EngineError, ModelIntegrityError, not_imported
 
 _ERRORS_ONLY = 3
 
@@ -55,19 +55,19 @@ class OnnxScoringEngine(GraphScoringEngine):
 
 
 def import_onnxruntime() -> Any:
-    """The package, or an error that says how to install it."""
+    """The package; errors as for OpenVINO's."""
     telemetry.switch_off()
     try:
         import onnxruntime
     except ImportError as error:
-        raise MissingExtraError("onnxruntime", "onnx", "the ONNX engine") from error
+        raise not_imported(error, "onnxruntime", "onnx", "the ONNX engine") from error
     return onnxruntime
 
 
 def import_onnx() -> Any:
-    """The package that graphs are made with, or an error that says how to install it."""
+    """The package that graphs are made with; errors as for OpenVINO's."""
     try:
         import onnx
     except ImportError as error:
-        raise MissingExtraError("onnx", "onnx", "making an ONNX graph") from error
+        raise not_imported(error, "onnx", "onnx", "making an ONNX graph") from error
     return onnx

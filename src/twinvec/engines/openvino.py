@@ -13,7 +13,7 @@ import numpy as np
 from twinvec import telemetry
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
-from twinvec.errors import EngineError, MissingExtraError, ModelIntegrityError
+from twinvec.errors import EngineError, ModelIntegrityError, not_imported
 
 _FIRST_LOOK = threading.Lock()
 
@@ -100,10 +100,15 @@ def shared_core() -> Any:
 
 
 def import_openvino() -> Any:
-    """The package, or an error that says how to install it."""
+    """The package.
+
+    Raises:
+        MissingExtraError: it is not installed.
+        EngineError: it is, and cannot be imported.
+    """
     try:
         with telemetry.switched_off():
             import openvino
     except ImportError as error:
-        raise MissingExtraError("openvino", "openvino", "the OpenVINO engine") from error
+        raise not_imported(error, "openvino", "openvino", "the OpenVINO engine") from error
     return openvino

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from twinvec.engines.base import GPU_STREAMS, Batch, FloatArray
+from twinvec.engines.processor import available_cores
 from twinvec.engines.unpadded import without_padding
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError, TwinvecError
 from twinvec.pooling import pool
@@ -45,6 +47,7 @@ class TorchEngine:
         self._spec = spec
         self._device = _Device(device)
         self._dtype = _dtype(precision)
+        self._halving = _Halving()
         self.name = f"torch, {self._device.name}, {precision}"
         self.token_budget, self.workers = self._device.token_budget, self._device.workers
         self._backbone = load_backbone(spec.folder).to(self._device.torch, self._dtype).eval()
@@ -61,11 +64,11 @@ class TorchEngine:
             return _to_numpy(self._head(pooled_BD))
 
         with self._computing():
-            return _halving(compute, batch)
+            return self._halving(compute, batch)
 
     def states(self, batch: Batch) -> FloatArray:
         with self._computing():
-            return _halving(lambda part: _to_numpy(self._run(part)[0].float()), batch)
+            return self._halving(lambda part: _to_numpy(self._run(part)[0].float()), batch)
 
     def _run(self, batch: Batch) -> tuple[Tensor, Tensor]:
         send = self._device.send
@@ -88,13 +91,14 @@ class TorchScoringEngine:
 
     def __init__(self, folder: Path, *, device: str | None = None, precision: str = "float32") -> None:
         self._device = _Device(device)
+        self._halving = _Halving()
         self.name = f"torch, {self._device.name}, {precision}"
         self.token_budget, self.workers = self._device.token_budget, self._device.workers
         self._model = load_classifier(folder).to(self._device.torch, _dtype(precision)).eval()
 
     def logits(self, batch: Batch) -> FloatArray:
         with torch.inference_mode(), _engine_errors(self.name), self._device.stream():
-            return _halving(self._logits, batch)
+            return self._halving(self._logits, batch)
 
     def _logits(self, batch: Batch) -> FloatArray:
         inputs = {"input_ids": batch.ids_BT, "attention_mask": batch.mask_BT}
@@ -119,6 +123,8 @@ class _Device:
         self.is_gpu = self.torch.type == "cuda"
         self.token_budget = _token_budget(self.torch)
         self.workers = GPU_STREAMS if self.is_gpu else 1
+        if self.torch.type == "cpu":
+            torch.set_num_threads(min(torch.get_num_threads(), available_cores()))
         self._streams: SimpleQueue[torch.cuda.Stream] = SimpleQueue()
         for _ in range(self.workers if self.is_gpu else 0):
             self._streams.put(torch.cuda.Stream(self.torch))  # type: ignore[no-untyped-call]
@@ -225,17 +231,24 @@ def _with_truncation(head: nn.Sequential, spec: ModelSpec) -> nn.Sequential:
     return nn.Sequential(head, _Truncate(spec.truncate_dim), *([_L2Normalize()] if spec.normalizes else []))
 
 
-def _halving(compute: Callable[[Batch], FloatArray], batch: Batch) -> FloatArray:
-    """Compute a batch, in halves where the GPU's memory is too small for the whole."""
-    try:
-        return compute(batch)
-    except torch.OutOfMemoryError:
-        size = len(batch.ids_BT)
-        if size == 1:
-            raise
-    torch.cuda.empty_cache()
-    parts = (batch.rows(0, size // 2), batch.rows(size // 2, size))
-    return np.concatenate([_halving(compute, part) for part in parts])
+class _Halving:
+    """Computes batches, in halves where the GPU's memory is too small for one; then others of its size are halved too."""
+
+    def __init__(self) -> None:
+        self._too_large = math.inf  # tokens, padded
+
+    def __call__(self, compute: Callable[[Batch], FloatArray], batch: Batch) -> FloatArray:
+        texts, tokens = len(batch.ids_BT), batch.ids_BT.size
+        if texts == 1 or tokens < self._too_large:
+            try:
+                return compute(batch)
+            except torch.OutOfMemoryError:
+                if texts == 1:
+                    raise
+            self._too_large = tokens
+            torch.cuda.empty_cache()
+        parts = (batch.rows(0, texts // 2), batch.rows(texts // 2, texts))
+        return np.concatenate([self(compute, part) for part in parts])
 
 
 def _load_dense(step: Dense) -> nn.Module:
