@@ -232,7 +232,7 @@ def _with_truncation(head: nn.Sequential, spec: ModelSpec) -> nn.Sequential:
 
 
 class _Halving:
-    """Computes batches, in halves where the GPU's memory is too small for one; then others of its size are halved too."""
+    """Computes batches, in halves where the GPU's memory is too small for one, and then for others of its size."""
 
     def __init__(self) -> None:
         self._too_large = math.inf  # tokens, padded
