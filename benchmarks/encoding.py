@@ -29,9 +29,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -82,7 +85,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         export = options.export or make_export(options.model, root / "int8", words)
-        contenders = load(options.model, export, root / "onnx")
+        makers = find_contenders(options.model, export, root / "onnx")
+        contenders = [make() for make in makers]
         if options.peer_python:
             contenders.insert(1, openvino_peer(options.peer_python, options.model, root, calibration_texts(words)))
         cost = Cost(options.model, peak * cores())
@@ -91,7 +95,7 @@ def main() -> None:
             tell(compare(kind, make_texts(words, count, least, most), contenders, options.rounds, cost))
         tell(latency(contenders, make_texts(words, options.texts // 2, 3, 10)))
         tell(rerank(options.model, root, words, options.rounds))
-    tell(f"Peak memory of the process, all contenders loaded: {peak_gigabytes():.2f} GB.\n")
+        tell(memory(makers, make_texts(words, options.texts, *KINDS["mixed"])))
     if options.output:
         options.output.write_text("\n".join(parts), encoding="utf-8")
 
@@ -109,30 +113,42 @@ def calibration_texts(words: list[str]) -> list[str]:
     return make_texts(words, CALIBRATION_TEXTS, *KINDS["mixed"], seed=1)
 
 
-def load(model: str, export: Path, onnx: Path) -> list[Contender]:
-    """The peer first; ``onnx`` is where an ONNX export goes."""
-    from sentence_transformers import SentenceTransformer
-
+def find_contenders(model: str, export: Path, onnx: Path) -> list[Callable[[], Contender]]:
+    """What makes each of them, the peer first; ``onnx`` is where an ONNX export goes."""
     from twinvec import Encoder
     from twinvec.engines.openvino import has_bfloat16
     from twinvec.export import export_model
     from twinvec.models import find_model
 
-    report = export_model(model, onnx, engine="onnx")
-    peer = SentenceTransformer(str(find_model(model).path), device="cpu")
-    contenders = [Contender(PEER, lambda texts: peer.encode(texts))]
-    encoders = [
-        Encoder(model, engine="torch", device="cpu"),
-        Encoder(model, engine="openvino", precision="float32"),
-        Encoder(onnx, engine="onnx", precision="float32"),
-        Encoder(export, engine="openvino", precision="int8"),
+    graph = export_model(model, onnx, engine="onnx").graph
+    makers: list[Callable[[], Contender]] = [partial(peer, str(find_model(model).path))]
+    if find_spec("fastembed"):
+        makers.append(partial(fastembed, graph, Encoder(model).dim))
+    makers += [
+        partial(ours, model, engine="torch", device="cpu"),
+        partial(ours, model, engine="openvino", precision="float32"),
+        partial(ours, onnx, engine="onnx", precision="float32"),
+        partial(ours, export, engine="openvino", precision="int8"),
     ]
     if has_bfloat16():
-        encoders.append(Encoder(model, engine="openvino", precision="bfloat16"))
-    contenders += [Contender(f"twinvec, {encoder.engine.name}", encoder.encode) for encoder in encoders]
-    if find_spec("fastembed"):
-        contenders.insert(1, fastembed(report.graph, encoders[0].dim))
-    return contenders
+        makers.append(partial(ours, model, engine="openvino", precision="bfloat16"))
+    return makers
+
+
+def peer(folder: str) -> Contender:
+    """sentence-transformers with its defaults."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(folder, device="cpu")
+    return Contender(PEER, lambda texts: model.encode(texts))
+
+
+def ours(model: str | Path, **options: Any) -> Contender:
+    """An ``Encoder``."""
+    from twinvec import Encoder
+
+    encoder = Encoder(model, **options)
+    return Contender(f"twinvec, {encoder.engine.name}", encoder.encode)
 
 
 def fastembed(graph: Path, dim: int) -> Contender:
@@ -146,6 +162,23 @@ def fastembed(graph: Path, dim: int) -> Contender:
     )
     embedding = TextEmbedding(name, specific_model_path=str(graph.parent))
     return Contender("FastEmbed, the same ONNX graph", lambda texts: np.stack(list(embedding.embed(texts))))
+
+
+def memory(makers: list[Callable[[], Contender]], texts: list[str]) -> str:
+    """The peak of a process that does nothing else than to load one of them and encode mixed texts."""
+    rows = []
+    for make in makers:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            name, gigabytes = pool.submit(run_alone, make, texts).result()
+        rows.append(f"| {name} | {gigabytes:.2f} |")
+    return "\n".join(["## Peak memory, of a process for each\n", "| | GB |", "|---|---|", *rows, ""])
+
+
+def run_alone(make: Callable[[], Contender], texts: list[str]) -> tuple[str, float]:
+    """A contender's name, and the peak memory of this process once it has encoded the texts."""
+    contender = make()
+    contender.run(texts)
+    return contender.name, peak_gigabytes()
 
 
 def openvino_peer(python: Path, model: str, work: Path, texts: list[str]) -> Contender:
@@ -393,6 +426,10 @@ def peak_gflops() -> float:
 
 
 def peak_gigabytes() -> float:
+    """Of this process; the resource usage counts what the process had that started it, before it became another."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line) / 1024**2
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
 
 
