@@ -5,9 +5,10 @@ The folder is a copy of the model with its tokenizer and settings, the graph bel
 and the ranges that int8 storage needs. ``Encoder(folder)`` computes with the graph and needs neither torch nor
 transformers. Beside an ONNX graph lies the tokenizer as the encoder uses it: ``onnx/`` is a model for FastEmbed too.
 
-All is made in a folder beside its place. A new folder is then moved there in one step. In a folder that holds the model
-already the graph goes under a name of its own, and the new manifest, moved into place, is what makes it count; so
-whenever an export is killed, what was there before stays whole.
+All is made in a folder beside its place. A new folder is then moved there in one step. A folder that is there already
+may be a mount, into which nothing can be moved from outside: all is made inside it, under a hidden name, and moved file
+by file. Where it holds the model the graph goes under a name of its own, and the new manifest, moved last, is what
+makes it count; so whenever an export is killed, what was there before stays whole.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ LEAST_TEXTS = 32
 
 _CALIBRATION = 300
 _SAMPLE = 600
+_TOKENIZER_SETTINGS = "tokenizer_config.json"
+_HIDDEN = ".twinvec"
 _MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.md", "LICENSE*")
 
 
@@ -111,16 +114,15 @@ def export_model(
     if precision == "int8":
         import_nncf()
     sample = [] if calibrate is None else sample_texts(calibrate)
-    root = find_model(model).path
-    subject = open_exportable(root)
+    subject = open_exportable(find_model(model).path)
     output = Path(output).expanduser().resolve()
     with _held(output), _workshop(output) as workshop:
-        _refuse_other_models(output, subject)
+        subject = _in_place(output, subject)
         made = workshop / "model"
-        _copy_model(output if output.is_dir() and any(output.iterdir()) else root, made)
+        _copy_model(subject, made)
         entry = _add_graph(made, subject, engine, precision, sample)
         if calibrate is not None:
-            ranges = subject.ranges(engine, sample)
+            ranges = subject.ranges(made, engine, sample)
             _update_manifest(made, {RANGES: ranges} if ranges else {})
         _put_in_place(made, output)
     return ExportReport(
@@ -198,13 +200,13 @@ def _add_graph(
         "texts": {"calibrated": 0, "measured": 0},
     }
     key = export_key(engine, precision)
-    _update_manifest(folder, {}, {key: entry})  # without its figures, so that it can be measured
+    _add_export(folder, key, entry)  # without its figures, so that it can be measured
     if precision == "int8":
         entry |= {"made_by": f"{entry['made_by']}, nncf {version('nncf')}", "weight_bits": bits}
         entry["quality"] = subject.quality(folder, engine, sample[size:])
         entry["passed"] = all(value >= BOUNDS[name] for name, value in entry["quality"].items())
         entry["texts"] = {"calibrated": size, "measured": len(sample) - size}
-        _update_manifest(folder, {}, {key: entry})
+        _add_export(folder, key, entry)
     return entry
 
 
@@ -212,11 +214,11 @@ def _add_tokenizer(folder: Path, tokenizer: TextTokenizer) -> None:
     """For FastEmbed: beside the graph the tokenizer as the encoder uses it, in the model's own the encoder's limit."""
     limit = {"model_max_length": tokenizer.max_tokens}
     _write_json(
-        folder / "onnx" / "tokenizer_config.json",
+        folder / "onnx" / _TOKENIZER_SETTINGS,
         {**limit, "pad_token": tokenizer.pad_token, "truncation_side": tokenizer.cut_side},
     )
     tokenizer.save(folder / "onnx" / "tokenizer.json")
-    own = folder / "tokenizer_config.json"
+    own = folder / _TOKENIZER_SETTINGS
     if own.is_file():
         _write_json(own, {**read_object(own), **limit})
 
@@ -225,60 +227,87 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _update_manifest(folder: Path, extra: dict[str, Any], exports: dict[str, Any] | None = None) -> None:
-    """Replace or add keys and exports; the hashes are those of the files as they are."""
-    manifest = optional_json(folder / MANIFEST)
-    known = read_exports(folder) | (exports or {})
-    write_manifest(folder, manifest | extra | {EXPORTS: known}, graph_files(folder, known))
+def _add_export(folder: Path, key: str, entry: dict[str, Any]) -> None:
+    _update_manifest(folder, {EXPORTS: read_exports(folder) | {key: entry}})
 
 
-def _copy_model(root: Path, target: Path) -> None:
-    """What a model needs, with the exports that it has: no checkpoints or other formats that may lie beside it."""
+def _update_manifest(folder: Path, extra: dict[str, Any]) -> None:
+    """Replace or add keys; the hashes are those of the files as they are."""
+    manifest = optional_json(folder / MANIFEST) | extra
+    write_manifest(folder, manifest, graph_files(folder, manifest[EXPORTS]))
+
+
+def _copy_model(subject: Exportable, target: Path) -> None:
+    """What a model needs, with its exports: no checkpoints, other formats or exports of other weights or settings."""
+    root = subject.root
+    exports = {key: entry for key, entry in read_exports(root).items() if entry.get("network") == subject.digest}
     homes = {root, *(root / name for name in RUNTIMES), *(home for _, home in read_modules(root))}
     files = [path for home in sorted(homes) for pattern in _MODEL_FILES for path in home.glob(pattern)]
-    for path in [*files, *graph_files(root, read_exports(root))]:
+    for path in [*files, *graph_files(root, exports)]:
         place = target / path.relative_to(root)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, place)
+    _update_manifest(target, {EXPORTS: exports})
 
 
-def _refuse_other_models(output: Path, subject: Exportable) -> None:
-    """An output that is there must hold the same model."""
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return
+def _in_place(output: Path, subject: Exportable) -> Exportable:
+    """The model as the output has it, with a limit or prompts of its own maybe; the subject where there is none yet."""
+    if not output.exists() or (output.is_dir() and not _content(output)):
+        return subject
     try:
-        same = open_exportable(find_model(output).path).digest == subject.digest
-        reason = "its weights are others"
+        found = open_exportable(find_model(output).path)
+        reason = "" if found.digest == subject.digest else "its weights are others"
     except ModelError as error:
-        same, reason = False, str(error)
-    if not same:
+        reason = str(error)
+    if reason:
         raise ConfigurationError(f"{output}: is there and does not hold this model ({reason}); choose another folder")
+    return found
+
+
+def _content(output: Path) -> list[Path]:
+    """What lies in a folder, without what exports hide there."""
+    return [path for path in output.iterdir() if not path.name.startswith(f"{_HIDDEN}.")]
 
 
 def _put_in_place(made: Path, output: Path) -> None:
-    if not output.is_dir() or not any(output.iterdir()):
+    if not output.is_dir():
         made.replace(output)
         return
     kept = {path.name for path in graph_files(made, read_exports(made))}
-    for name in RUNTIMES:
-        if (made / name).is_dir():
-            (output / name).mkdir(exist_ok=True)
-            for path in (made / name).iterdir():
-                path.replace(output / name / path.name)
-    (made / MANIFEST).replace(output / MANIFEST)
+    files = [path for path in made.rglob("*") if path.is_file()]
+    if _content(output):
+        changed = {made / _TOKENIZER_SETTINGS, made / MANIFEST}
+        files = [path for path in files if path in changed or path.parent.name in RUNTIMES]
+    for path in sorted(files, key=_turn):
+        place = output / path.relative_to(made)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(place)
     graphs = (f"{name}/{precision}-????????.*" for name in RUNTIMES for precision in get_args(ExportPrecision))
     for path in chain.from_iterable(map(output.glob, graphs)):
         if path.name not in kept:
             path.unlink()  # of an earlier export, which this one replaces
 
 
+def _turn(path: Path) -> int:
+    """When a file is moved: weights after all that says how they are used, so that half a model is refused."""
+    return 2 if path.name == MANIFEST else int(path.suffix == ".safetensors")
+
+
+def _beside(output: Path) -> tuple[Path, str]:
+    """Where an export keeps its lock and what it makes, and how their names begin; see the top."""
+    return (output, _HIDDEN) if output.is_dir() else (output.parent, f".{output.name}")
+
+
 @contextmanager
 def _held(output: Path) -> Iterator[None]:
     """Keep other exports out, and name the output where it cannot be written."""
-    lock = output.with_name(f".{output.name}.lock")
+    home, name = _beside(output)
+    busy = f"{output}: another process is exporting into it"
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with alone(lock, f"{output}: another process is exporting into it"):
+        home.mkdir(parents=True, exist_ok=True)
+        with alone(home / f"{name}.lock", busy):
+            if _beside(output)[0] != home:  # made meanwhile, so the lock is another now
+                raise ConfigurationError(busy)
             yield
     except OSError as error:
         raise ConfigurationError(f"{output}: cannot be written: {error.strerror or error}") from error
@@ -286,9 +315,10 @@ def _held(output: Path) -> Iterator[None]:
 
 @contextmanager
 def _workshop(output: Path) -> Iterator[Path]:
-    """A folder beside the output to make things in. What a killed export left of its own goes first."""
-    prefix = f".{output.name}.export-"
-    for left_over in output.parent.glob(f"{prefix}*/"):
+    """A folder to make things in. What a killed export left of its own goes first."""
+    home, name = _beside(output)
+    prefix = f"{name}.export-"
+    for left_over in home.glob(f"{prefix}*/"):
         shutil.rmtree(left_over, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=output.parent, prefix=prefix, ignore_cleanup_errors=True) as name:
-        yield Path(name)
+    with tempfile.TemporaryDirectory(dir=home, prefix=prefix, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -38,11 +38,13 @@ class Exportable(Protocol):
     """A model of either kind.
 
     Attributes:
+        root: The model's folder.
         folder: Where the backbone lies.
         digest: Of what its graph computes.
         tokenizer: The model's.
     """
 
+    root: Path
     folder: Path
     digest: str
     tokenizer: TextTokenizer
@@ -55,12 +57,15 @@ class Exportable(Protocol):
         """One input for each text."""
         ...
 
-    def ranges(self, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, Any] | None:
-        """The ranges of its vectors, as the manifest keeps them; None where there are no vectors."""
+    def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, Any] | None:
+        """The ranges of its vectors, as the manifest keeps them; None where there are no vectors.
+
+        ``copy`` is a copy of the model's folder whose exports are all of what the model computes now.
+        """
         ...
 
     def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
-        """How near the int8 export for a runtime in a copy of the model's folder comes to float32."""
+        """How near the int8 export for a runtime in such a copy comes to float32."""
         ...
 
 
@@ -80,7 +85,7 @@ def open_exportable(root: Path) -> Exportable:
 
 class _BiEncoder:
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
         self._spec = read_spec(root)
         self._network = network_digest(self._spec)
         self._known: dict[str, FloatArray] = {}
@@ -98,8 +103,8 @@ class _BiEncoder:
         tokens = self.tokenizer.encode([*inputs, *(f"{document}{probe}" for probe in PROBES)])
         return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in np.flatnonzero(tokens.lengths)]
 
-    def ranges(self, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, Any]:
-        found = measure_ranges(self._exact(runtime, texts))
+    def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, Any]:
+        found = measure_ranges(self._exact(copy, runtime, texts))
         return {
             "network": self._network,
             "dim": self._spec.dim,
@@ -110,19 +115,19 @@ class _BiEncoder:
 
     def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
         found = Encoder(copy, engine=runtime, precision="int8").encode_document(texts)
-        return cosine_quality(self._exact(runtime, texts), found, min(_QUERIES, len(texts)))
+        return cosine_quality(self._exact(copy, runtime, texts), found, min(_QUERIES, len(texts)))
 
-    def _exact(self, runtime: RuntimeName, texts: Sequence[str]) -> FloatArray:
+    def _exact(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> FloatArray:
         """The vectors of float32, each text computed once."""
         new = [text for text in texts if text not in self._known]
-        encoder = Encoder(self._root, engine=runtime, precision="float32")
+        encoder = Encoder(copy, engine=runtime, precision="float32")
         self._known.update(zip(new, encoder.encode_document(new), strict=True))
         return np.stack([self._known[text] for text in texts])
 
 
 class _CrossEncoder:
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
         self._spec = read_classifier(root)
         self.folder = self._spec.folder
         self.digest = classifier_digest(self._spec)
@@ -138,14 +143,14 @@ class _CrossEncoder:
         tokens = self.tokenizer.encode_pairs([*pairs, *zip(PROBES, PROBES[3:], strict=False)])
         return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in range(len(tokens.lengths))]
 
-    def ranges(self, runtime: RuntimeName, texts: Sequence[str]) -> None:
+    def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> None:
         return None
 
     def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
         queries, candidates = texts[:_PAIR_QUERIES], texts[:_PAIR_TEXTS]
         pairs = [(_beginning(query), text) for query in queries for text in candidates]
         shape = (len(queries), len(candidates))
-        exact = CrossEncoderReranker(self._root, engine=runtime, precision="float32").score(pairs)
+        exact = CrossEncoderReranker(copy, engine=runtime, precision="float32").score(pairs)
         found = CrossEncoderReranker(copy, engine=runtime, precision="int8").score(pairs)
         return score_quality(exact.reshape(shape), found.reshape(shape))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -259,6 +260,24 @@ def test_a_graph_of_other_weights_is_refused(copy, tiny_model):
         Encoder(copy, engine="torch").encode("fox", storage="int8")
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_exports_of_other_settings_give_way(copy, source, elsewhere):
+    export_model(source, copy)
+    pooling = copy / "1_Pooling" / "config.json"
+    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"pooling_mode": "cls"}))
+    with pytest.raises(ModelIntegrityError, match="export the model again"):
+        Encoder(copy).encode("fox")
+    report = export_model(
+        copy, copy.with_name("new") if elsewhere else copy, precision="int8", calibrate=TEXTS[:LEAST_TEXTS]
+    )
+    assert report.quality["cosine_worst"] > 0.9
+    assert set(manifest_of(report.folder)["exports"]) == {"openvino-int8"}
+    assert len(list((report.folder / "openvino").iterdir())) == 2
+    exact = Encoder(copy, engine="torch")
+    assert cosines(Encoder(report.folder, precision="int8").encode(OTHERS), exact.encode(OTHERS)).min() > 0.9
+    assert Encoder(report.folder, precision="float32").encode("fox", storage="int8").dtype == np.int8
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
@@ -330,17 +349,68 @@ def test_an_output_that_cannot_be_written(source, tmp_path):
         export_model(source, tmp_path / "shut" / "out")
 
 
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_whose_parent_cannot_be_written(source, tmp_path):
+    (tmp_path / "shut" / "out").mkdir(parents=True)
+    (tmp_path / "shut").chmod(0o500)
+    export_model(source, tmp_path / "shut" / "out")
+    assert Encoder(tmp_path / "shut" / "out", precision="float32").engine.name == "openvino, cpu, float32"
+
+
 def test_an_empty_folder_will_do(source, tmp_path):
-    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".twinvec.export-killed").mkdir(parents=True)
     export_model(source, tmp_path / "out")
     assert Encoder(tmp_path / "out", precision="float32").engine.name == "openvino, cpu, float32"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    export_model(source, tmp_path / "new")
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "out"]
 
 
-def test_two_at_once(source, tmp_path):
-    with FileLock(tmp_path / ".out.lock"), pytest.raises(ConfigurationError, match="another process is exporting"):
+@pytest.mark.parametrize("there", [False, True])
+def test_a_mount_will_do(source, int8, tmp_path, monkeypatch, there):
+    out = tmp_path / "out"
+    shutil.copytree(int8[0], out) if there else out.mkdir()
+    replace = os.replace
+
+    def replace_on_one_device(origin, target):
+        if out == target:
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        if (out in origin.parents) != (out in target.parents):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        replace(origin, target)
+
+    monkeypatch.setattr(os, "replace", replace_on_one_device)
+    export_model(source, out)
+    assert Encoder(out, precision="float32").engine.name == "openvino, cpu, float32"
+    assert ("openvino-int8" in manifest_of(out)["exports"]) == there
+    assert not any(name.startswith(".") for name in os.listdir(out))
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_weights_come_late_and_the_manifest_last(source, tmp_path, monkeypatch):
+    moved = []
+
+    def replace(origin, target):
+        if target.parent != origin.parent:
+            moved.append(target.name)
+        shutil.move(origin, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    (tmp_path / "out").mkdir()
+    export_model(source, tmp_path / "out")
+    assert moved[-1] == MANIFEST
+    assert moved[-3:-1] == ["model.safetensors"] * 2
+
+
+@pytest.mark.parametrize("lock", [".out.lock", "out/.twinvec.lock"])
+def test_two_at_once(source, tmp_path, lock):
+    home = (tmp_path / lock).parent
+    home.mkdir(exist_ok=True)
+    with FileLock(tmp_path / lock), pytest.raises(ConfigurationError, match="another process is exporting"):
         export_model(source, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    assert files_of(tmp_path) == [lock]
+    assert (tmp_path / "out").exists() == (home != tmp_path)
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -356,11 +426,13 @@ def test_a_kill_half_way_leaves_what_was_there(source, int8, tmp_path, there):
     )
     run = subprocess.run([sys.executable, "-c", program, str(source), str(out)], timeout=300, check=False)
     assert run.returncode == -signal.SIGKILL
-    left = [name for name in files_of(tmp_path) if name.startswith(".out.export-")]
+    hidden = "out/.twinvec." if there else ".out."
+    left = [name for name in files_of(tmp_path) if name.startswith(hidden)]
     assert any(name.endswith(".bin") for name in left), "it was not half-way"
-    assert [name for name in files_of(tmp_path) if name.startswith("out/")] == before
+    assert [name for name in files_of(tmp_path) if name not in left] == before
     export_model(source, out)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert not any(name.startswith(".") for name in os.listdir(out))
     assert Encoder(out, precision="float32").engine.name == "openvino, cpu, float32"
     assert ("openvino-int8" in manifest_of(out)["exports"]) == there
 
@@ -374,7 +446,10 @@ def test_cross_encoders(tiny_cross_encoder, tmp_path, kind):
     found = CrossEncoderReranker(tmp_path / "out")
     assert found.engine.name == "openvino, cpu, float32"
     np.testing.assert_allclose(found.score(pairs), exact, atol=1e-5)
-    report = export_model(source, tmp_path / "out", precision="int8", calibrate=TEXTS)
+    change_manifest(tmp_path / "out", lambda manifest: manifest["exports"]["openvino-float32"].update(network="other"))
+    with pytest.raises(ModelIntegrityError, match="export the model again"):
+        CrossEncoderReranker(tmp_path / "out")
+    report = export_model(tmp_path / "out", tmp_path / "out", precision="int8", calibrate=TEXTS)
     assert set(report.quality) == {"correlation", "top10_overlap"}
     found = CrossEncoderReranker(tmp_path / "out", precision="int8")
     assert found.engine.name == "openvino, cpu, int8"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,7 +17,6 @@ from twinvec.engines.onnx import OnnxEngine
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError, ModelIntegrityError
 from twinvec.export import export_model
-from twinvec.models import find_model
 from twinvec.tokenizer import TextTokenizer
 from words import WORDS, sentences
 
@@ -261,13 +261,29 @@ def test_fastembed_gives_the_same_vectors(tiny_model, tmp_path, register, kind, 
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-def test_fastembed_cuts_where_the_encoder_does(encoder, tmp_path, register):
-    report = export_model(find_model("default").path, tmp_path / "out", engine="onnx")
+@pytest.mark.parametrize("there", [False, True])
+def test_fastembed_cuts_where_the_encoder_does(encoder, tmp_path, register, there):
+    if there:
+        export_model("default", tmp_path / "out")
+    report = export_model("default", tmp_path / "out", engine="onnx")
+    assert Encoder(report.folder).space == encoder.space
     texts = [*OTHERS, " ".join(WORDS * 15)]  # the last is longer than the encoder reads, but not than the tokenizer may
     assert 256 < encoder.count_tokens(texts[-1:]) < 512
     for folder in (report.graph.parent, report.folder):
-        found = np.stack(list(register(f"test/{folder.name}", report, folder).embed(texts)))
+        found = np.stack(list(register(f"test/{folder.name}/{there}", report, folder).embed(texts)))
         np.testing.assert_allclose(found, encoder.encode(texts), atol=2e-5)
+
+
+def test_a_folder_keeps_its_own_limit(source, tmp_path):
+    folder = shutil.copytree(source, tmp_path / "out")
+    (folder / "sentence_bert_config.json").unlink()
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"model_max_length": 30}))
+    space = Encoder(folder).space
+    export_model(source, folder, engine="onnx")
+    assert (Encoder(folder).space, Encoder(folder).max_tokens) == (space, 30)
+    for home in (folder, folder / "onnx"):
+        assert json.loads((home / "tokenizer_config.json").read_text())["model_max_length"] == 30
 
 
 def test_the_inference_of_qdrants_client(exported, register):
