@@ -357,7 +357,7 @@ class Encoder:
         if self._ranges is None:
             raise ConfigurationError(
                 f"{self.name}: no ranges of its {self.dim} dimensions are known, which int8 storage needs; make a "
-                "folder that has them: twinvec export MODEL -o FOLDER --calibrate TEXTS"
+                f"folder that has them: twinvec export MODEL -o FOLDER --calibrate TEXTS --dim {self.dim}"
             )
         return self._ranges
 

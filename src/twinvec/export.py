@@ -18,7 +18,7 @@ import json
 import random
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -30,12 +30,12 @@ from twinvec.engines.processor import sums_bytes_exactly
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName, files_of
 from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
 from twinvec.exportable import Exportable, open_exportable
-from twinvec.exported import EXPORTS, RANGES, export_key, graph_files, read_exports
+from twinvec.exported import EXPORTS, export_key, graph_files, read_exports
 from twinvec.graph_cache import EXACT
 from twinvec.locks import alone
 from twinvec.models import MANIFEST, find_model, optional_json, read_object, sha256, write_manifest
 from twinvec.quantization import BOUNDS, import_nncf, quantize
-from twinvec.spec import read_modules
+from twinvec.spec import read_modules, whole_number
 from twinvec.text import check_text
 from twinvec.tokenizer import TextTokenizer
 
@@ -84,6 +84,7 @@ def export_model(
     engine: RuntimeName = "openvino",
     precision: ExportPrecision = "float32",
     calibrate: Iterable[str] | None = None,
+    dims: Sequence[int] = (),
 ) -> ExportReport:
     """Export an encoder or a cross-encoder.
 
@@ -94,9 +95,11 @@ def export_model(
         precision: Of the graph.
         calibrate: Texts of the kind that will be encoded; int8 needs them. A sample of a few hundred is taken. For an
             encoder the ranges of int8 storage come from them as well, in either precision.
+        dims: For ``Encoder(folder, dim=...)``: ranges of vectors that are cut to so many dimensions, too.
 
     Raises:
-        ConfigurationError: int8 without texts, or an output that cannot be written or is something else.
+        ConfigurationError: int8 or dims without texts, dims that the model does not have, or an output that cannot be
+            written or is something else.
         InputError: fewer than ``LEAST_TEXTS`` different texts that are not blank.
         TextError: a text is refused by the input gate.
         MissingExtraError: the engine's package or NNCF is not installed.
@@ -110,11 +113,17 @@ def export_model(
         raise ConfigurationError(
             "an int8 export is calibrated on texts of the kind that will be encoded: give some (--calibrate TEXTS)"
         )
+    if dims and calibrate is None:
+        raise ConfigurationError("the ranges for dims are measured on texts: give some (--calibrate TEXTS)")
     RUNTIMES[engine].load()
     if precision == "int8":
         import_nncf()
     sample = [] if calibrate is None else sample_texts(calibrate)
     subject = open_exportable(find_model(model).path)
+    for dim in dims:
+        if not 1 <= whole_number(dim, "dim") <= subject.dim:
+            has = f"the model's {subject.dim}" if subject.dim else "nothing, since a cross-encoder has no vectors"
+            raise ConfigurationError(f"dim must lie between 1 and {has}, got {dim}")
     output = Path(output).expanduser().resolve()
     with _held(output), _workshop(output) as workshop:
         subject = _in_place(output, subject)
@@ -122,8 +131,7 @@ def export_model(
         _copy_model(subject, made)
         entry = _add_graph(made, subject, engine, precision, sample)
         if calibrate is not None:
-            ranges = subject.ranges(made, engine, sample)
-            _update_manifest(made, {RANGES: ranges} if ranges else {})
+            _update_manifest(made, subject.ranges(made, engine, sample, dims))
         _put_in_place(made, output)
     return ExportReport(
         folder=output,

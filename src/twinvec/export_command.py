@@ -32,6 +32,10 @@ def export_command(
     calibrate_collection: Annotated[
         str | None, typer.Option(metavar="NAME", help="Take the texts of this collection instead.")
     ] = None,
+    dims: Annotated[
+        list[int] | None,
+        typer.Option("--dim", min=1, help="For int8 storage of vectors that are cut to so many dimensions, too."),
+    ] = None,
     path: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the collection's store.")] = None,
     url: Annotated[str | None, typer.Option(help="Server of the collection, in place of a folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -59,7 +63,7 @@ def export_command(
     texts = None if calibrate is None else read_texts(calibrate, field)
     if calibrate_collection is not None:
         texts = _texts_of(calibrate_collection, path, url)
-    report = export_model(model, output, engine=engine, precision=precision, calibrate=texts)
+    report = export_model(model, output, engine=engine, precision=precision, calibrate=texts, dims=dims or ())
     if as_json:
         show_json(asdict(report) | {"folder": str(report.folder), "graph": str(report.graph)})
         return

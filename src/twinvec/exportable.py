@@ -17,6 +17,7 @@ from twinvec.classifier import read_classifier
 from twinvec.encoder import Encoder
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.runtimes import RuntimeName
+from twinvec.exported import RANGES, ranges_key
 from twinvec.graph_cache import CachedGraph, classifier_graph, encoder_graph
 from twinvec.models import read_object
 from twinvec.quantization import cosine_quality, score_quality
@@ -25,6 +26,7 @@ from twinvec.space import PROBES, classifier_digest, graph_digest, network_diges
 from twinvec.spec import read_modules, read_spec
 from twinvec.storage import measure_ranges
 from twinvec.tokenizer import TextTokenizer
+from twinvec.vectors import unit
 
 QUERY_WORDS = 8
 """What is taken of a text to stand for a query: users' texts are mostly passages."""
@@ -42,12 +44,14 @@ class Exportable(Protocol):
         folder: Where the backbone lies.
         digest: Of what its graph computes.
         tokenizer: The model's.
+        dim: Size of its vectors; 0 where it makes none.
     """
 
     root: Path
     folder: Path
     digest: str
     tokenizer: TextTokenizer
+    dim: int
 
     def graph(self, runtime: RuntimeName) -> CachedGraph:
         """Its float32 graph for a runtime."""
@@ -57,8 +61,8 @@ class Exportable(Protocol):
         """One input for each text."""
         ...
 
-    def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, Any] | None:
-        """The ranges of its vectors, as the manifest keeps them; None where there are no vectors.
+    def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
+        """The ranges of its vectors, whole and cut to ``dims``, by the manifest's keys; none without vectors.
 
         ``copy`` is a copy of the model's folder whose exports are all of what the model computes now.
         """
@@ -89,6 +93,7 @@ class _BiEncoder:
         self._spec = read_spec(root)
         self._network = network_digest(self._spec)
         self._known: dict[str, FloatArray] = {}
+        self.dim = self._spec.dim
         self.folder = self._spec.folder
         self.digest = graph_digest(self._spec, self._network)
         self.tokenizer = TextTokenizer(self.folder, self._spec.max_tokens, lower_case=self._spec.lower_case)
@@ -103,14 +108,22 @@ class _BiEncoder:
         tokens = self.tokenizer.encode([*inputs, *(f"{document}{probe}" for probe in PROBES)])
         return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in np.flatnonzero(tokens.lengths)]
 
-    def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, Any]:
-        found = measure_ranges(self._exact(copy, runtime, texts))
+    def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
+        whole_ND = self._exact(copy, runtime, texts)
+        tables = {RANGES: self._ranges(whole_ND)}
+        for dim in dims:
+            cut_ND = whole_ND[:, :dim]
+            tables[ranges_key(dim)] = self._ranges(unit(cut_ND) if self._spec.normalizes else cut_ND)
+        return tables
+
+    def _ranges(self, vectors_ND: FloatArray) -> dict[str, Any]:
+        found = measure_ranges(vectors_ND)
         return {
             "network": self._network,
-            "dim": self._spec.dim,
+            "dim": vectors_ND.shape[1],
             "low": found.low_D.tolist(),
             "high": found.high_D.tolist(),
-            "texts": len(texts),
+            "texts": len(vectors_ND),
         }
 
     def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
@@ -129,6 +142,7 @@ class _CrossEncoder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._spec = read_classifier(root)
+        self.dim = 0
         self.folder = self._spec.folder
         self.digest = classifier_digest(self._spec)
         self.tokenizer = TextTokenizer(self.folder, self._spec.max_tokens, lower_case=self._spec.lower_case)
@@ -143,8 +157,8 @@ class _CrossEncoder:
         tokens = self.tokenizer.encode_pairs([*pairs, *zip(PROBES, PROBES[3:], strict=False)])
         return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in range(len(tokens.lengths))]
 
-    def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> None:
-        return None
+    def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
+        return {}
 
     def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
         queries, candidates = texts[:_PAIR_QUERIES], texts[:_PAIR_TEXTS]

@@ -89,6 +89,11 @@ def find_export(root: Path, network: str, engine: str, precision: str) -> Export
     return Export(root / entry["graph"], precision, entry["passed"] is True, entry.get("weight_bits", 8))
 
 
+def ranges_key(dim: int) -> str:
+    """The manifest's key of the ranges of vectors that are cut to ``dim`` dimensions; ``RANGES`` for whole ones."""
+    return f"{RANGES}-{dim}"
+
+
 def find_ranges(root: Path, network: str, dim: int) -> Ranges | None:
     """The ranges of the model's vectors, None where the folder has none for this network and this many dimensions.
 
@@ -97,6 +102,8 @@ def find_ranges(root: Path, network: str, dim: int) -> Ranges | None:
     """
     manifest = root / MANIFEST
     found = _table(manifest, RANGES)
+    if found.get("dim") != dim:
+        found = _table(manifest, ranges_key(dim))
     if (found.get("network"), found.get("dim")) != (network, dim):
         return None
     try:

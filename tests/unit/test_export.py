@@ -190,9 +190,31 @@ def test_ranges_for_int8_storage(int8, source):
     assert (low < vectors.min(axis=0) + 0.2).all()
 
 
+def test_int8_storage_of_cut_vectors(source, tmp_path):
+    folder = export_model(source, tmp_path / "out", calibrate=TEXTS, dims=[5, 12]).folder
+    for dim in (5, 12, 24):
+        encoder = Encoder(folder, dim=dim)
+        codes = encoder.encode_document(OTHERS, storage="int8")
+        assert (codes.dtype, codes.shape) == (np.int8, (len(OTHERS), dim))
+        assert cosines(encoder.restore(codes), encoder.encode_document(OTHERS)).min() > 0.999
+    export_model(source, folder, calibrate=TEXTS)
+    Encoder(folder, dim=5).encode("fox", storage="int8")  # another export leaves them there
+
+
+def test_dims_that_a_model_has_not(source, tiny_cross_encoder, tmp_path):
+    for dims in ([0], [25], [3.0], [True]):
+        with pytest.raises(ConfigurationError, match="dim must"):
+            export_model(source, tmp_path / "out", calibrate=TEXTS, dims=dims)
+    with pytest.raises(ConfigurationError, match="a cross-encoder has no vectors"):
+        export_model(tiny_cross_encoder("bert"), tmp_path / "out", calibrate=TEXTS, dims=[8])
+    with pytest.raises(ConfigurationError, match="--calibrate"):
+        export_model(source, tmp_path / "out", dims=[8])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_int8_storage_needs_ranges(int8, source):
     for encoder in (Encoder(source), Encoder(int8[0], dim=5)):
-        with pytest.raises(ConfigurationError, match=r"no ranges .* twinvec export MODEL -o FOLDER --calibrate"):
+        with pytest.raises(ConfigurationError, match=rf"no ranges .* -o FOLDER --calibrate TEXTS --dim {encoder.dim}"):
             encoder.encode(["fox"], storage="int8")
         with pytest.raises(ConfigurationError, match="no ranges"):
             encoder.restore(np.zeros((1, encoder.dim), dtype=np.int8))
