@@ -6,7 +6,6 @@ not depend on what else is in the call: texts are sorted and batched for speed, 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,14 +30,13 @@ from twinvec.spec import read_spec, whole_number
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
 from twinvec.tokenizer import TextTokenizer, TokenIds
-
-logger = logging.getLogger(__name__)
+from twinvec.truncation import CountsCuts
 
 _STREAM_TEXTS = 4096
 _STREAM_CHARACTERS = 16 * 1024 * 1024
 
 
-class Encoder:
+class Encoder(CountsCuts):
     """Sentence embeddings of one model.
 
     Args:
@@ -112,8 +110,6 @@ class Encoder:
         self._loading = threading.Lock()
         self._token_budget = token_budget
         self._max_text_bytes = max_text_bytes
-        self.truncated = 0
-        self._told_of_cuts = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the engine and its lock: a copy, in another process too, loads its own when first used."""
@@ -206,6 +202,8 @@ class Encoder:
             ConfigurationError: the model has no calibrated ranges.
             InputError: ``codes`` is no array of int8 with ``dim`` columns.
         """
+        if not isinstance(codes, np.ndarray):
+            raise InputError(f"expected int8 codes in {self.dim} columns of an array, got {type(codes).__name__}")
         if codes.dtype != np.int8 or codes.shape[-1:] != (self.dim,):
             raise InputError(f"expected int8 codes in {self.dim} columns, got {codes.dtype} of shape {codes.shape}")
         return from_int8(codes, self._calibrated())
@@ -306,18 +304,7 @@ class Encoder:
                 advance(len(indices))
                 if on_batch is not None:
                     on_batch(len(indices))
-        if cut:
-            self.truncated += cut
-            logger.log(
-                logging.DEBUG if self._told_of_cuts else logging.WARNING,
-                "%d of %d different texts are longer than the %d tokens that %s reads and were cut there; said once, "
-                "later ones are counted (Encoder.truncated)",
-                cut,
-                len(texts),
-                self.max_tokens,
-                self.name,
-            )
-            self._told_of_cuts = True
+        self._count_cuts(cut, len(texts), "texts")
 
     def _prompt_tokens(self, prefix: str) -> int:
         """Leading tokens that pooling leaves out: those of the prompt, without the closing special token."""

@@ -57,13 +57,15 @@ def export_command(
     from twinvec.export import export_model
     from twinvec.files import read_texts
     from twinvec.terminal import properties, show, show_json
+    from twinvec.truncation import untold_cuts
 
     if calibrate is not None and calibrate_collection is not None:
         raise ConfigurationError("--calibrate and --calibrate-collection exclude each other")
     texts = None if calibrate is None else read_texts(calibrate, field)
     if calibrate_collection is not None:
         texts = _texts_of(calibrate_collection, path, url)
-    report = export_model(model, output, engine=engine, precision=precision, calibrate=texts, dims=dims or ())
+    with untold_cuts():  # of copies of the model in temporary folders, on a sample of the texts
+        report = export_model(model, output, engine=engine, precision=precision, calibrate=texts, dims=dims or ())
     if as_json:
         show_json(asdict(report) | {"folder": str(report.folder), "graph": str(report.graph)})
         return

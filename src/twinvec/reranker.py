@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,10 @@ from twinvec.pipeline import run_batches
 from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, TokenEncoder, check_limit
 from twinvec.text import check_text, check_texts
-from twinvec.tokenizer import TextTokenizer
+from twinvec.tokenizer import TextTokenizer, TokenIds
+from twinvec.truncation import CountsCuts
+
+Item = TypeVar("Item")
 
 _QUERIES_AT_ONCE = 1024
 _TEXTS_AT_ONCE = 256
@@ -120,17 +124,20 @@ def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:
     """Mean over a query's tokens of the best cosine with a token of a text, for several texts: shape (n,).
 
     Args:
-        query_QD: The query's token states, at least one, of length 1.
-        texts: For each text its token states (tokens, D), at least one, of length 1.
+        query_QD: The query's token states, of length 1; without any, all texts score 0.
+        texts: For each text its token states (tokens, D), of length 1; a text without any scores 0.
     """
-    lengths = np.array([len(states_TD) for states_TD in texts])
-    cosines_SQ = np.concatenate(texts) @ query_QD.T  # S: the tokens of all texts
-    best_NQ = np.maximum.reduceat(cosines_SQ, np.cumsum(lengths) - lengths, axis=0)
-    means: FloatArray = best_NQ.mean(axis=1)
-    return means
+    lengths = np.array([len(states_TD) for states_TD in texts], dtype=np.int64)
+    scores = np.zeros(len(texts), dtype=np.float32)
+    filled = lengths > 0
+    if len(query_QD) and filled.any():
+        cosines_SQ = np.concatenate([states_TD for states_TD in texts if len(states_TD)]) @ query_QD.T  # S: all tokens
+        starts = (np.cumsum(lengths) - lengths)[filled]
+        scores[filled] = np.maximum.reduceat(cosines_SQ, starts, axis=0).mean(axis=1)
+    return scores
 
 
-class CrossEncoderReranker:
+class CrossEncoderReranker(CountsCuts):
     """A cross-encoder in sentence-transformers' CrossEncoder format: one score for each pair of query and text.
 
     Scores are those of ``CrossEncoder.predict``: the logit through the activation that the model states, the
@@ -144,6 +151,11 @@ class CrossEncoderReranker:
         precision: As for ``Encoder``.
         token_budget: Largest padded size of a batch, in tokens; the engine's own unless given.
         max_tokens: Cut longer pairs here, in place of the model's own limit; the longer side is cut first.
+
+    Attributes:
+        name: The name that finds the same model again; hub models carry their commit.
+        max_tokens: Longest pair in tokens, special tokens included.
+        truncated: How many pairs this reranker has cut so far; one that comes several times in a call counts once.
 
     Raises:
         ModelError: the model is not found, damaged, or not a cross-encoder with one label.
@@ -173,9 +185,23 @@ class CrossEncoderReranker:
         self.max_tokens = spec.max_tokens
         self._activate = spec.activate
         self._tokenizer = TextTokenizer(spec.folder, spec.max_tokens, lower_case=spec.lower_case)
-        load = partial(_load, wanted, found.path, spec, self._tokenizer)
-        self.engine = load(device) if several is None else ProcessesScoringEngine(load, several)
-        self._token_budget = token_budget or self.engine.token_budget
+        self._load = partial(_load, wanted, found.path, spec, self._tokenizer)
+        self._device, self._devices = device, several
+        self._token_budget = token_budget
+        self.engine = self._load_engine()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the engine: a copy, in another process too, loads its own."""
+        return {name: value for name, value in vars(self).items() if name != "engine"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.engine = self._load_engine()
+
+    def _load_engine(self) -> ScoringEngine:
+        if self._devices is None:
+            return self._load(self._device)
+        return ProcessesScoringEngine(self._load, self._devices)
 
     def __repr__(self) -> str:
         return f"CrossEncoderReranker({self.name!r}, max_tokens={self.max_tokens})"
@@ -185,10 +211,10 @@ class CrossEncoderReranker:
 
         Raises:
             TextError: a text is refused by the input gate; named by its index.
-            InputError: a pair is no pair.
+            InputError: a pair is no pair, or ``pairs`` no list.
             BadVectorError: the engine gave a score that is not finite.
         """
-        checked = [_checked_pair(pair, index) for index, pair in enumerate(pairs)]
+        checked = [_checked_pair(pair, index) for index, pair in enumerate(_listed(pairs, "pairs"))]
         return self._score(checked)
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
@@ -221,11 +247,19 @@ class CrossEncoderReranker:
     def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> FloatArray:
         unique = list(dict.fromkeys(pairs))
         scores = np.empty(len(unique), dtype=np.float32)
+        cut = 0
+
+        def tokenize(part: list[tuple[str, str]]) -> TokenIds:
+            nonlocal cut
+            tokens = self._tokenizer.encode_pairs(part)
+            cut += tokens.truncated
+            return tokens
+
         batches = run_batches(
             unique,
-            self._tokenizer.encode_pairs,
+            tokenize,
             self.engine.logits,
-            token_budget=self._token_budget,
+            token_budget=self._token_budget or self.engine.token_budget,
             workers=self.engine.workers,
             pad_id=self._tokenizer.pad_id,
         )
@@ -233,6 +267,7 @@ class CrossEncoderReranker:
             for indices, _, logits_BL in batches:
                 scores[indices] = self._activate(logits_BL[:, 0])
                 advance(len(indices))
+        self._count_cuts(cut, len(unique), "pairs")
         if not np.isfinite(scores).all():
             raise BadVectorError(f"engine {self.engine.name}: a score is not finite")
         where = {pair: index for index, pair in enumerate(unique)}
@@ -251,7 +286,7 @@ def _checked(
     if limit is not None:
         check_limit(limit)
     checked = check_texts(queries)
-    lists = [list(hits) for hits in hits_lists]
+    lists = [_listed(hits, f"hits of query {row}") for row, hits in enumerate(_listed(hits_lists, "lists of hits"))]
     if len(lists) != len(checked):
         raise InputError(f"{len(checked)} queries, but {len(lists)} lists of hits")
     for row, hits in enumerate(lists):
@@ -262,6 +297,12 @@ def _checked(
             if not np.isfinite(hit.score):
                 raise InputError(f"query {row}, hit {hit.id!r}: its score is {hit.score}")
     return checked, lists
+
+
+def _listed(values: Iterable[Item], what: str) -> list[Item]:
+    if not isinstance(values, Iterable):
+        raise InputError(f"{what}: expected a list, got {type(values).__name__}")
+    return list(values)
 
 
 def _checked_pair(pair: object, index: int) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _TEXTS_AT_ONCE = 1024
+_CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # all of their tokens are in memory, those beyond the cut too
 _WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer")
 _BYTE_LEVEL = ("RobertaTokenizer",)
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
@@ -97,11 +98,7 @@ class TextTokenizer:
 
     def count(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         """Tokens of each text without any cut, special tokens included, shape (n,)."""
-        counts = [
-            len(encoding)
-            for start in range(0, len(texts), _TEXTS_AT_ONCE)
-            for encoding in self._whole.encode_batch_fast(list(texts[start : start + _TEXTS_AT_ONCE]))
-        ]
+        counts = [len(encoding) for part in _parts(texts) for encoding in self._whole.encode_batch_fast(part)]
         return np.array(counts, dtype=np.int64)
 
     def identity(self, probes: Sequence[str]) -> str:
@@ -134,8 +131,8 @@ class TextTokenizer:
         types: list[npt.NDArray[np.int8]] = []
         lengths: list[int] = []
         truncated = 0
-        for start in range(0, len(inputs), _TEXTS_AT_ONCE):
-            for encoding in self._cutting.encode_batch_fast(list(inputs[start : start + _TEXTS_AT_ONCE])):
+        for part in _parts(inputs):
+            for encoding in self._cutting.encode_batch_fast(part):
                 ids.append(np.array(encoding.ids, dtype=np.int32))
                 lengths.append(len(encoding))
                 truncated += bool(encoding.overflowing)
@@ -147,6 +144,21 @@ class TextTokenizer:
             np.concatenate(types) if types else None,
             truncated,
         )
+
+
+def _parts(inputs: Sequence[Any]) -> Iterator[list[Any]]:
+    """Texts or pairs in lists small enough to be tokenised at once; a large one comes alone."""
+    part: list[Any] = []
+    characters = 0
+    for each in inputs:
+        size = len(each) if isinstance(each, str) else sum(map(len, each))
+        if part and (len(part) == _TEXTS_AT_ONCE or characters + size > _CHARACTERS_AT_ONCE):
+            yield part
+            part, characters = [], 0
+        part.append(each)
+        characters += size
+    if part:
+        yield part
 
 
 def _load(folder: Path, lower_case: bool) -> Tokenizer:

@@ -1,11 +1,14 @@
 """A file of texts -> a file of vectors, in bounded memory.
 
 The array is written beside its place and moved there when complete: a file under its own name is never half written.
+One process at a time writes there, so what a killed one left makes room for the next.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +16,9 @@ import numpy as np
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.files import read_texts
+from twinvec.locks import alone
 from twinvec.progress import progress_bar
-from twinvec.storage import Storage
+from twinvec.storage import Storage, Vectors
 
 
 def encode_file(
@@ -36,39 +40,72 @@ def encode_file(
 
     Raises:
         InputError: the source cannot be read, is empty, changes meanwhile, or a line is at fault; named by its number.
-        ConfigurationError: the output cannot be written, or as for ``Encoder.encode``.
+        ConfigurationError: the output cannot be written, another process is encoding into it, or as for
+            ``Encoder.encode``.
     """
+    _check_output(output)
     total = sum(1 for _ in read_texts(source, field))
     if not total:
         raise InputError(f"{source}: the file is empty; expected one text a line")
-    partial = output.with_name(output.name + ".partial")
-    done = 0
-    try:
-        with partial.open("wb") as file, progress_bar("Encoding", total, "texts", shown=progress) as advance:
-            counted = 0
+    done = counted = 0
 
-            def count(texts: int) -> None:
-                nonlocal counted
-                counted += texts
-                advance(texts)
+    def count(texts: int) -> None:
+        nonlocal counted
+        counted += texts
+        advance(texts)
 
-            for vectors in encoder.encode_stream(
-                read_texts(source, field), prompt=prompt, storage=storage, on_batch=count
-            ):
-                if not done:
-                    shape = (total, vectors.shape[1])
-                    header = {"descr": np.lib.format.dtype_to_descr(vectors.dtype), "fortran_order": False}
-                    np.lib.format.write_array_header_1_0(file, {**header, "shape": shape})
-                file.write(np.ascontiguousarray(vectors).data)
-                done += len(vectors)
-                count(done - counted)  # texts that came more than once
-            if done != total:
-                raise InputError(f"{source}: had {total:,} texts, then {done:,}: it changed while it was read")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(output)
-    except OSError as error:
-        raise ConfigurationError(f"{output}: cannot be written: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with _partial(output) as partial, progress_bar("Encoding", total, "texts", shown=progress) as advance:
+        for vectors in encoder.encode_stream(read_texts(source, field), prompt=prompt, storage=storage, on_batch=count):
+            shape = (total, vectors.shape[1])
+            with _writing(output):
+                _append(partial, vectors, None if done else shape)
+            done += len(vectors)
+            count(done - counted)  # texts that came more than once
+        if done != total:
+            raise InputError(f"{source}: had {total:,} texts, then {done:,}: it changed while it was read")
+        with _writing(output):
+            _sync(partial)
+            partial.replace(output)
     return shape
+
+
+def _check_output(output: Path) -> None:
+    if output.is_dir():
+        raise ConfigurationError(f"{output}: is a folder; name a file")
+    if not output.parent.is_dir():
+        raise ConfigurationError(f"{output}: cannot be written: there is no folder {output.parent}")
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    """Name the output where it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{output}: cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def _partial(output: Path) -> Iterator[Path]:
+    """An empty file beside the output, of this process alone; gone afterwards."""
+    lock, partial = (output.with_name(f"{output.name}{suffix}") for suffix in (".lock", ".partial"))
+    with ExitStack() as held:
+        with _writing(output):
+            held.enter_context(alone(lock, f"{output}: another process is encoding into it"))
+            partial.write_bytes(b"")
+            held.callback(partial.unlink, missing_ok=True)
+        yield partial
+
+
+def _append(partial: Path, vectors: Vectors, shape: tuple[int, int] | None) -> None:
+    """Add rows, the first ones behind a header with the shape of the whole array."""
+    with partial.open("ab") as file:
+        if shape is not None:
+            header = {"descr": np.lib.format.dtype_to_descr(vectors.dtype), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+        file.write(np.ascontiguousarray(vectors).data)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from twinvec import Encoder
-from twinvec.errors import BadVectorError, ConfigurationError, EngineError, ModelError, TextError
+from twinvec.errors import BadVectorError, ConfigurationError, EngineError, InputError, ModelError, TextError
 
 TEXTS = ["a fox", "", "the old cat sleeps in the warm sun", "a fox", " ", "fox a", "Größe, façade 日本語 🎉", "a fox"]
 
@@ -294,6 +294,12 @@ def test_storage(tiny):
     assert tiny.encode(TEXTS[0], storage="binary").shape == (4,)
     with pytest.raises(ConfigurationError, match="storage 'float8'"):
         tiny.encode(TEXTS, storage="float8")
+
+
+@pytest.mark.parametrize("codes", [[[1, 2]], None, "codes"])
+def test_codes_come_in_an_array(tiny, codes):
+    with pytest.raises(InputError, match=f"expected int8 codes in 32 columns of an array, got {type(codes).__name__}"):
+        tiny.restore(codes)
 
 
 def test_progress_is_told_in_texts(tiny):

@@ -481,6 +481,24 @@ def test_cross_encoders(tiny_cross_encoder, tmp_path, kind):
         CrossEncoderReranker(source, precision="int8")
 
 
+@pytest.mark.parametrize("kind", ["encoder", "cross-encoder"])
+def test_the_command_says_nothing_of_texts_that_are_cut(
+    twinvec, tiny_model, tiny_cross_encoder, tmp_path, caplog, kind
+):
+    source, opened = {
+        "encoder": (tiny_model("bert"), Encoder),
+        "cross-encoder": (tiny_cross_encoder("bert"), CrossEncoderReranker),
+    }[kind]
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(f"{text} {'fox ' * 90}" for text in OTHERS))
+    done = twinvec("export", source, "-o", tmp_path / "out", "--precision", "int8", "--calibrate", texts)
+    assert done.code == 0, done.err
+    assert "were cut there" not in caplog.text + done.err
+    model = opened(tmp_path / "out")
+    _ = model.encode("fox " * 90) if kind == "encoder" else model.score([("fox", "fox " * 90)])
+    assert "were cut there" in caplog.text
+
+
 def test_the_sample(monkeypatch):
     monkeypatch.setattr("twinvec.export._SAMPLE", 50)
     texts = [f"text {number}" for number in range(1000)]

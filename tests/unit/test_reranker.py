@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
+import pickle
 import shutil
 
 import numpy as np
@@ -122,6 +124,7 @@ def test_equal_hits_keep_their_order(reranker):
         ("fox", [Hit(id="h", text=None, score=1.0, scores={}, payload={})], TextError, "query 0, hit 'h'"),
         ("fox", [Hit(id="h", text="a", score=math.nan, scores={}, payload={})], InputError, "its score is nan"),
         ("fox", ["a text"], InputError, "query 0: expected hits, got str"),
+        ("fox", None, InputError, "hits of query 0: expected a list, got NoneType"),
     ],
 )
 def test_bad_input_is_named(reranker, query, hits, error, message):
@@ -137,6 +140,8 @@ def test_calls_that_cannot_work(reranker):
             reranker.rerank(QUERIES[0], hits_of(PASSAGES), limit)
     with pytest.raises(TextError, match="expected a list"):
         reranker.rerank_many("fox", [[]])
+    with pytest.raises(InputError, match="lists of hits: expected a list, got NoneType"):
+        reranker.rerank_many(["fox"], None)
 
 
 def test_maxsim_by_hand():
@@ -144,6 +149,15 @@ def test_maxsim_by_hand():
     query = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
     np.testing.assert_allclose(maxsim(query, [first, second]), [(1.0 + 0.6) / 2, (0.6 + 0.8) / 2], rtol=1e-6)
     np.testing.assert_allclose(maxsim(second, [second, first, second]), [1.0, 0.96, 1.0], rtol=1e-6)
+
+
+def test_maxsim_without_tokens():
+    nothing, first = np.empty((0, 2), np.float32), np.array([[1.0, 0.0], [0.8, 0.6]], np.float32)
+    query = np.array([[0.6, 0.8]], np.float32)
+    texts = [nothing, first, nothing, nothing, query, nothing]
+    np.testing.assert_allclose(maxsim(query, texts), [0, 0.96, 0, 0, 1, 0], rtol=1e-6)
+    for empty in (maxsim(nothing, texts), maxsim(query, [nothing] * 6)):
+        np.testing.assert_array_equal(empty, np.zeros(6, np.float32))
 
 
 def test_maxsim_does_not_depend_on_blocks(tiny, monkeypatch):
@@ -213,6 +227,32 @@ def test_pairs_are_scored_in_order_and_once(cross_encoder):
 def test_what_is_no_pair(cross_encoder, pair):
     with pytest.raises(InputError, match="pair 1"):
         cross_encoder.score([("fox", "cat"), pair])
+
+
+@pytest.mark.parametrize("pairs", [None, 3])
+def test_what_is_no_list_of_pairs(cross_encoder, pairs):
+    with pytest.raises(InputError, match=f"pairs: expected a list, got {type(pairs).__name__}"):
+        cross_encoder.score(pairs)
+
+
+def test_long_pairs_are_cut_counted_and_reported_once(tiny_cross_encoder, caplog):
+    reranker = CrossEncoderReranker(tiny_cross_encoder("bert"), max_tokens=8)
+    pairs = [("fox", "cat"), ("fox", "cat " * 50), ("fox " * 50, "cat"), ("fox", "cat " * 50)]
+    with caplog.at_level(logging.DEBUG, logger="twinvec"):
+        reranker.score(pairs)
+        reranker.rerank("fox", hits_of(["cat " * 50, "cat"]))
+    assert reranker.truncated == 3  # distinct pairs of each call
+    told = [record for record in caplog.records if "were cut there" in record.message]
+    assert [record.levelno for record in told] == [logging.WARNING, logging.DEBUG]
+    assert "2 of 3 different pairs are longer than the 8 tokens that" in told[0].message
+    assert "(CrossEncoderReranker.truncated)" in told[0].message
+
+
+def test_copies_load_an_engine_of_their_own(cross_encoder):
+    again = pickle.loads(pickle.dumps(cross_encoder))
+    assert again.engine is not cross_encoder.engine
+    pairs = [(query, text) for query in QUERIES for text in PASSAGES]
+    np.testing.assert_array_equal(again.score(pairs), cross_encoder.score(pairs))
 
 
 def test_a_broken_engine_is_noticed(tiny_cross_encoder, monkeypatch):

@@ -72,6 +72,43 @@ def test_many_texts_keep_their_order():
     assert len(rows) == 2500
 
 
+class Sized:
+    """A Rust tokenizer that keeps how many texts each call had."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        self.calls = []
+
+    def encode_batch_fast(self, texts):
+        self.calls.append(len(texts))
+        return self.tokenizer.encode_batch_fast(texts)
+
+
+def test_long_texts_are_tokenised_few_at_a_time(monkeypatch):
+    tokenizer = TextTokenizer(find_model("default").path, 8)
+    texts = ["a fox", "", "a cat", "a long text of the sun", "a dog", "one", "two", "six"]
+    pairs = list(zip(texts, reversed(texts), strict=True))
+    whole = [tokenizer.encode(texts), tokenizer.encode_pairs(pairs)]
+    counts = tokenizer.count(texts)
+    monkeypatch.setattr("twinvec.tokenizer._CHARACTERS_AT_ONCE", 12)
+    for name, function, inputs, sizes in (
+        ("_cutting", tokenizer.encode, texts, [3, 1, 3, 1]),
+        ("_whole", tokenizer.count, texts, [3, 1, 3, 1]),
+        ("_cutting", tokenizer.encode_pairs, pairs, [2, 1, 1, 1, 2, 1]),
+    ):
+        watched = Sized(getattr(tokenizer, name))
+        with monkeypatch.context() as patch:
+            patch.setattr(tokenizer, name, watched)
+            found = function(inputs)
+        assert watched.calls == sizes
+        if function == tokenizer.count:
+            assert found.tolist() == counts.tolist()
+        else:
+            expected = whole[function == tokenizer.encode_pairs]
+            assert ragged(found) == ragged(expected)
+            assert found.truncated == expected.truncated
+
+
 @pytest.fixture(scope="module")
 def default_tokenizer():
     return TextTokenizer(find_model("default").path, 16)

@@ -55,11 +55,12 @@ class StoredMaxSim(MaxSimReranker):
         if not chunks:
             return
         states = self.encoder.encode_tokens(queries, prompt="query")
+        rows = [row for row in zip(states, lists, scores, strict=True) if len(row[0])]  # a store takes no empty query
         asked = []
-        for query_QD, hits in zip(states, lists, strict=True):
+        for query_QD, hits, _ in rows:
             ids = tuple({chunks[hit.text] for hit in hits if hit.text in chunks})
             asked.append(Query(query_QD, max(len(ids), 1), (IdIs(ids),), exact=True, name=self._name))
-        for query_QD, hits, row, found in zip(states, lists, scores, self._backend.search(asked), strict=True):
+        for (query_QD, hits, row), found in zip(rows, self._backend.search(asked), strict=True):
             sums = {each.id: each.score for each in found}
             for column, hit in enumerate(hits):
                 row[column] = sums.get(chunks.get(hit.text, ""), np.nan) / len(query_QD)

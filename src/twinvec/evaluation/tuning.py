@@ -12,9 +12,7 @@ queries that had no say in it.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -32,6 +30,7 @@ from twinvec.evaluation.tuned_search import Setting
 from twinvec.progress import progress_bar
 from twinvec.reranker import MaxSimReranker, mixed_scores
 from twinvec.retrieval import Hit, MemoryIndex, Retriever
+from twinvec.truncation import untold_cuts
 
 FOLDS = 5
 WORDS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -145,7 +144,7 @@ def tune_by_documents(
     data = pseudo_queries(collection.get([ids[row] for row in chosen]), least=2 * FOLDS)
     encoder = collection.encoder
     index = MemoryIndex(encoder)
-    with _quiet():
+    with untold_cuts():  # documents are compared by their beginnings, as in a search
         index.add(data.documents, progress=progress)
     tokens = encoder if isinstance(encoder, Encoder) else None
     return tune(index, data, encoder=tokens, measure=measure, resamples=resamples, pseudo=True, progress=progress)
@@ -188,24 +187,9 @@ def _maxsim(
     union = {
         query: list({hit.text: hit for found in stages for hit in found[query]}.values()) for query in data.queries
     }
-    with _quiet():
+    with untold_cuts():  # documents are compared by their beginnings, as in a search
         reranked = rerank_all(MaxSimReranker(encoder, mix=1.0), data, union, progress=progress)
     return {query: {hit.text: hit.scores[MaxSimReranker.stage] for hit in hits} for query, hits in reranked.items()}
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Nothing is said of texts that are cut: whole documents are compared here by their beginnings, as in a search."""
-
-    def passes(record: logging.LogRecord) -> bool:
-        return record.levelno > logging.WARNING
-
-    logger = logging.getLogger("twinvec.encoder")
-    logger.addFilter(passes)
-    try:
-        yield
-    finally:
-        logger.removeFilter(passes)
 
 
 def _mixed(hits: Sequence[Hit], maxsim: Mapping[str, float], mix: float) -> list[Hit]:

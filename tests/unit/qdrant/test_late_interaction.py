@@ -89,6 +89,21 @@ def test_hits_that_the_collection_does_not_have_are_computed(kept, encoder):
     assert [hit.id for hit in kept.maxsim().rerank(QUERY, [other])] == ["elsewhere"]
 
 
+def test_a_query_without_tokens_scores_nothing(kept, encoder, monkeypatch):
+    hits = kept.search(QUERY, 3)
+    encode_tokens = encoder.encode_tokens
+
+    def without_special_tokens(texts, **options):
+        states = encode_tokens(texts, **options)
+        return [states_TD if text else states_TD[:0] for text, states_TD in zip(texts, states, strict=True)]
+
+    monkeypatch.setattr(encoder, "encode_tokens", without_special_tokens)
+    for queries in (["", QUERY], [""]):
+        first, *others = kept.maxsim().rerank_many(queries, [hits] * len(queries))
+        assert [hit.scores["maxsim"] for hit in first] == [0, 0, 0]
+        assert all(hit.scores["maxsim"] > 0 for found in others for hit in found)
+
+
 def test_chunks_and_equal_texts_are_told_apart(kept, encoder):
     kept.ingest([("long", "\n\n".join(f"part {part} about topic 3 and more" for part in range(9)))])
     kept.ingest([("same", NOTES["n03"])])

@@ -1,0 +1,56 @@
+"""What is longer than a model reads is cut: counted always, said once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+logger = logging.getLogger(__name__)
+
+
+class CountsCuts:
+    """Base of the classes that users hand texts to.
+
+    Attributes:
+        name: The model's.
+        max_tokens: Longest input that it reads.
+        truncated: How many inputs were cut so far.
+    """
+
+    name: str
+    max_tokens: int
+    truncated = 0
+    _told_of_cuts = False
+
+    def _count_cuts(self, cut: int, total: int, inputs: str) -> None:
+        """Of so many different ``inputs`` of a call, so many were cut."""
+        if not cut:
+            return
+        self.truncated += cut
+        logger.log(
+            logging.DEBUG if self._told_of_cuts else logging.WARNING,
+            "%d of %d different %s are longer than the %d tokens that %s reads and were cut there; said once, "
+            "later ones are counted (%s.truncated)",
+            cut,
+            total,
+            inputs,
+            self.max_tokens,
+            self.name,
+            type(self).__name__,
+        )
+        self._told_of_cuts = True
+
+
+@contextmanager
+def untold_cuts() -> Iterator[None]:
+    """Nothing is said of cuts meanwhile; they are counted."""
+
+    def passes(record: logging.LogRecord) -> bool:
+        return record.levelno > logging.WARNING
+
+    logger.addFilter(passes)
+    try:
+        yield
+    finally:
+        logger.removeFilter(passes)

@@ -1,0 +1,85 @@
+"""Files of vectors: one process at a time, nothing left behind, and whose fault an error is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from twinvec import Encoder
+from twinvec.errors import ConfigurationError
+from twinvec.vector_files import encode_file
+
+TEXTS = ["a fox", "", "two men", "a fox", "the sun"]
+
+
+@pytest.fixture
+def tiny(tiny_model):
+    return Encoder(tiny_model("bert"))
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(TEXTS) + "\n")
+    return path
+
+
+def in_windows_of(encoder, size, between, monkeypatch):
+    """Let the encoder give so many vectors at a time, and call ``between`` behind each."""
+    stream = encoder.encode_stream
+
+    def windows(texts, **options):
+        for vectors in stream(texts, window=size, **options):
+            yield vectors
+            between()
+
+    monkeypatch.setattr(encoder, "encode_stream", windows)
+
+
+def test_a_second_one_into_the_same_file_is_refused(tiny, tiny_model, source, tmp_path, monkeypatch):
+    other, output = tmp_path / "other.txt", tmp_path / "v.npy"
+    other.write_text("another text\n")
+    second = Encoder(tiny_model("bert"))
+    refused = []
+
+    def meanwhile():
+        with pytest.raises(ConfigurationError, match=r"v\.npy: another process is encoding into it") as caught:
+            encode_file(second, other, output)
+        refused.append(caught)
+
+    in_windows_of(tiny, 2, meanwhile, monkeypatch)
+    assert encode_file(tiny, source, output) == (5, 32)
+    assert len(refused) == 3
+    np.testing.assert_allclose(np.load(output), second.encode(TEXTS), atol=1e-5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.txt", "texts.txt", "v.npy"]
+
+
+def test_what_a_killed_one_left_goes(tiny, source, tmp_path):
+    for suffix in (".partial", ".lock"):
+        (tmp_path / f"v.npy{suffix}").write_bytes(b"of a process that was killed")
+    encode_file(tiny, source, tmp_path / "v.npy", storage="float16")
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), tiny.encode(TEXTS, storage="float16"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.txt", "v.npy"]
+
+
+def test_a_folder_as_output_is_refused_before_anything_is_computed(tiny, source, tmp_path, monkeypatch):
+    monkeypatch.setattr(tiny, "encode_stream", lambda *_, **__: pytest.fail("it encodes"))
+    with pytest.raises(ConfigurationError, match="is a folder; name a file"):
+        encode_file(tiny, source, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
+
+
+def test_errors_of_the_encoder_are_not_those_of_the_output(tiny, source, tmp_path, monkeypatch):
+    def fails():
+        raise OSError(5, "the device is gone")
+
+    in_windows_of(tiny, 2, fails, monkeypatch)
+    with pytest.raises(OSError, match="the device is gone"):
+        encode_file(tiny, source, tmp_path / "v.npy")
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
+
+
+def test_an_output_that_cannot_be_written_is_named(tiny, source, tmp_path):
+    (tmp_path / "v.npy.partial").mkdir()
+    with pytest.raises(ConfigurationError, match=r"v\.npy: cannot be written: Is a directory"):
+        encode_file(tiny, source, tmp_path / "v.npy")
