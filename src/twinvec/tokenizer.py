@@ -19,6 +19,7 @@ import numpy.typing as npt
 from twinvec.engines.base import Batch
 from twinvec.errors import ModelIntegrityError
 from twinvec.models import optional_json, read_object
+from twinvec.parts import in_parts
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -147,18 +148,12 @@ class TextTokenizer:
 
 
 def _parts(inputs: Sequence[Any]) -> Iterator[list[Any]]:
-    """Texts or pairs in lists small enough to be tokenised at once; a large one comes alone."""
-    part: list[Any] = []
-    characters = 0
-    for each in inputs:
-        size = len(each) if isinstance(each, str) else sum(map(len, each))
-        if part and (len(part) == _TEXTS_AT_ONCE or characters + size > _CHARACTERS_AT_ONCE):
-            yield part
-            part, characters = [], 0
-        part.append(each)
-        characters += size
-    if part:
-        yield part
+    """Texts or pairs in lists small enough to be tokenised at once."""
+    return in_parts(inputs, _characters, most=_TEXTS_AT_ONCE, heaviest=_CHARACTERS_AT_ONCE)
+
+
+def _characters(text: str | tuple[str, str]) -> int:
+    return len(text) if isinstance(text, str) else sum(map(len, text))
 
 
 def _load(folder: Path, lower_case: bool) -> Tokenizer:

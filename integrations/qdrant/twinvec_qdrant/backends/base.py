@@ -26,6 +26,7 @@ import numpy.typing as npt
 from twinvec.engines.base import FloatArray
 from twinvec.errors import StoreError
 from twinvec.lexical import SparseVector
+from twinvec.parts import in_parts
 from twinvec_qdrant.backends.conditions import Condition, Conditions
 from twinvec_qdrant.index_settings import USUAL, IndexSettings
 
@@ -99,17 +100,7 @@ def states_name(vector: str) -> str:
 
 def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
     """Cut points into requests of a few megabytes: stores refuse large ones, and a log entry must fit its file."""
-    batch: list[Point] = []
-    size = 0
-    for point in points:
-        weight = size_of(point)
-        if batch and (size + weight > _BATCH_BYTES or len(batch) == _BATCH_POINTS):
-            yield batch
-            batch, size = [], 0
-        batch.append(point)
-        size += weight
-    if batch:
-        yield batch
+    return in_parts(points, size_of, most=_BATCH_POINTS, heaviest=_BATCH_BYTES)
 
 
 def size_of(point: Point) -> int:
