@@ -15,16 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from twinvec.arguments import whole_number
+from twinvec.backbone_config import max_input_tokens, position_limit, read_backbone_config, read_transformer_config
 from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, UnsupportedModelError
 from twinvec.models import describe, optional_json
-from twinvec.spec import (
-    max_input_tokens,
-    position_limit,
-    read_backbone_config,
-    read_modules,
-    read_transformer_config,
-)
+from twinvec.spec import read_modules
 
 
 def _sigmoid(logits: FloatArray) -> FloatArray:
@@ -77,12 +73,12 @@ class ClassifierSpec:
         """
         if max_tokens is None:
             return self
-        if not LEAST_PAIR_TOKENS <= max_tokens <= self.positions:
+        if not LEAST_PAIR_TOKENS <= whole_number(max_tokens, "max_tokens") <= self.positions:
             raise ConfigurationError(
                 f"max_tokens must lie between {LEAST_PAIR_TOKENS} and the model's {self.positions} positions, "
                 f"got {max_tokens}"
             )
-        return replace(self, max_tokens=max_tokens)
+        return replace(self, max_tokens=int(max_tokens))
 
 
 def read_classifier(root: Path) -> ClassifierSpec:

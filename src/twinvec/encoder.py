@@ -17,6 +17,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from twinvec.arguments import whole_number
 from twinvec.engines.base import Batch, Engine, FloatArray
 from twinvec.engines.processes import ProcessesEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
@@ -26,7 +27,7 @@ from twinvec.models import ModelFolder, find_model
 from twinvec.pipeline import run_batches
 from twinvec.progress import progress_bar
 from twinvec.space import PROBES, fingerprint, network_digest
-from twinvec.spec import read_spec, whole_number
+from twinvec.spec import read_spec
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
 from twinvec.tokenizer import TextTokenizer, TokenIds
@@ -281,30 +282,28 @@ class Encoder(CountsCuts):
         on_batch: Callable[[int], None] | None,
     ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]]:
         """What ``run_batches`` yields, with progress and the count of what was cut."""
-        cut = 0
 
         def tokenize(part: list[str]) -> TokenIds:
-            nonlocal cut
-            tokens = self._tokenizer.encode([prefix + text for text in part] if prefix else part)
-            cut += tokens.truncated
-            return tokens
+            return self._tokenizer.encode([prefix + text for text in part] if prefix else part)
 
-        batches = run_batches(
-            texts,
-            tokenize,
-            compute,
-            token_budget=self._token_budget or self.engine.token_budget,
-            workers=self.engine.workers,
-            pad_id=self._tokenizer.pad_id,
-            prompt_tokens=self._prompt_tokens(prefix),
-        )
-        with progress_bar("Encoding", len(texts), "texts", shown=progress) as advance:
+        with (
+            self._counting_cuts(tokenize, len(texts), "texts") as counted,
+            progress_bar("Encoding", len(texts), "texts", shown=progress) as advance,
+        ):
+            batches = run_batches(
+                texts,
+                counted,
+                compute,
+                token_budget=self._token_budget or self.engine.token_budget,
+                workers=self.engine.workers,
+                pad_id=self._tokenizer.pad_id,
+                prompt_tokens=self._prompt_tokens(prefix),
+            )
             for indices, lengths, result in batches:
                 yield indices, lengths, result
                 advance(len(indices))
                 if on_batch is not None:
                     on_batch(len(indices))
-        self._count_cuts(cut, len(texts), "texts")
 
     def _prompt_tokens(self, prefix: str) -> int:
         """Leading tokens that pooling leaves out: those of the prompt, without the closing special token."""

@@ -26,6 +26,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from twinvec.arguments import whole_number
 from twinvec.engines.processor import sums_bytes_exactly
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName, files_of
 from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
@@ -35,7 +36,7 @@ from twinvec.graph_cache import EXACT
 from twinvec.locks import alone
 from twinvec.models import MANIFEST, find_model, optional_json, read_object, sha256, write_manifest
 from twinvec.quantization import BOUNDS, import_nncf, quantize
-from twinvec.spec import read_modules, whole_number
+from twinvec.spec import read_modules
 from twinvec.text import check_text
 from twinvec.tokenizer import TextTokenizer
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from twinvec.arguments import whole_number
 from twinvec.classifier import ClassifierSpec, read_classifier
 from twinvec.engines.base import FloatArray, ScoringEngine
 from twinvec.engines.processes import ProcessesScoringEngine, check_devices
@@ -26,7 +27,7 @@ from twinvec.pipeline import run_batches
 from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, TokenEncoder, check_limit
 from twinvec.text import check_text, check_texts
-from twinvec.tokenizer import TextTokenizer, TokenIds
+from twinvec.tokenizer import TextTokenizer
 from twinvec.truncation import CountsCuts
 
 Item = TypeVar("Item")
@@ -177,7 +178,7 @@ class CrossEncoderReranker(CountsCuts):
     ) -> None:
         wanted = Wanted(engine, device, precision)
         several = check_devices(device, devices)
-        if token_budget is not None and token_budget < 1:
+        if token_budget is not None and whole_number(token_budget, "token_budget") < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
         found = find_model(model)
         spec = read_classifier(found.path).override(max_tokens)
@@ -247,27 +248,21 @@ class CrossEncoderReranker(CountsCuts):
     def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> FloatArray:
         unique = list(dict.fromkeys(pairs))
         scores = np.empty(len(unique), dtype=np.float32)
-        cut = 0
-
-        def tokenize(part: list[tuple[str, str]]) -> TokenIds:
-            nonlocal cut
-            tokens = self._tokenizer.encode_pairs(part)
-            cut += tokens.truncated
-            return tokens
-
-        batches = run_batches(
-            unique,
-            tokenize,
-            self.engine.logits,
-            token_budget=self._token_budget or self.engine.token_budget,
-            workers=self.engine.workers,
-            pad_id=self._tokenizer.pad_id,
-        )
-        with progress_bar("Reranking", len(unique), "pairs", shown=progress) as advance:
+        with (
+            self._counting_cuts(self._tokenizer.encode_pairs, len(unique), "pairs") as tokenize,
+            progress_bar("Reranking", len(unique), "pairs", shown=progress) as advance,
+        ):
+            batches = run_batches(
+                unique,
+                tokenize,
+                self.engine.logits,
+                token_budget=self._token_budget or self.engine.token_budget,
+                workers=self.engine.workers,
+                pad_id=self._tokenizer.pad_id,
+            )
             for indices, _, logits_BL in batches:
                 scores[indices] = self._activate(logits_BL[:, 0])
                 advance(len(indices))
-        self._count_cuts(cut, len(unique), "pairs")
         if not np.isfinite(scores).all():
             raise BadVectorError(f"engine {self.engine.name}: a score is not finite")
         where = {pair: index for index, pair in enumerate(unique)}

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
+from twinvec.arguments import is_whole
 from twinvec.corpus import Corpus, Rows
 from twinvec.documents import Document, DocumentLike, as_documents
 from twinvec.engines.base import FloatArray
@@ -362,7 +363,7 @@ def check_limit(limit: int, name: str = "limit") -> None:
     Raises:
         ConfigurationError: it is not.
     """
-    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or not 1 <= limit <= MAX_LIMIT:
+    if not is_whole(limit) or not 1 <= limit <= MAX_LIMIT:
         raise ConfigurationError(f"{name} must be a whole number from 1 to {MAX_LIMIT:,}, got {limit!r}")
 
 

@@ -8,29 +8,27 @@ sentence-transformers does. The lists of modules, backbones, pooling modes and a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from twinvec.backbone_config import (
+    LEAST_TOKENS,
+    limit,
+    max_input_tokens,
+    position_limit,
+    positive,
+    read_backbone_config,
+    read_transformer_config,
+    refuse_settings,
+)
 from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
 from twinvec.models import describe, optional_json, read_json, read_object, safe_relative
 
-BACKBONES = {"bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta"}
-"""``model_type`` of the supported backbones (MiniLM models are of type bert or xlm-roberta)."""
 NO_PROMPTS = {"query": "", "document": ""}
 """What a model without prompts for these two has, as in sentence-transformers; the default prompt is for neither."""
-LEAST_TOKENS = 3
-"""Fewest tokens an input limit may leave: two special ones, and one of the text."""
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 ACTIVATIONS = {"Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"}
 
-_TRANSFORMER_CONFIGS = (
-    "sentence_bert_config.json",
-    "sentence_roberta_config.json",
-    "sentence_distilbert_config.json",
-    "sentence_xlm-roberta_config.json",
-)
-_OFFSET_POSITIONS = {"roberta", "xlm-roberta", "mpnet"}  # positions start after the padding id
 _MODULES = {
     f"sentence_transformers.{place}": kind
     for kind, places in {
@@ -64,15 +62,6 @@ _MODULES = {
         ),
     }.items()
     for place in places
-}
-_TRANSFORMER_SETTINGS: dict[str, tuple[Any, ...]] = {  # those that change vectors, and what is supported
-    "transformer_task": (None, "feature-extraction"),
-    "module_output_name": (None, "token_embeddings"),
-    "modality_config": (None, {}, {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}),
-    "processing_kwargs": (None, {}),
-    "query_length": (None,),
-    "document_length": (None,),
-    "query_expansion": (None, False),
 }
 _LEGACY_POOLING = {
     "pooling_mode_cls_token": "cls",
@@ -178,17 +167,6 @@ class ModelSpec:
         return spec
 
 
-def whole_number(value: object, name: str) -> int:
-    """A number given as an argument; 3.0 and True are none, those of numpy are.
-
-    Raises:
-        ConfigurationError: it is no whole number.
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ConfigurationError(f"{name} must be a whole number, got {value!r}")
-    return int(value)
-
-
 def read_spec(root: Path) -> ModelSpec:
     """Read and check a model folder.
 
@@ -205,9 +183,9 @@ def read_spec(root: Path) -> ModelSpec:
         )
     folder = modules[0][1]
     config = read_backbone_config(folder)
-    hidden = _positive(config, "dim" if config["model_type"] == "distilbert" else "hidden_size", folder / "config.json")
+    hidden = positive(config, "dim" if config["model_type"] == "distilbert" else "hidden_size", folder / "config.json")
     sentence_config = read_transformer_config(folder)
-    _refuse_settings(folder, config, sentence_config)
+    refuse_settings(folder, config, sentence_config)
     pooling, include_prompt, head = _read_head(modules[1:])
     settings = optional_json(root / "config_sentence_transformers.json")
     prompts = _read_prompts(settings, root / "config_sentence_transformers.json")
@@ -220,7 +198,7 @@ def read_spec(root: Path) -> ModelSpec:
                     f"{step.folder / 'config.json'}: in_features is {step.in_features}, but {full} values come in"
                 )
             full = step.out_features
-    truncate_dim = _limit(settings, "truncate_dim", root / "config_sentence_transformers.json")
+    truncate_dim = limit(settings, "truncate_dim", root / "config_sentence_transformers.json")
     return ModelSpec(
         folder=folder,
         config=config,
@@ -237,86 +215,11 @@ def read_spec(root: Path) -> ModelSpec:
     )
 
 
-def read_backbone_config(folder: Path) -> dict[str, Any]:
-    """The backbone's ``config.json``, if its ``model_type`` is supported."""
-    path = folder / "config.json"
-    config = read_object(path)
-    kind = config.get("model_type")
-    if kind not in BACKBONES:
-        raise UnsupportedModelError(f"{path}: backbone {kind!r} is not supported; supported are {describe(BACKBONES)}")
-    for key in ("max_position_embeddings", "pad_token_id"):
-        if not isinstance(config.get(key, 0), int):
-            raise ModelIntegrityError(f"{path}: {key} is {config[key]!r}, expected a whole number")
-    return config
-
-
-def _refuse_settings(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> None:
-    """Refuse what would change the vectors and is not done here."""
-    if (folder / "adapter_config.json").is_file():
-        raise UnsupportedModelError(
-            f"{folder / 'adapter_config.json'}: adapters are not supported; merge it into the model's weights"
-        )
-    for key in ("is_decoder", "add_cross_attention", "quantization_config"):
-        if config.get(key):
-            raise UnsupportedModelError(f"{folder / 'config.json'}: {key} {config[key]!r} is not supported")
-    for key, supported in _TRANSFORMER_SETTINGS.items():
-        if sentence_config.get(key) not in supported:
-            raise UnsupportedModelError(
-                f"{folder / 'sentence_bert_config.json'}: {key} {sentence_config[key]!r} is not supported"
-            )
-
-
-def read_transformer_config(folder: Path) -> dict[str, Any]:
-    """The Transformer module's own settings; the file is named after the backbone in folders of old."""
-    for name in _TRANSFORMER_CONFIGS:
-        if (folder / name).is_file():
-            return optional_json(folder / name)
-    return {}
-
-
-def max_input_tokens(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> int:
-    """The input limit in tokens: the module's or the tokenizer's, and never more than the backbone has positions."""
-    positions = position_limit(config)
-    path, key = folder / "sentence_bert_config.json", "max_seq_length"
-    stated = _limit(sentence_config, key, path)
-    if stated is None:
-        path, key = folder / "tokenizer_config.json", "model_max_length"
-        stated = _limit(optional_json(path), key, path)
-    if stated is not None and stated < LEAST_TOKENS:
-        raise ModelIntegrityError(f"{path}: {key} is {stated}, which leaves no room for text between special tokens")
-    return min(stated or positions, positions)
-
-
-def position_limit(config: dict[str, Any]) -> int:
-    """How many tokens the backbone has positions for."""
-    positions: int = config.get("max_position_embeddings", 512)
-    if config["model_type"] in _OFFSET_POSITIONS:
-        positions -= config.get("pad_token_id", 1) + 1
-    return positions
-
-
 def _read_prompts(settings: dict[str, Any], path: Path) -> dict[str, str]:
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(text, (str, type(None))) for text in prompts.values()):
         raise ModelIntegrityError(f"{path}: prompts are {prompts!r}, expected names with texts")
     return {**NO_PROMPTS, **{name: text or "" for name, text in prompts.items()}}
-
-
-def _positive(config: dict[str, Any], key: str, path: Path) -> int:
-    value = config.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected a whole number from 1")
-    return value
-
-
-def _limit(config: dict[str, Any], key: str, path: Path) -> int | None:
-    """A limit that may be absent; some libraries write "none" as 1e30, a float."""
-    value = config.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 1:
-        raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected a number from 1")
-    return int(value) if value < 1e18 else None
 
 
 def _require(condition: bool, message: str) -> None:
@@ -386,8 +289,8 @@ def _read_dense(folder: Path) -> Dense:
         )
     return Dense(
         folder=folder,
-        in_features=_positive(config, "in_features", path),
-        out_features=_positive(config, "out_features", path),
+        in_features=positive(config, "in_features", path),
+        out_features=positive(config, "out_features", path),
         bias=bool(config.get("bias", True)),
         activation=activation,
     )

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from twinvec.tokenizer import TokenIds
+
+Item = TypeVar("Item")
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +29,20 @@ class CountsCuts:
     truncated = 0
     _told_of_cuts = False
 
-    def _count_cuts(self, cut: int, total: int, inputs: str) -> None:
-        """Of so many different ``inputs`` of a call, so many were cut."""
+    @contextmanager
+    def _counting_cuts(
+        self, tokenize: Callable[[list[Item]], TokenIds], total: int, inputs: str
+    ) -> Iterator[Callable[[list[Item]], TokenIds]]:
+        """``tokenize``, with what it cuts of so many different ``inputs`` counted, and told at the end."""
+        cut = 0
+
+        def counted(part: list[Item]) -> TokenIds:
+            nonlocal cut
+            tokens = tokenize(part)
+            cut += tokens.truncated
+            return tokens
+
+        yield counted
         if not cut:
             return
         self.truncated += cut

@@ -290,3 +290,9 @@ def test_damaged_cross_encoders(tiny_cross_encoder, tmp_path):
 def test_settings_that_cannot_work(tiny_cross_encoder, options):
     with pytest.raises(ConfigurationError):
         CrossEncoderReranker(tiny_cross_encoder("bert"), **options)
+
+
+@pytest.mark.parametrize("options", [{"max_tokens": 20.0}, {"max_tokens": True}, {"token_budget": "x"}])
+def test_numbers_that_are_none(tiny_cross_encoder, options):
+    with pytest.raises(ConfigurationError, match="must be a whole number"):
+        CrossEncoderReranker(tiny_cross_encoder("bert"), **options)
