@@ -1,0 +1,73 @@
+"""What the pins share: the recorded values, and models whose weights are the same on every machine.
+
+A module ``test_NAME.py`` that records has a function ``values(folder)``: it computes what is pinned, as JSON has it,
+and may use ``folder`` for its files. ``record.py`` writes the result to ``recorded/NAME.json``; the tests compare.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import models
+
+HERE = Path(__file__).parent
+RECORDED = HERE / "recorded"
+FIXTURES = HERE / "fixtures"
+
+
+def recorded(name: str) -> Any:
+    """The values of ``recorded/NAME.json``."""
+    return json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def check(name: str, found: dict[str, Any]) -> None:
+    """Compare with what was recorded, entry by entry, exactly."""
+    expected, found = recorded(name), plain(found)
+    changed = {
+        key: {"recorded": each, "now": found.get(key)} for key, each in expected.items() if found.get(key) != each
+    }
+    assert not changed, json.dumps(changed, indent=1, ensure_ascii=False)
+    assert found.keys() == expected.keys(), "record what is new: tests/pins/record.py"
+
+
+def plain(values: Any) -> Any:
+    """Values as they come back from a JSON file: tuples become lists, keys become strings."""
+    return json.loads(json.dumps(values))
+
+
+def settle_weights(folder: Path) -> Path:
+    """Replace the weights of a model's folder by ones that depend on their names alone.
+
+    ``numpy.random.RandomState`` is frozen: it gives the same numbers in every version of numpy. The generator of torch
+    promises less.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    for path in sorted(folder.rglob("*.safetensors")):
+        tensors = load_file(path)
+        save_file({name: _settled(name, values) for name, values in tensors.items()}, path, metadata={"format": "pt"})
+    return folder
+
+
+def encoder_folder(folder: Path, kind: str = "bert", **options: Any) -> Path:
+    """``models.build`` with settled weights."""
+    return settle_weights(models.build(folder, kind, **options))
+
+
+def cross_encoder_folder(folder: Path, kind: str = "bert", **options: Any) -> Path:
+    """``models.build_cross_encoder`` with settled weights."""
+    return settle_weights(models.build_cross_encoder(folder, kind, **options))
+
+
+def _settled(name: str, values: np.ndarray) -> np.ndarray:
+    if not np.issubdtype(values.dtype, np.floating):
+        return values
+    key = name.removeprefix("model.")
+    noise = np.random.RandomState(zlib.crc32(key.encode())).random_sample(values.shape) - 0.5
+    scale = values.ndim == 1 and key.endswith("weight")  # of a layer normalisation
+    return (1 + noise / 4 if scale else noise).astype(values.dtype)
