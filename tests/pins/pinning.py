@@ -7,6 +7,7 @@ and may use ``folder`` for its files. ``record.py`` writes the result to ``recor
 from __future__ import annotations
 
 import json
+import tarfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,18 @@ def _settled(name: str, values: np.ndarray) -> np.ndarray:
     noise = np.random.RandomState(zlib.crc32(key.encode())).random_sample(values.shape) - 0.5
     scale = values.ndim == 1 and key.endswith("weight")  # of a layer normalisation
     return (1 + noise / 4 if scale else noise).astype(values.dtype)
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Store what lies in a folder as a .tar.xz, which takes next to nothing for the holes of sparse files."""
+    archive.parent.mkdir(exist_ok=True)
+    with tarfile.open(archive, "w:xz") as file:
+        for path in sorted(folder.iterdir()):
+            file.add(path, path.name)
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """The folder, with what ``pack`` stored."""
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")
+    return folder

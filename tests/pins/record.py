@@ -4,6 +4,8 @@ All values were recorded from version 0.1.0, before the modules moved to where t
 their disks and in their code, so a pin that fails is a bug of the change and no reason to record again. Record only
 what is new, or what a new version changes on purpose and names in the changelog; hence ``--overwrite``.
 
+A module may have ``make(folder)`` too, which packs what it makes in ``folder`` into ``fixtures``.
+
 Needs ``src``, ``integrations/*`` and ``tests`` on the path, which an editable install and PYTHONPATH=tests give.
 """
 
@@ -33,6 +35,9 @@ def main() -> None:
         if target.exists() and not given.overwrite:
             print(f"{name}: is recorded already; --overwrite replaces it")
             continue
+        if hasattr(module, "make"):
+            with TemporaryDirectory() as folder:
+                module.make(Path(folder))
         with TemporaryDirectory() as folder:
             values = module.values(Path(folder))
         target.parent.mkdir(exist_ok=True)
