@@ -17,7 +17,6 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.arguments import whole_number
 from twinvec.engines.base import Batch, Engine, FloatArray
 from twinvec.engines.processes import ProcessesEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
@@ -25,10 +24,11 @@ from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.exported import find_ranges
 from twinvec.models import ModelFolder, find_model
 from twinvec.pipeline import run_batches
-from twinvec.progress import progress_bar
 from twinvec.space import PROBES, fingerprint, network_digest
 from twinvec.spec import read_spec
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
+from twinvec.support.checks import whole_number
+from twinvec.support.progress import progress_bar
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
 from twinvec.tokenizer import TextTokenizer, TokenIds
 from twinvec.truncation import CountsCuts

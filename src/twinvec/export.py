@@ -26,17 +26,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from twinvec.arguments import whole_number
 from twinvec.engines.processor import sums_bytes_exactly
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName, files_of
 from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
 from twinvec.exportable import Exportable, open_exportable
 from twinvec.exported import EXPORTS, export_key, graph_files, read_exports
 from twinvec.graph_cache import EXACT
-from twinvec.locks import alone
 from twinvec.models import MANIFEST, find_model, optional_json, read_object, sha256, write_manifest
 from twinvec.quantization import BOUNDS, import_nncf, quantize
 from twinvec.spec import read_modules
+from twinvec.support.checks import whole_number
+from twinvec.support.locks import alone
 from twinvec.text import check_text
 from twinvec.tokenizer import TextTokenizer
 

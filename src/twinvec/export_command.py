@@ -55,7 +55,7 @@ def export_command(
 
     from twinvec.errors import ConfigurationError
     from twinvec.export import export_model
-    from twinvec.files import read_texts
+    from twinvec.support.lines import read_texts
     from twinvec.terminal import properties, show, show_json
     from twinvec.truncation import untold_cuts
 

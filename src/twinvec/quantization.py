@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from twinvec import telemetry
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import save_graph, shared_core
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.errors import EngineError, MissingExtraError, not_imported
+from twinvec.support import telemetry
 from twinvec.vectors import unit
 
 TOP = 10

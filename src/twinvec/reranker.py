@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.arguments import whole_number
 from twinvec.classifier import ClassifierSpec, read_classifier
 from twinvec.engines.base import FloatArray, ScoringEngine
 from twinvec.engines.processes import ProcessesScoringEngine, check_devices
@@ -24,8 +23,9 @@ from twinvec.engines.select import EngineName, Precision, Wanted, load_scoring_e
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models import find_model
 from twinvec.pipeline import run_batches
-from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, TokenEncoder, check_limit
+from twinvec.support.checks import whole_number
+from twinvec.support.progress import progress_bar
 from twinvec.text import check_text, check_texts
 from twinvec.tokenizer import TextTokenizer
 from twinvec.truncation import CountsCuts

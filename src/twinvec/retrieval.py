@@ -15,7 +15,6 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
-from twinvec.arguments import is_whole
 from twinvec.corpus import Corpus, Rows
 from twinvec.documents import Document, DocumentLike, as_documents
 from twinvec.engines.base import FloatArray
@@ -23,7 +22,8 @@ from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.filters import Filter
 from twinvec.fusion import CANDIDATES, Method, check_method, fuse
 from twinvec.lexical import Analyzer
-from twinvec.progress import progress_bar
+from twinvec.support.checks import is_whole
+from twinvec.support.progress import progress_bar
 from twinvec.text import check_text, check_texts
 from twinvec.vectors import unit, without_direction
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from twinvec.engines.base import Batch
 from twinvec.errors import ModelIntegrityError
 from twinvec.models import optional_json, read_object
-from twinvec.parts import in_parts
+from twinvec.support.slicing import in_parts
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from twinvec import telemetry
 from twinvec.classifier import ClassifierSpec
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.onnx import import_onnx
@@ -32,6 +31,7 @@ from twinvec.errors import EngineError
 from twinvec.pooling import pool
 from twinvec.space import PROBES
 from twinvec.spec import ModelSpec
+from twinvec.support import telemetry
 from twinvec.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:

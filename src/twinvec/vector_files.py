@@ -15,10 +15,10 @@ import numpy as np
 
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.files import read_texts
-from twinvec.locks import alone
-from twinvec.progress import progress_bar
 from twinvec.storage import Storage, Vectors
+from twinvec.support.lines import read_texts
+from twinvec.support.locks import alone
+from twinvec.support.progress import progress_bar
 
 
 def encode_file(

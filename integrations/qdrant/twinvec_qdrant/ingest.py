@@ -20,7 +20,7 @@ from uuid import uuid4
 from twinvec.documents import Document
 from twinvec.engines.base import FloatArray
 from twinvec.errors import DocumentError, InputError, StoreUnavailableError
-from twinvec.progress import Advance, progress_bar, unseen
+from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec_qdrant.backends.base import Backend, Point
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog, Change

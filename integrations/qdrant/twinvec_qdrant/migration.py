@@ -22,7 +22,7 @@ from itertools import islice
 import numpy as np
 
 from twinvec.errors import BadVectorError, ConfigurationError
-from twinvec.progress import Advance, progress_bar, unseen
+from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec.tokenizer import TextTokenizer
 from twinvec.vectors import unit, without_direction
 from twinvec_qdrant.backends.base import Backend, Point, Query, States, update_there

@@ -12,7 +12,7 @@ from itertools import islice
 from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
-from twinvec.progress import progress_bar
+from twinvec.support.progress import progress_bar
 from twinvec_qdrant.backends.base import DENSE, Backend, NewCollection, Point, States, Store
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog, Change

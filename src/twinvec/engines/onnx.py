@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from twinvec import telemetry
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
 from twinvec.errors import EngineError, ModelIntegrityError, not_imported
+from twinvec.support import telemetry
 
 _ERRORS_ONLY = 3
 

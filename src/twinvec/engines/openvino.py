@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from twinvec import telemetry
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
 from twinvec.errors import EngineError, ModelIntegrityError, not_imported
+from twinvec.support import telemetry
 
 _FIRST_LOOK = threading.Lock()
 

@@ -21,9 +21,9 @@ from twinvec.encoder import Encoder
 from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
 from twinvec.evaluation.models import TextModel
-from twinvec.files import read_lines
 from twinvec.models import find_model
 from twinvec.spec import read_spec
+from twinvec.support.lines import read_lines
 from twinvec.text import check_texts
 
 

@@ -18,7 +18,7 @@ from twinvec.evaluation.models import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Values, interval, share_interval
 from twinvec.evaluation.sts import pair_similarities
 from twinvec.evaluation.tables import data_name, read_table
-from twinvec.files import read_jsonl, text_field
+from twinvec.support.lines import read_jsonl, text_field
 
 
 @dataclass(frozen=True, slots=True)

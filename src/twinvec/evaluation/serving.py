@@ -24,10 +24,10 @@ from twinvec.evaluation.models import TextModel
 from twinvec.evaluation.reranking import Reranked, gain
 from twinvec.evaluation.statistics import RESAMPLES
 from twinvec.filters import Filter
-from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, Mode, Reranker, Retriever, RetrieveRerank
 from twinvec.similarity import semantic_search
 from twinvec.storage import from_int8, measure_ranges, to_int8
+from twinvec.support.progress import progress_bar
 from twinvec.vectors import unit
 
 NEIGHBOURS = 10

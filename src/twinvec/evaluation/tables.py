@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from twinvec.errors import InputError
-from twinvec.files import read_jsonl, read_lines, text_field
+from twinvec.support.lines import read_jsonl, read_lines, text_field
 from twinvec.text import check_text
 
 

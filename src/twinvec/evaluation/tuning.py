@@ -27,9 +27,9 @@ from twinvec.evaluation.pseudo_queries import pseudo_queries
 from twinvec.evaluation.reranking import rerank_all
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.tuned_search import Setting
-from twinvec.progress import progress_bar
 from twinvec.reranker import MaxSimReranker, mixed_scores
 from twinvec.retrieval import Hit, MemoryIndex, Retriever
+from twinvec.support.progress import progress_bar
 from twinvec.truncation import untold_cuts
 
 FOLDS = 5

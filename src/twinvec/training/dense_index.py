@@ -22,9 +22,9 @@ from twinvec.encoder import Encoder
 from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError
 from twinvec.filters import Filter
-from twinvec.locks import alone
-from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, check_limit
+from twinvec.support.locks import alone
+from twinvec.support.progress import progress_bar
 from twinvec.training.masks import text_hash
 from twinvec.training.pair_file import numbered_rows, parse_row
 from twinvec.vectors import unit

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError
-from twinvec.locks import alone
+from twinvec.support.locks import alone
 
 
 class MinedFile:

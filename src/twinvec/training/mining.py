@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from twinvec.errors import ConfigurationError
-from twinvec.progress import progress_bar
 from twinvec.retrieval import Hit, Retriever, search_many
+from twinvec.support.progress import progress_bar
 from twinvec.training.judged import Judged, readings, speaks_of
 from twinvec.training.masks import normalised
 from twinvec.training.mined_file import MinedFile

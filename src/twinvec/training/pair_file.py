@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import InputError
-from twinvec.files import parse_object
+from twinvec.support.lines import parse_object
 from twinvec.text import check_text
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError, DocumentError, InputError, MissingExtraError
-from twinvec.files import parse_object
+from twinvec.support.lines import parse_object
 from twinvec.text import MAX_TEXT_BYTES
 
 FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError
-from twinvec.locks import alone
 from twinvec.models import MANIFEST, write_manifest
+from twinvec.support.locks import alone
 
 _MARKER = "complete"
 _RUN = "training.json"

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import TrainerCallback, TrainerState
 
 from twinvec.errors import ConfigurationError
-from twinvec.progress import Advance, progress_bar
+from twinvec.support.progress import Advance, progress_bar
 from twinvec.training.batches import BatchPlan
 from twinvec.training.gathering import own_part, wait_for_all
 from twinvec.training.masks import text_hashes

@@ -12,7 +12,7 @@ import torch
 
 from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.locks import alone
+from twinvec.support.locks import alone
 from twinvec.training.denoising import ProbabilityScorer
 from twinvec.training.dense_index import DenseIndex
 from twinvec.training.judged import Judged

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from twinvec.errors import ConfigurationError
-from twinvec.progress import unseen
+from twinvec.support.progress import unseen
 from twinvec.training import run_folder, trainers
 from twinvec.training.config import check_config
 from twinvec.training.trainer import train

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from twinvec import telemetry
+from twinvec.support import telemetry
 
 USE = """
 import openvino_telemetry.utils.sender as sender
