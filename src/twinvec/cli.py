@@ -151,9 +151,9 @@ def similarity_command(
     \b
     twinvec similarity "a dog runs" "a puppy is running" "stocks fell"
     """
+    from twinvec.arrays import unit
     from twinvec.encoder import Encoder
     from twinvec.terminal import show, show_json, table
-    from twinvec.vectors import unit
 
     vectors_ND = unit(Encoder(model).encode([first, *others]))
     cosines = vectors_ND[1:] @ vectors_ND[0]

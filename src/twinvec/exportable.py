@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from twinvec.arrays import unit
 from twinvec.classifier import read_classifier
 from twinvec.encoder import Encoder
 from twinvec.engines.base import Batch, FloatArray
@@ -26,7 +27,6 @@ from twinvec.space import PROBES, classifier_digest, graph_digest, network_diges
 from twinvec.spec import read_modules, read_spec
 from twinvec.storage import measure_ranges
 from twinvec.tokenizer import TextTokenizer
-from twinvec.vectors import unit
 
 QUERY_WORDS = 8
 """What is taken of a text to stand for a query: users' texts are mostly passages."""

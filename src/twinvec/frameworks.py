@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from twinvec.arrays import unit
 from twinvec.concurrent import Gathered
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError
@@ -21,7 +22,6 @@ from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
 from twinvec.retrieval import Reranker
 from twinvec.spec import read_spec
 from twinvec.text import check_text, check_texts
-from twinvec.vectors import unit
 
 Row = list[float]
 """One vector, as Python floats."""

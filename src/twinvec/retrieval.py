@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
+from twinvec.arrays import unit, without_direction
 from twinvec.corpus import Corpus, Rows
 from twinvec.documents import Document, DocumentLike, as_documents
 from twinvec.engines.base import FloatArray
@@ -25,7 +26,6 @@ from twinvec.lexical import Analyzer
 from twinvec.support.checks import is_whole
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_text, check_texts
-from twinvec.vectors import unit, without_direction
 
 Mode = Literal["hybrid", "dense", "sparse"]
 """How to search: by vectors, by words (BM25), or by both, fused."""

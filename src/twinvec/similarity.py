@@ -12,9 +12,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from twinvec.arrays import unit
 from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
-from twinvec.vectors import unit
 
 Indices = npt.NDArray[np.int64]
 Measure = Literal["cosine", "dot"]

@@ -15,6 +15,7 @@ import pytest
 from filelock import FileLock
 
 from twinvec import CrossEncoderReranker, Encoder
+from twinvec.arrays import unit
 from twinvec.engines.processor import sums_bytes_exactly
 from twinvec.errors import (
     ConfigurationError,
@@ -26,7 +27,6 @@ from twinvec.errors import (
 )
 from twinvec.export import LEAST_TEXTS, export_model, sample_texts
 from twinvec.models import MANIFEST, write_manifest
-from twinvec.vectors import unit
 from words import sentences
 
 TEXTS = sentences(120, seed=3)

@@ -12,10 +12,10 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from twinvec.arrays import unit, without_direction
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.lexical import Analyzer
-from twinvec.vectors import unit, without_direction
 from twinvec_qdrant.backends.base import DENSE, Backend
 from twinvec_qdrant.chunking import ChunkSettings
 from twinvec_qdrant.index_settings import IndexSettings

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from twinvec.arrays import unit
 from twinvec.engines.base import FloatArray
 from twinvec.fusion import fuse
 from twinvec.lexical import SparseVector
-from twinvec.vectors import unit
 from twinvec_qdrant.backends.base import Scored
 
 

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from twinvec.arrays import without_direction
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, FilterError
 from twinvec.filters import Filter, parse_filter
@@ -21,7 +22,6 @@ from twinvec.fusion import CANDIDATES
 from twinvec.lexical import SparseVector
 from twinvec.retrieval import MAX_LIMIT, Hit, Mode, check_limit
 from twinvec.text import check_text, check_texts
-from twinvec.vectors import without_direction
 from twinvec_qdrant.backends.base import Backend, Query, Scored
 from twinvec_qdrant.backends.conditions import Condition, IdIs
 from twinvec_qdrant.catalog import Catalog

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from twinvec.arrays import without_direction
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, InputError
-from twinvec.vectors import without_direction
 from twinvec_qdrant.backends.base import Backend, States
 from twinvec_qdrant.description import Generation, SpaceEncoder
 from twinvec_qdrant.late_interaction import token_states

@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from twinvec.arrays import unit
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.processor import available_cores
-from twinvec.vectors import unit
 
 BATCH_TOKENS = 1024
 

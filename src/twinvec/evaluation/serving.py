@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from twinvec.arrays import unit
 from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
@@ -28,7 +29,6 @@ from twinvec.retrieval import Hit, Mode, Reranker, Retriever, RetrieveRerank
 from twinvec.similarity import semantic_search
 from twinvec.storage import from_int8, measure_ranges, to_int8
 from twinvec.support.progress import progress_bar
-from twinvec.vectors import unit
 
 NEIGHBOURS = 10
 """How many of the exact nearest neighbours an index, or a form, has to find."""

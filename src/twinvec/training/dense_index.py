@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from twinvec.arrays import unit
 from twinvec.encoder import Encoder
 from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError
@@ -27,7 +28,6 @@ from twinvec.support.locks import alone
 from twinvec.support.progress import progress_bar
 from twinvec.training.masks import text_hash
 from twinvec.training.pair_file import numbered_rows, parse_row
-from twinvec.vectors import unit
 
 _BLOCK = 65_536
 _WINDOW = 4096

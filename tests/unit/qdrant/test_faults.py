@@ -9,8 +9,8 @@ import tenacity
 from qdrant_client import QdrantClient
 
 from qdrant_stand_in import Fault, StandIn
+from twinvec.arrays import unit
 from twinvec.errors import StoreUnavailableError
-from twinvec.vectors import unit
 from twinvec_qdrant import Collection, IndexSettings
 from twinvec_qdrant.backends.base import INDEXED_FIELDS
 from twinvec_qdrant.backends.client_values import client_quantization
