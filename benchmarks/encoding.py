@@ -118,7 +118,7 @@ def find_contenders(model: str, export: Path, onnx: Path) -> list[Callable[[], C
     from twinvec import Encoder
     from twinvec.engines.openvino import has_bfloat16
     from twinvec.export import export_model
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     graph = export_model(model, onnx, engine="onnx").graph
     makers: list[Callable[[], Contender]] = [partial(peer, str(find_model(model).path))]
@@ -183,7 +183,7 @@ def run_alone(make: Callable[[], Contender], texts: list[str]) -> tuple[str, flo
 
 def openvino_peer(python: Path, model: str, work: Path, texts: list[str]) -> Contender:
     """sentence-transformers' OpenVINO int8, in a process of the other Python."""
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     calibration = work / "calibration.json"
     calibration.write_text(json.dumps(texts), encoding="utf-8")
@@ -211,8 +211,8 @@ class Cost:
 
     def __init__(self, model: str, peak: float) -> None:
         from twinvec import Encoder
-        from twinvec.models import find_model
-        from twinvec.spec import read_spec
+        from twinvec.models.encoder_spec import read_spec
+        from twinvec.models.finding import find_model
 
         config = read_spec(find_model(model).path).config
         self._encoder = Encoder(model)
@@ -319,8 +319,8 @@ def make_cross_encoder(model: str, folder: Path) -> Path:
     import torch
     from sentence_transformers import CrossEncoder
 
-    from twinvec.models import find_model
-    from twinvec.spec import read_spec
+    from twinvec.models.encoder_spec import read_spec
+    from twinvec.models.finding import find_model
 
     torch.manual_seed(0)
     made = CrossEncoder(str(read_spec(find_model(model).path).folder), num_labels=1, device="cpu")

@@ -187,7 +187,7 @@ def search_row(label: str, retriever: Any, data: BeirSet, **options: Any) -> Row
 def peer_rows(data: BeirSet) -> Iterator[Row]:
     from sentence_transformers import SentenceTransformer, util
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     texts = [f"{document.title} {document.text}".strip() for document in data.documents]
     queries = list(data.queries.values())

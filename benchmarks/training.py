@@ -71,7 +71,7 @@ def measure_steps(contender: str, pairs: Path, batch: int, steps: int) -> dict[s
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import losses as theirs
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
     from twinvec.training.losses import EmbeddingLoss, InfoNCELoss
     from twinvec.training.masks import text_hashes
 

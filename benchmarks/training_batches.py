@@ -87,7 +87,7 @@ def measured(model: str, pairs: Path, work: Path) -> list[float]:
     """The measures on the test pairs of each set."""
     from sentence_transformers import SentenceTransformer
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
     from twinvec.training.measuring import encoder_measure
     from twinvec.training.sections import Evaluation
 

@@ -62,7 +62,7 @@ def run(contender: Contender, data: Path, sets: list[str], rows: int, seed: int)
     """Train, and measure before and after on every set."""
     from sentence_transformers import SentenceTransformer
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -111,7 +111,7 @@ def train_theirs(data: Path, sets: list[str], rows: int, seed: int, folder: Path
     )
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     model = SentenceTransformer(str(find_model("default").path))
     model.max_seq_length = TOKENS

@@ -42,7 +42,7 @@ def reference():
     """The default model in sentence-transformers, on the CPU."""
     from sentence_transformers import SentenceTransformer
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     return SentenceTransformer(str(find_model("default").path), device="cpu")
 

@@ -22,10 +22,10 @@ from twinvec.engines.processes import ProcessesEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.exported import find_ranges
-from twinvec.models import ModelFolder, find_model
+from twinvec.models.encoder_spec import read_spec
+from twinvec.models.finding import ModelFolder, find_model
+from twinvec.models.space import PROBES, fingerprint, network_digest
 from twinvec.pipeline import run_batches
-from twinvec.space import PROBES, fingerprint, network_digest
-from twinvec.spec import read_spec
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.support.checks import whole_number
 from twinvec.support.progress import progress_bar
@@ -42,7 +42,7 @@ class Encoder(CountsCuts):
 
     Args:
         model: ``"default"`` (all-MiniLM-L6-v2), a folder in the sentence-transformers format, a hub name,
-            ``"org/name"`` or ``"org/name@commit"``, or what ``twinvec.models.find_model`` has found.
+            ``"org/name"`` or ``"org/name@commit"``, or what ``twinvec.models.finding.find_model`` has found.
         engine: What computes: ``"auto"`` takes the fastest that is exact; see ``twinvec.engines.select``.
         precision: Of the computation; ``"auto"`` is float32, or int8 where the folder holds an int8 export that
             passed its check (``twinvec export``); bfloat16 and float16 never unless asked for.
@@ -62,7 +62,7 @@ class Encoder(CountsCuts):
         overrides: The arguments given in place of the model's own settings: with ``name``, the same encoder again.
         dim: Size of the vectors.
         max_tokens: Longest input in tokens, special tokens included.
-        space: Hex digest of all that decides the vectors; see ``twinvec.space``.
+        space: Hex digest of all that decides the vectors; see ``twinvec.models.space``.
         truncated: How many texts this encoder has cut so far; one that comes several times in a call counts once.
 
     Raises:

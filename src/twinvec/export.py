@@ -32,9 +32,9 @@ from twinvec.errors import ConfigurationError, EngineError, InputError, ModelErr
 from twinvec.exportable import Exportable, open_exportable
 from twinvec.exported import EXPORTS, export_key, graph_files, read_exports
 from twinvec.graph_cache import EXACT
-from twinvec.models import MANIFEST, find_model, optional_json, read_object, sha256, write_manifest
+from twinvec.models.encoder_spec import read_modules
+from twinvec.models.finding import MANIFEST, find_model, optional_json, read_object, sha256, write_manifest
 from twinvec.quantization import BOUNDS, import_nncf, quantize
-from twinvec.spec import read_modules
 from twinvec.support.checks import whole_number
 from twinvec.support.locks import alone
 from twinvec.text import check_text

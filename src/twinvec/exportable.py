@@ -14,17 +14,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from twinvec.arrays import unit
-from twinvec.classifier import read_classifier
 from twinvec.encoder import Encoder
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.exported import RANGES, ranges_key
 from twinvec.graph_cache import CachedGraph, classifier_graph, encoder_graph
-from twinvec.models import read_object
+from twinvec.models.cross_encoder_spec import read_classifier
+from twinvec.models.encoder_spec import read_modules, read_spec
+from twinvec.models.finding import read_object
+from twinvec.models.space import PROBES, classifier_digest, graph_digest, network_digest
 from twinvec.quantization import cosine_quality, score_quality
 from twinvec.reranker import CrossEncoderReranker
-from twinvec.space import PROBES, classifier_digest, graph_digest, network_digest
-from twinvec.spec import read_modules, read_spec
 from twinvec.storage import measure_ranges
 from twinvec.tokenizer import TextTokenizer
 

@@ -17,10 +17,10 @@ from twinvec.arrays import unit
 from twinvec.concurrent import Gathered
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError
-from twinvec.models import find_model
+from twinvec.models.encoder_spec import read_spec
+from twinvec.models.finding import find_model
 from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
 from twinvec.retrieval import Reranker
-from twinvec.spec import read_spec
 from twinvec.text import check_text, check_texts
 
 Row = list[float]

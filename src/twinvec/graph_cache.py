@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinvec.classifier import ClassifierSpec
 from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
 from twinvec.errors import EngineError, ModelIntegrityError
-from twinvec.models import read_object, sha256
-from twinvec.spec import ModelSpec
+from twinvec.models.cross_encoder_spec import ClassifierSpec
+from twinvec.models.encoder_spec import ModelSpec
+from twinvec.models.finding import read_object, sha256
 from twinvec.tokenizer import TextTokenizer
 
 logger = logging.getLogger(__name__)

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.classifier import ClassifierSpec, read_classifier
 from twinvec.engines.base import FloatArray, ScoringEngine
 from twinvec.engines.processes import ProcessesScoringEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_scoring_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
-from twinvec.models import find_model
+from twinvec.models.cross_encoder_spec import ClassifierSpec, read_classifier
+from twinvec.models.finding import find_model
 from twinvec.pipeline import run_batches
 from twinvec.retrieval import Hit, TokenEncoder, check_limit
 from twinvec.support.checks import whole_number

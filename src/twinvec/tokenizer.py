@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from twinvec.engines.base import Batch
 from twinvec.errors import ModelIntegrityError
-from twinvec.models import optional_json, read_object
+from twinvec.models.finding import optional_json, read_object
 from twinvec.support.slicing import in_parts
 
 if TYPE_CHECKING:

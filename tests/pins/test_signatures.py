@@ -54,7 +54,7 @@ WHERE: dict[str, tuple[str, ...] | None] = {  # None: what __all__ names
     "twinvec.evaluation.sts": ("StsSet", "evaluate_sts", "load_sts", "pair_similarities", "pearson", "spearman"),
     "twinvec.evaluation.tuned_search": ("Setting", "TunedSearch", "save", "saved"),
     "twinvec.export": ("ExportReport", "export_model"),
-    "twinvec.models": ("ModelFolder", "find_model"),
+    "twinvec.models.finding": ("ModelFolder", "find_model"),
     "twinvec.quantization": ("BOUNDS",),
     "twinvec.retrieval": ("BatchReranker", "Hit", "MemoryIndex", "Mode", "Reranker", "RetrieveRerank", "Retriever"),
     "twinvec.similarity": ("cluster", "most_similar_pairs", "semantic_search"),

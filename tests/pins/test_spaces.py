@@ -17,10 +17,10 @@ import numpy as np
 import models
 from pins.pinning import check, cross_encoder_folder, encoder_folder
 from twinvec import Encoder
-from twinvec.classifier import read_classifier
 from twinvec.foreign import ForeignEncoder
-from twinvec.space import classifier_digest, graph_digest, network_digest
-from twinvec.spec import read_spec
+from twinvec.models.cross_encoder_spec import read_classifier
+from twinvec.models.encoder_spec import read_spec
+from twinvec.models.space import classifier_digest, graph_digest, network_digest
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     **{kind: (kind, {}) for kind in models.BACKBONES},

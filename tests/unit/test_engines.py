@@ -12,7 +12,7 @@ import models
 from twinvec.engines.base import Batch
 from twinvec.engines.torch import TorchEngine, _Halving, _token_budget
 from twinvec.errors import ConfigurationError, EngineError
-from twinvec.spec import read_spec
+from twinvec.models.encoder_spec import read_spec
 
 
 def batch_of(*rows, pad=0):

@@ -22,8 +22,8 @@ from twinvec.engines.openvino import OpenVinoEngine, has_bfloat16, save_graph
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
 from twinvec.graph_cache import cache_folder, encoder_graph
-from twinvec.models import sha256
-from twinvec.space import graph_digest
+from twinvec.models.finding import sha256
+from twinvec.models.space import graph_digest
 
 
 @pytest.fixture(scope="module")

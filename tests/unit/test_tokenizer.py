@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import models
-from twinvec.models import find_model
+from twinvec.models.finding import find_model
 from twinvec.tokenizer import TextTokenizer, TokenIds
 
 TEXTS = ["", "fox", "the quick brown fox jumps over the lazy dog " * 5, "日本語 🎉", "Größe"]

@@ -11,7 +11,7 @@ import torch
 import models
 from twinvec.engines.torch import TorchEngine, load_backbone
 from twinvec.engines.unpadded import without_padding
-from twinvec.spec import read_spec
+from twinvec.models.encoder_spec import read_spec
 
 VARLEN = "torch.nn.attention.varlen.varlen_attn"
 WITHOUT_PADDING = [kind for kind in models.BACKBONES if kind != "mpnet"]

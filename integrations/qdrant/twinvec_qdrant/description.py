@@ -1,6 +1,6 @@
 """What a collection says of itself, and the check that an encoder belongs to it.
 
-The space (``twinvec.space``) tells models apart. The probes, a few texts with the vectors that the collection's model
+The space (``twinvec.models.space``) tells models apart. The probes, a few texts with the vectors that the collection's model
 gave them, catch what no digest sees: another library, precision or export that moves the vectors.
 """
 

@@ -23,8 +23,8 @@ from twinvec.engines.base import GPU_STREAMS, Batch, FloatArray
 from twinvec.engines.processor import available_cores
 from twinvec.engines.unpadded import without_padding
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError, TwinvecError
+from twinvec.models.encoder_spec import Dense, ModelSpec
 from twinvec.pooling import pool
-from twinvec.spec import Dense, ModelSpec
 
 _CPU_TOKENS = 2048
 _GPU_TOKENS = 65536

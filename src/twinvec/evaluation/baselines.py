@@ -21,8 +21,8 @@ from twinvec.encoder import Encoder
 from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
 from twinvec.evaluation.models import TextModel
-from twinvec.models import find_model
-from twinvec.spec import read_spec
+from twinvec.models.encoder_spec import read_spec
+from twinvec.models.finding import find_model
 from twinvec.support.lines import read_lines
 from twinvec.text import check_texts
 

@@ -43,7 +43,7 @@ from twinvec.evaluation.pairs import (
 from twinvec.evaluation.reranking import Reranked, find_reranker, rerank_result
 from twinvec.evaluation.statistics import RESAMPLES, Interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
-from twinvec.models import find_model
+from twinvec.models.finding import find_model
 
 BM25 = "bm25"
 RUN = "run:"

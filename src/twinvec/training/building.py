@@ -11,10 +11,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from twinvec.backbone_config import max_input_tokens, position_limit, read_transformer_config
 from twinvec.errors import ConfigurationError, MissingExtraError, ModelIntegrityError
-from twinvec.models import MANIFEST, check_hash, find_model, manifest_hashes, read_object
-from twinvec.spec import NO_PROMPTS, read_modules
+from twinvec.models.backbone import max_input_tokens, position_limit, read_transformer_config
+from twinvec.models.encoder_spec import NO_PROMPTS, read_modules
+from twinvec.models.finding import MANIFEST, check_hash, find_model, manifest_hashes, read_object
 from twinvec.training import losses
 from twinvec.training import sections as settings
 from twinvec.training.config import TrainConfig

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from twinvec.classifier import LEAST_PAIR_TOKENS
 from twinvec.errors import ConfigurationError, MissingExtraError
+from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
 from twinvec.training.columns import ROLES
 from twinvec.training.sections import (
     Batches,

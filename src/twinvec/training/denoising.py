@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twinvec.classifier import ACTIVATIONS, read_classifier
 from twinvec.engines.base import FloatArray
-from twinvec.models import find_model
+from twinvec.models.cross_encoder_spec import ACTIVATIONS, read_classifier
+from twinvec.models.finding import find_model
+from twinvec.models.space import classifier_digest
 from twinvec.reranker import CrossEncoderReranker
-from twinvec.space import classifier_digest
 
 _SIGMOID = ACTIVATIONS["torch.nn.Sigmoid"]
 

@@ -12,7 +12,7 @@ import torch
 def _loaded():
     from sentence_transformers import SentenceTransformer
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     return SentenceTransformer(str(find_model("default").path), device="cpu")
 

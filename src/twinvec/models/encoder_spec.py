@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from twinvec.backbone_config import (
+from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
+from twinvec.models.backbone import (
     LEAST_TOKENS,
     limit,
     max_input_tokens,
@@ -21,8 +22,7 @@ from twinvec.backbone_config import (
     read_transformer_config,
     refuse_settings,
 )
-from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
-from twinvec.models import describe, optional_json, read_json, read_object, safe_relative
+from twinvec.models.finding import describe, optional_json, read_json, read_object, safe_relative
 
 NO_PROMPTS = {"query": "", "document": ""}
 """What a model without prompts for these two has, as in sentence-transformers; the default prompt is for neither."""

@@ -15,14 +15,14 @@ import pytest
 
 from twinvec.errors import ModelNotFoundError
 from twinvec.export import export_model
-from twinvec.models import find_model
+from twinvec.models.finding import find_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PROGRAM = """
 import json, sys
 from twinvec import Encoder
 from twinvec.errors import ModelError
-from twinvec.models import find_model
+from twinvec.models.finding import find_model
 try:
     found = find_model("org/name", **json.loads(sys.argv[1]))
     encoder = Encoder(found.path, engine="onnx", precision="float32")

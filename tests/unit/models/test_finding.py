@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
-from twinvec.models import (
+from twinvec.models.finding import (
     DEFAULT_COMMIT,
     DEFAULT_REPOSITORY,
     DEFAULT_WEIGHTS_SHA256,
@@ -75,7 +75,7 @@ def test_a_changed_default_model_is_refused(tmp_path, monkeypatch):
     with (package / "model" / WEIGHTS).open("r+b") as file:
         file.seek(-4, os.SEEK_END)
         file.write(struct.pack("<f", 0.5))
-    monkeypatch.setattr("twinvec.models.DEFAULT_PACKAGE", "changed_model")
+    monkeypatch.setattr("twinvec.models.finding.DEFAULT_PACKAGE", "changed_model")
     package.rename(tmp_path / "changed_model")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModelIntegrityError, match=r"model\.safetensors: changed or damaged"):

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.backbone_config import max_input_tokens, position_limit, read_backbone_config, read_transformer_config
 from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, UnsupportedModelError
-from twinvec.models import describe, optional_json
-from twinvec.spec import read_modules
+from twinvec.models.backbone import max_input_tokens, position_limit, read_backbone_config, read_transformer_config
+from twinvec.models.encoder_spec import read_modules
+from twinvec.models.finding import describe, optional_json
 from twinvec.support.checks import whole_number
 
 

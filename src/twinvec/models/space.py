@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from twinvec.models import loaded_weights, sha256
-from twinvec.spec import Dense, ModelSpec
+from twinvec.models.encoder_spec import Dense, ModelSpec
+from twinvec.models.finding import loaded_weights, sha256
 
 if TYPE_CHECKING:
-    from twinvec.classifier import ClassifierSpec
+    from twinvec.models.cross_encoder_spec import ClassifierSpec
 
 _PREFIX = re.compile(r"^(bert|roberta|xlm_roberta|mpnet|distilbert|model)\.")
 _UNUSED = re.compile(

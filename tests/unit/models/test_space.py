@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 import models
 from twinvec import Encoder
-from twinvec.models import find_model
+from twinvec.models.finding import find_model
 
 KINDS = models.BACKBONES
 

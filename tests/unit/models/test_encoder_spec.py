@@ -10,7 +10,7 @@ import pytest
 import models
 from twinvec import Encoder
 from twinvec.errors import ModelIntegrityError, TwinvecError, UnsupportedModelError
-from twinvec.spec import Dense, Normalize, read_spec
+from twinvec.models.encoder_spec import Dense, Normalize, read_spec
 
 
 def change(path, **values):
