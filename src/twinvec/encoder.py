@@ -25,13 +25,13 @@ from twinvec.exported import find_ranges
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import ModelFolder, find_model
 from twinvec.models.space import PROBES, fingerprint, network_digest
-from twinvec.pipeline import run_batches
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.support.checks import whole_number
 from twinvec.support.progress import progress_bar
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
-from twinvec.tokenizer import TextTokenizer, TokenIds
-from twinvec.truncation import CountsCuts
+from twinvec.tokens.pipeline import run_batches
+from twinvec.tokens.tokenizer import TextTokenizer, TokenIds
+from twinvec.tokens.truncation import CountsCuts
 
 _STREAM_TEXTS = 4096
 _STREAM_CHARACTERS = 16 * 1024 * 1024

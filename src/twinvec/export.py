@@ -38,7 +38,7 @@ from twinvec.quantization import BOUNDS, import_nncf, quantize
 from twinvec.support.checks import whole_number
 from twinvec.support.locks import alone
 from twinvec.text import check_text
-from twinvec.tokenizer import TextTokenizer
+from twinvec.tokens.tokenizer import TextTokenizer
 
 ExportPrecision = Literal["float32", "int8"]
 

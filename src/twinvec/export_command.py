@@ -57,7 +57,7 @@ def export_command(
     from twinvec.export import export_model
     from twinvec.support.lines import read_texts
     from twinvec.terminal import properties, show, show_json
-    from twinvec.truncation import untold_cuts
+    from twinvec.tokens.truncation import untold_cuts
 
     if calibrate is not None and calibrate_collection is not None:
         raise ConfigurationError("--calibrate and --calibrate-collection exclude each other")

@@ -26,7 +26,7 @@ from twinvec.models.space import PROBES, classifier_digest, graph_digest, networ
 from twinvec.quantization import cosine_quality, score_quality
 from twinvec.reranker import CrossEncoderReranker
 from twinvec.storage import measure_ranges
-from twinvec.tokenizer import TextTokenizer
+from twinvec.tokens.tokenizer import TextTokenizer
 
 QUERY_WORDS = 8
 """What is taken of a text to stand for a query: users' texts are mostly passages."""

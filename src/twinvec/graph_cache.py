@@ -24,7 +24,7 @@ from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.finding import read_object, sha256
-from twinvec.tokenizer import TextTokenizer
+from twinvec.tokens.tokenizer import TextTokenizer
 
 logger = logging.getLogger(__name__)
 

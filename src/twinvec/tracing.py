@@ -32,7 +32,7 @@ from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.space import PROBES
 from twinvec.pooling import pool
 from twinvec.support import telemetry
-from twinvec.tokenizer import TextTokenizer
+from twinvec.tokens.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     import openvino

@@ -17,7 +17,7 @@ from twinvec.engines.onnx import OnnxEngine
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError, ModelIntegrityError
 from twinvec.export import export_model
-from twinvec.tokenizer import TextTokenizer
+from twinvec.tokens.tokenizer import TextTokenizer
 from words import WORDS, sentences
 
 TEXTS = sentences(80, seed=3, longest=90)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinvec.documents import Document
 from twinvec.errors import ConfigurationError
-from twinvec.tokenizer import TextTokenizer
+from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_qdrant.front_matter import split_front_matter
 
 if TYPE_CHECKING:

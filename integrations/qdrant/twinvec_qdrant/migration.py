@@ -24,7 +24,7 @@ import numpy as np
 from twinvec.arrays import unit, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.support.progress import Advance, progress_bar, unseen
-from twinvec.tokenizer import TextTokenizer
+from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_qdrant.backends.base import Backend, Point, Query, States, update_there
 from twinvec_qdrant.backends.conditions import LacksVector, field_is
 from twinvec_qdrant.description import (

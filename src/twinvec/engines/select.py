@@ -24,7 +24,7 @@ from twinvec.graph_cache import EXACT, CachedGraph, classifier_graph, encoder_gr
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.space import classifier_digest, graph_digest
-from twinvec.tokenizer import TextTokenizer
+from twinvec.tokens.tokenizer import TextTokenizer
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from twinvec.evaluation.tuned_search import Setting
 from twinvec.reranker import MaxSimReranker, mixed_scores
 from twinvec.retrieval import Hit, MemoryIndex, Retriever
 from twinvec.support.progress import progress_bar
-from twinvec.truncation import untold_cuts
+from twinvec.tokens.truncation import untold_cuts
 
 FOLDS = 5
 WORDS = (0.25, 0.5, 1.0, 2.0, 4.0)

@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import get_device_states, set_device_states
 
-from twinvec.batching import token_budget_batches
+from twinvec.tokens.batching import token_budget_batches
 from twinvec.training.on_cpu import QuickOnCpu
 
 Features = dict[str, Any]

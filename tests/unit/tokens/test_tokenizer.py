@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import models
 from twinvec.models.finding import find_model
-from twinvec.tokenizer import TextTokenizer, TokenIds
+from twinvec.tokens.tokenizer import TextTokenizer, TokenIds
 
 TEXTS = ["", "fox", "the quick brown fox jumps over the lazy dog " * 5, "日本語 🎉", "Größe"]
 
@@ -90,7 +90,7 @@ def test_long_texts_are_tokenised_few_at_a_time(monkeypatch):
     pairs = list(zip(texts, reversed(texts), strict=True))
     whole = [tokenizer.encode(texts), tokenizer.encode_pairs(pairs)]
     counts = tokenizer.count(texts)
-    monkeypatch.setattr("twinvec.tokenizer._CHARACTERS_AT_ONCE", 12)
+    monkeypatch.setattr("twinvec.tokens.tokenizer._CHARACTERS_AT_ONCE", 12)
     for name, function, inputs, sizes in (
         ("_cutting", tokenizer.encode, texts, [3, 1, 3, 1]),
         ("_whole", tokenizer.count, texts, [3, 1, 3, 1]),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinvec.pipeline import run_batches
-from twinvec.tokenizer import TokenIds
+from twinvec.tokens.pipeline import run_batches
+from twinvec.tokens.tokenizer import TokenIds
 
 
 def tokenize(parts):

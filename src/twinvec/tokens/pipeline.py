@@ -18,9 +18,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.batching import token_budget_batches
 from twinvec.engines.base import Batch, FloatArray
-from twinvec.tokenizer import TokenIds
+from twinvec.tokens.batching import token_budget_batches
+from twinvec.tokens.tokenizer import TokenIds
 
 Indices = npt.NDArray[np.int64]
 Item = TypeVar("Item")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from twinvec.tokenizer import TokenIds
+    from twinvec.tokens.tokenizer import TokenIds
 
 Item = TypeVar("Item")
 

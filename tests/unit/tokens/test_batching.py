@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from twinvec.batching import token_budget_batches
+from twinvec.tokens.batching import token_budget_batches
 
 lengths_of_texts = st.lists(st.integers(0, 600), max_size=300)
 
