@@ -403,7 +403,7 @@ def processor() -> str:
 
 
 def cores() -> int:
-    from twinvec.engines.processor import available_cores
+    from twinvec.engines.cpu import available_cores
 
     return available_cores()
 

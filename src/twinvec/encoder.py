@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.engines.base import Batch, Engine, FloatArray
-from twinvec.engines.processes import ProcessesEngine, check_devices
+from twinvec.engines.exports import find_ranges
+from twinvec.engines.multi_device import ProcessesEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
-from twinvec.exported import find_ranges
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import ModelFolder, find_model
 from twinvec.models.space import PROBES, fingerprint, network_digest
@@ -48,7 +48,7 @@ class Encoder(CountsCuts):
             passed its check (``twinvec export``); bfloat16 and float16 never unless asked for.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; a GPU is taken where there is one unless given.
         devices: In place of one device: each computes in a process of its own, as in
-            ``devices=["cuda:0", "cuda:1"]``; see ``twinvec.engines.processes``.
+            ``devices=["cuda:0", "cuda:1"]``; see ``twinvec.engines.multi_device``.
         dim: Keep this many leading dimensions (Matryoshka models), normalised again where the model normalises.
         max_tokens: Cut longer texts here, in place of the model's own limit; at most as many as it has positions.
         prompts: Name -> text put before an input, in place of the model's own.

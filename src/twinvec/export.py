@@ -26,12 +26,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from twinvec.engines.processor import sums_bytes_exactly
+from twinvec.engines.cpu import sums_bytes_exactly
+from twinvec.engines.exports import EXPORTS, export_key, graph_files, read_exports
+from twinvec.engines.graph_cache import EXACT
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName, files_of
 from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
 from twinvec.exportable import Exportable, open_exportable
-from twinvec.exported import EXPORTS, export_key, graph_files, read_exports
-from twinvec.graph_cache import EXACT
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.finding import MANIFEST, find_model, optional_json, read_object, sha256, write_manifest
 from twinvec.quantization import BOUNDS, import_nncf, quantize

@@ -16,9 +16,9 @@ import numpy as np
 from twinvec.arrays import unit
 from twinvec.encoder import Encoder
 from twinvec.engines.base import Batch, FloatArray
+from twinvec.engines.exports import RANGES, ranges_key
+from twinvec.engines.graph_cache import CachedGraph, classifier_graph, encoder_graph
 from twinvec.engines.runtimes import RuntimeName
-from twinvec.exported import RANGES, ranges_key
-from twinvec.graph_cache import CachedGraph, classifier_graph, encoder_graph
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.encoder_spec import read_modules, read_spec
 from twinvec.models.finding import read_object

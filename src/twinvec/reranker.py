@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.engines.base import FloatArray, ScoringEngine
-from twinvec.engines.processes import ProcessesScoringEngine, check_devices
+from twinvec.engines.multi_device import ProcessesScoringEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_scoring_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models.cross_encoder_spec import ClassifierSpec, read_classifier

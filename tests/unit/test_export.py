@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.arrays import unit
-from twinvec.engines.processor import sums_bytes_exactly
+from twinvec.engines.cpu import sums_bytes_exactly
 from twinvec.errors import (
     ConfigurationError,
     InputError,

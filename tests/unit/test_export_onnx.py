@@ -210,7 +210,7 @@ def test_a_package_that_is_missing_is_named(tiny_model, tmp_path, without, packa
 
 
 def test_weights_too_large_for_one_file_are_refused(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("twinvec.tracing._ONNX_BYTES", 1000)
+    monkeypatch.setattr("twinvec.engines.tracing._ONNX_BYTES", 1000)
     with pytest.raises(EngineError, match="too many for one ONNX file"):
         export_model(tiny_model("bert", seed=8), tmp_path / "out", engine="onnx")
 

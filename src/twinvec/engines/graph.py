@@ -16,7 +16,7 @@ import numpy as np
 
 from twinvec.arrays import unit
 from twinvec.engines.base import Batch, FloatArray
-from twinvec.engines.processor import available_cores
+from twinvec.engines.cpu import available_cores
 
 BATCH_TOKENS = 1024
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from twinvec.engines.base import Engine, ScoringEngine
-from twinvec.engines.processor import sums_bytes_exactly
+from twinvec.engines.cpu import sums_bytes_exactly
+from twinvec.engines.exports import find_export
+from twinvec.engines.graph_cache import EXACT, CachedGraph, classifier_graph, encoder_graph
 from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
 from twinvec.errors import ConfigurationError, EngineError
-from twinvec.exported import find_export
-from twinvec.graph_cache import EXACT, CachedGraph, classifier_graph, encoder_graph
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.space import classifier_digest, graph_digest

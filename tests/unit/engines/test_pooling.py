@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from twinvec import pooling
+from twinvec.engines import pooling
 
 STATES_BTD = torch.tensor([[[1.0, -2.0], [3.0, 0.0], [5.0, 8.0], [100.0, 100.0]]])
 MASK_BT = torch.tensor([[1, 1, 1, 0]])

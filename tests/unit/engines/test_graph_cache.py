@@ -15,13 +15,13 @@ import numpy as np
 import openvino
 import pytest
 
-from twinvec import CrossEncoderReranker, Encoder, tracing
+from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines import openvino as engines_openvino
-from twinvec.engines import select
+from twinvec.engines import select, tracing
+from twinvec.engines.graph_cache import cache_folder, encoder_graph
 from twinvec.engines.openvino import OpenVinoEngine, has_bfloat16, save_graph
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
-from twinvec.graph_cache import cache_folder, encoder_graph
 from twinvec.models.finding import sha256
 from twinvec.models.space import graph_digest
 

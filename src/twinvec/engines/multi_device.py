@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from twinvec.engines.base import GPU_STREAMS, Batch, Engine, FloatArray, ScoringEngine
-from twinvec.engines.processor import available_cores
+from twinvec.engines.cpu import available_cores
 from twinvec.errors import ConfigurationError, EngineError, TwinvecError
 
 LoadEngine = Callable[[str], Engine | ScoringEngine]

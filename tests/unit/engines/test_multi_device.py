@@ -16,8 +16,8 @@ import torch
 
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines.base import Batch
-from twinvec.engines.processes import ProcessesEngine
-from twinvec.engines.processor import available_cores
+from twinvec.engines.cpu import available_cores
+from twinvec.engines.multi_device import ProcessesEngine
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError
 from twinvec.export import export_model
 

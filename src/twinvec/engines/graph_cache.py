@@ -70,7 +70,7 @@ def encoder_graph(name: RuntimeName, spec: ModelSpec, tokenizer: TextTokenizer, 
     runtime = RUNTIMES[name]
 
     def make(path: Path) -> float:
-        from twinvec.tracing import Network, probe_batches, reference, worst_cosine, write_graph
+        from twinvec.engines.tracing import Network, probe_batches, reference, worst_cosine, write_graph
 
         network = Network(spec)
         write_graph(name, network, spec.folder, path)
@@ -89,7 +89,7 @@ def classifier_graph(name: RuntimeName, spec: ClassifierSpec, tokenizer: TextTok
     def make(path: Path) -> float:
         import numpy as np
 
-        from twinvec.tracing import Classifier, probe_pairs, reference, write_graph
+        from twinvec.engines.tracing import Classifier, probe_pairs, reference, write_graph
 
         network = Classifier(spec)
         write_graph(name, network, spec.folder, path)

@@ -24,13 +24,13 @@ from torch import Tensor, nn
 from twinvec.engines.base import Batch, FloatArray
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import import_openvino, save_graph
+from twinvec.engines.pooling import pool
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.engines.torch import has_segments, load_backbone, load_classifier, load_head
 from twinvec.errors import EngineError
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.space import PROBES
-from twinvec.pooling import pool
 from twinvec.support import telemetry
 from twinvec.tokens.tokenizer import TextTokenizer
 
