@@ -35,7 +35,7 @@ from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank, Twinve
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import as_run, measure_ir, search_all
 from twinvec.evaluation.pairs import load_questions
-from twinvec.fusion import Method
+from twinvec.retrieval.fusion import Method
 
 MEASURES = ("ndcg@10", "recall@100")
 DEPTH = 101  # one more than is measured: a query's own document is left out

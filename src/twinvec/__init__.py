@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twinvec.documents import Document
     from twinvec.encoder import Encoder
     from twinvec.errors import TwinvecError
     from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
-    from twinvec.retrieval import Hit, MemoryIndex, Retriever, RetrieveRerank
+    from twinvec.retrieval.documents import Document
+    from twinvec.retrieval.memory_index import Hit, MemoryIndex, Retriever, RetrieveRerank
 
 __version__ = "0.1.0"
 

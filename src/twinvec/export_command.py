@@ -80,7 +80,7 @@ def _texts_of(name: str, path: Path | None, url: str | None) -> Iterator[str]:
     """The texts of a collection's chunks, an even sample of them where there are many."""
     import random
 
-    from twinvec.stored import open_collection
+    from twinvec.retrieval.open_collection import open_collection
 
     with open_collection(name, path, url=url) as collection:
         ids = sorted(collection.find())

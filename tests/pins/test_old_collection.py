@@ -20,7 +20,7 @@ import pytest
 
 from pins.pinning import FIXTURES, pack, recorded, unpack
 from twinvec import Document, RetrieveRerank
-from twinvec.evaluation.tuned_search import Setting, save, saved
+from twinvec.retrieval.tuned_search import Setting, save, saved
 from twinvec_qdrant import ChunkSettings, Collection
 
 ARCHIVE = FIXTURES / "collections.tar.xz"

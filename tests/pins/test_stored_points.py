@@ -19,7 +19,7 @@ from qdrant_client import QdrantClient
 from langchain_twinvec import TwinvecRecordManager
 from pins.pinning import check
 from twinvec import Document, Encoder
-from twinvec.evaluation.tuned_search import Setting, save
+from twinvec.retrieval.tuned_search import Setting, save
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings
 from twinvec_qdrant.schema import canonical, chunk_id, digest, intent_id, note_id, record_id
 from twinvec_qdrant.writer import Writer

@@ -21,9 +21,9 @@ from langchain_twinvec.embeddings import TwinvecEmbeddings
 from twinvec import Document as Stored
 from twinvec import Encoder, Hit
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.filters import Filter
 from twinvec.foreign import ForeignEncoder
-from twinvec.retrieval import Mode
+from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.memory_index import Mode
 from twinvec_qdrant import Collection
 from twinvec_qdrant.whole import open_whole
 
@@ -167,7 +167,7 @@ class TwinvecVectorStore(VectorStore):
         Args:
             query: A blank one finds nothing.
             k: How many.
-            filter: Conditions on the metadata, as in ``twinvec.filters``: ``{"lang": "en", "year": {"gte": 2020}}``.
+            filter: Conditions on the metadata, as in ``twinvec.retrieval.filters``: ``{"lang": "en", "year": {"gte": 2020}}``.
             mode: In place of the store's own.
         """
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, mode, **kwargs)]

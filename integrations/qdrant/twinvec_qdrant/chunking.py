@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from twinvec.documents import Document
 from twinvec.errors import ConfigurationError
+from twinvec.retrieval.documents import Document
 from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_qdrant.front_matter import split_front_matter
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from twinvec.documents import Document
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, StoreError
-from twinvec.filters import Filter
-from twinvec.retrieval import Hit, Mode
+from twinvec.retrieval.documents import Document
+from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.memory_index import Hit, Mode
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.backends.base import Backend
 from twinvec_qdrant.backends.conditions import field_is
@@ -170,7 +170,7 @@ class Collection(Maintained):
         moment, the collection holds every source in its old or its new version, and the next call goes on.
 
         Args:
-            documents: Anything that ``twinvec.documents.as_document`` takes, or a ``Failure`` of ``read_source``; read
+            documents: Anything that ``twinvec.retrieval.documents.as_document`` takes, or a ``Failure`` of ``read_source``; read
                 once.
             vectors: Vectors of the collection's space for documents that are embedded already, by id; only where
                 chunking is off and no token states are kept.
@@ -216,7 +216,7 @@ class Collection(Maintained):
             query: A blank one finds nothing.
             limit: How many.
             mode: By vectors ("dense"), by words ("sparse", BM25), or both fused ("hybrid").
-            filter: On the documents' payloads; see ``twinvec.filters``.
+            filter: On the documents' payloads; see ``twinvec.retrieval.filters``.
             group: The best chunk of each source, with the source's id; without it, chunks, with ids like "source#3".
             offset: How many of the best to leave out: the hits of the pages before.
             weights: Of vectors and of words, where they are fused.

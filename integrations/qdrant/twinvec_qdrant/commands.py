@@ -24,7 +24,7 @@ from twinvec_qdrant.index_settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
-    from twinvec.retrieval import Hit, Reranker
+    from twinvec.retrieval.memory_index import Hit, Reranker
     from twinvec_qdrant.chunking import ChunkSettings
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.report import IngestReport
@@ -194,7 +194,7 @@ def search_command(
     twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
     twinvec search "late fees" "refunds" --collection docs --filter lang=en --filter "year>=2020"
     """
-    from twinvec.evaluation.tuned_search import Setting, TunedSearch
+    from twinvec.retrieval.tuned_search import Setting, TunedSearch
 
     conditions = _filter(where or [])
     with open_collection(collection, path, url, model, create=False, wait=wait) as opened:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from twinvec.arrays import unit, without_direction
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
-from twinvec.lexical import Analyzer
+from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.backends.base import DENSE, Backend
 from twinvec_qdrant.chunking import ChunkSettings
 from twinvec_qdrant.index_settings import IndexSettings

@@ -17,9 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from operator import length_hint
 from uuid import uuid4
 
-from twinvec.documents import Document
 from twinvec.engines.base import FloatArray
 from twinvec.errors import DocumentError, InputError, StoreUnavailableError
+from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec_qdrant.backends.base import Backend, Point
 from twinvec_qdrant.backends.conditions import field_is

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from twinvec.documents import Document, as_document
 from twinvec.errors import DocumentError, InputError
+from twinvec.retrieval.documents import Document, as_document
 from twinvec_qdrant.reading import Failure
 from twinvec_qdrant.schema import canonical, digest, json_payload
 

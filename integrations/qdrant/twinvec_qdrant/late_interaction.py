@@ -14,7 +14,7 @@ import numpy as np
 
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
-from twinvec.retrieval import TokenEncoder
+from twinvec.retrieval.memory_index import TokenEncoder
 from twinvec_qdrant.backends.base import States
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """BM25 weights in a store: the average length they rest on, and how they follow it.
 
-The store multiplies by inverse document frequency; what it keeps are saturated term frequencies (``twinvec.lexical``),
+The store multiplies by inverse document frequency; what it keeps are saturated term frequencies (``twinvec.retrieval.bm25``),
 which depend on the average length of all chunks. That is known only at the end of an ingest, so it is recorded with
 the collection, and once it has moved far enough all weights are computed again from the stored texts.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from twinvec.lexical import Analyzer, SparseVector, document_vector, query_vector
+from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
 from twinvec_qdrant.backends.base import Backend, Point, update_there
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.description import Description, read_description

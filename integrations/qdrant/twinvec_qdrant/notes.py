@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from twinvec.filters import Filter
+from twinvec.retrieval.filters import Filter
 from twinvec_qdrant.backends.base import Backend, Point
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.schema import filter_conditions, note_id

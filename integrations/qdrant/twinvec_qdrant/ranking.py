@@ -13,8 +13,8 @@ import numpy as np
 
 from twinvec.arrays import unit
 from twinvec.engines.base import FloatArray
-from twinvec.fusion import fuse
-from twinvec.lexical import SparseVector
+from twinvec.retrieval.bm25 import SparseVector
+from twinvec.retrieval.fusion import fuse
 from twinvec_qdrant.backends.base import Scored
 
 

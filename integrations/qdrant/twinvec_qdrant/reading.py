@@ -17,8 +17,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from twinvec.documents import Document, as_document
 from twinvec.errors import DocumentError, TwinvecError
+from twinvec.retrieval.documents import Document, as_document
 from twinvec.support import telemetry
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.front_matter import split_front_matter

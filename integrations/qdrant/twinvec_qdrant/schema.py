@@ -23,9 +23,9 @@ from itertools import product
 from typing import Any
 from uuid import UUID, uuid5
 
-from twinvec.documents import Document
 from twinvec.errors import ConfigurationError, DocumentError, FilterError
-from twinvec.filters import Filter, parse_filter
+from twinvec.retrieval.documents import Document
+from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec.text import check_text
 from twinvec_qdrant.backends.conditions import Condition, FieldIs
 

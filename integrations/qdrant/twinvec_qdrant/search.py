@@ -17,10 +17,10 @@ import numpy as np
 from twinvec.arrays import without_direction
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, FilterError
-from twinvec.filters import Filter, parse_filter
-from twinvec.fusion import CANDIDATES
-from twinvec.lexical import SparseVector
-from twinvec.retrieval import MAX_LIMIT, Hit, Mode, check_limit
+from twinvec.retrieval.bm25 import SparseVector
+from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec.retrieval.fusion import CANDIDATES
+from twinvec.retrieval.memory_index import MAX_LIMIT, Hit, Mode, check_limit
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.backends.base import Backend, Query, Scored
 from twinvec_qdrant.backends.conditions import Condition, IdIs

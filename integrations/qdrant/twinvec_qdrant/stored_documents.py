@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twinvec.documents import Document
-from twinvec.filters import Filter
+from twinvec.retrieval.documents import Document
+from twinvec.retrieval.filters import Filter
 from twinvec_qdrant.backends.base import Backend
 from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog

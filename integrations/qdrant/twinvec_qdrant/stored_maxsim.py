@@ -9,7 +9,7 @@ import numpy as np
 
 from twinvec.engines.base import FloatArray
 from twinvec.reranker import MaxSimReranker
-from twinvec.retrieval import Hit, TokenEncoder
+from twinvec.retrieval.memory_index import Hit, TokenEncoder
 from twinvec_qdrant.backends.base import Backend, Query, states_name
 from twinvec_qdrant.backends.conditions import IdIs, field_is
 from twinvec_qdrant.schema import digest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from twinvec.documents import Document
+from twinvec.retrieval.documents import Document
 from twinvec_qdrant.backends.base import Backend
 from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.schema import LLAMA_INDEX_KEYS, Record, user_payload

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from uuid import uuid4
 
-from twinvec.lexical import Analyzer
+from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.backends.base import Backend, states_name
 from twinvec_qdrant.backends.conditions import Condition, IdIs, LacksVector, field_is
 from twinvec_qdrant.catalog import Catalog, Change

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twinvec.documents import Document
+from twinvec.retrieval.documents import Document
 from twinvec_qdrant.chunking import Chunk
 from twinvec_qdrant.schema import Record, canonical, chunk_id, digest, point_payload
 

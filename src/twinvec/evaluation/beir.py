@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinvec.documents import Document, as_document
 from twinvec.errors import InputError
 from twinvec.evaluation.tables import read_table, whole_number
+from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.lines import read_jsonl, text_field
 
 Qrels = Mapping[str, Mapping[str, int]]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from twinvec.evaluation.serving import Kept
     from twinvec.evaluation.suite import Tasks
     from twinvec.evaluation.tuning import Tuning
-    from twinvec.retrieval import Mode
+    from twinvec.retrieval.memory_index import Mode
 
 _SETTINGS_SHOWN = 10
 
@@ -139,9 +139,9 @@ def tune_command(
     from twinvec.encoder import Encoder
     from twinvec.evaluation.beir import load_beir
     from twinvec.evaluation.measures import import_ir_measures
-    from twinvec.evaluation.tuned_search import save
     from twinvec.evaluation.tuning import tune, tune_by_documents
-    from twinvec.stored import open_collection
+    from twinvec.retrieval.open_collection import open_collection
+    from twinvec.retrieval.tuned_search import save
 
     import_ir_measures()
     data = load_beir(ir, split) if ir is not None else None
@@ -193,8 +193,8 @@ def _evaluate_collection(
     from twinvec.encoder import Encoder
     from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
-    from twinvec.evaluation.tuned_search import Setting, TunedSearch
-    from twinvec.stored import open_collection
+    from twinvec.retrieval.open_collection import open_collection
+    from twinvec.retrieval.tuned_search import Setting, TunedSearch
 
     if not tasks.ir or tasks.needs_vectors or tasks.questions:
         raise typer.BadParameter("a collection is measured on retrieval sets, and on nothing else: give --ir")

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from twinvec.documents import Document
 from twinvec.errors import InputError, MissingExtraError
 from twinvec.evaluation.beir import BeirSet
+from twinvec.retrieval.documents import Document
 
 PASSAGE = (60, 240)
 """Characters of a passage, at least and at most."""

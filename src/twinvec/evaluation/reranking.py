@@ -13,7 +13,7 @@ from twinvec.evaluation.ir import IrResult, as_run, compare_ir, measure_ir, sear
 from twinvec.evaluation.measures import MEASURES
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest
 from twinvec.frameworks import open_reranker
-from twinvec.retrieval import Hit, Reranker, Retriever, rerank_many
+from twinvec.retrieval.memory_index import Hit, Reranker, Retriever, rerank_many
 
 
 @dataclass(frozen=True)

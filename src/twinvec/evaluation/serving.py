@@ -24,8 +24,8 @@ from twinvec.evaluation.measures import MEASURES, cutoff
 from twinvec.evaluation.models import TextModel
 from twinvec.evaluation.reranking import Reranked, gain
 from twinvec.evaluation.statistics import RESAMPLES
-from twinvec.filters import Filter
-from twinvec.retrieval import Hit, Mode, Reranker, Retriever, RetrieveRerank
+from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.memory_index import Hit, Mode, Reranker, Retriever, RetrieveRerank
 from twinvec.similarity import semantic_search
 from twinvec.storage import from_int8, measure_ranges, to_int8
 from twinvec.support.progress import progress_bar

@@ -105,7 +105,7 @@ def mine(
     denoised = "" if scorer is None else f", {scorer.identity}"
     show = not as_json
     if collection is not None:
-        from twinvec.stored import open_collection
+        from twinvec.retrieval.open_collection import open_collection
 
         folder = path or Path(".twinvec")
         chosen = None if model is None else Encoder(model)

@@ -22,8 +22,8 @@ from twinvec.arrays import unit
 from twinvec.encoder import Encoder
 from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError
-from twinvec.filters import Filter
-from twinvec.retrieval import Hit, check_limit
+from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.memory_index import Hit, check_limit
 from twinvec.support.locks import alone
 from twinvec.support.progress import progress_bar
 from twinvec.training.masks import text_hash

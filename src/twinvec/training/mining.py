@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval import Hit, Retriever, search_many
+from twinvec.retrieval.memory_index import Hit, Retriever, search_many
 from twinvec.support.progress import progress_bar
 from twinvec.training.judged import Judged, readings, speaks_of
 from twinvec.training.masks import normalised

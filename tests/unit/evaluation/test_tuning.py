@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from twinvec import Encoder, MaxSimReranker, MemoryIndex
-from twinvec.documents import Document
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_retriever
 from twinvec.evaluation.pseudo_queries import pseudo_queries
-from twinvec.evaluation.tuned_search import NOTES, Setting, TunedSearch, save, saved
 from twinvec.evaluation.tuning import CANDIDATES, MIXES, PLAIN, WORDS, choose, tune, tune_by_documents
-from twinvec.retrieval import Hit
+from twinvec.retrieval.documents import Document
+from twinvec.retrieval.memory_index import Hit
+from twinvec.retrieval.tuned_search import NOTES, Setting, TunedSearch, save, saved
 from twinvec_qdrant import Collection
 
 FAST = {"resamples": 100}

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from twinvec.engines.base import FloatArray
 from twinvec.errors import StoreError
-from twinvec.lexical import SparseVector
+from twinvec.retrieval.bm25 import SparseVector
 from twinvec.support.slicing import in_parts
 from twinvec_qdrant.backends.conditions import Condition, Conditions
 from twinvec_qdrant.index_settings import USUAL, IndexSettings

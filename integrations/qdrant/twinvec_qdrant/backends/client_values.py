@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qdrant_client import models
 
-from twinvec.lexical import SparseVector
+from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.backends import conditions as neutral
 from twinvec_qdrant.backends.base import SPARSE, Point, Query, dense_vectors, stored_point
 from twinvec_qdrant.index_settings import IndexSettings

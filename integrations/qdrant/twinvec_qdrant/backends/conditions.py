@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from twinvec.filters import Scalar
+from twinvec.retrieval.filters import Scalar
 
 _EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
 

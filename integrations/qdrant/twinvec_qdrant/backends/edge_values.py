@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import qdrant_edge as edge
 
-from twinvec.lexical import SparseVector
+from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.backends import conditions as neutral
 from twinvec_qdrant.backends.base import SPARSE, Point, Query, dense_vectors, stored_point
 

@@ -19,7 +19,7 @@ from typing import Any
 import qdrant_edge as edge
 
 from twinvec.errors import StoreBusyError, StoreCorruptError, StoreError, StoreUnavailableError
-from twinvec.lexical import SparseVector
+from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.backends.base import (
     DENSE,
     INDEXED_FIELDS,

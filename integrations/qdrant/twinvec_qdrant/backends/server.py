@@ -21,7 +21,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from qdrant_client.local.qdrant_local import QdrantLocal
 
 from twinvec.errors import StoreError, StoreUnavailableError
-from twinvec.lexical import SparseVector
+from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.backends.base import (
     DENSE,
     INDEXED_FIELDS,

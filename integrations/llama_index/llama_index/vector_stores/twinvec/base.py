@@ -27,8 +27,8 @@ from llama_index.vector_stores.twinvec.filters import as_filter, both
 from llama_index.vector_stores.twinvec.nodes import embedded_text, node_of, stored
 from twinvec import Encoder, Hit
 from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, SpaceMismatchError
-from twinvec.filters import Filter
 from twinvec.foreign import ForeignEncoder
+from twinvec.retrieval.filters import Filter
 from twinvec_qdrant import Collection
 from twinvec_qdrant.description import SAME_VECTOR
 from twinvec_qdrant.whole import open_whole

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import Stemmer
 
-from twinvec import lexical
 from twinvec.errors import ConfigurationError
-from twinvec.lexical import Analyzer, BM25Index, document_vector, query_vector, term_id
+from twinvec.retrieval import bm25 as lexical
+from twinvec.retrieval.bm25 import Analyzer, BM25Index, document_vector, query_vector, term_id
 
 TEXTS = [
     "Hybrid search fuses the scores of vectors and words; words are found by an inverted index.",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from twinvec.filters import Filter
-from twinvec.retrieval import Hit, Mode, Reranker, RetrieveRerank
+from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.memory_index import Hit, Mode, Reranker, RetrieveRerank
 
 NOTES = "twinvec.search"
 """Namespace of the collection's notes in which the choice is kept."""

@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.documents import Document
 from twinvec.engines.base import FloatArray
-from twinvec.filters import Filter, matches, parse_filter
-from twinvec.lexical import BM25Index
+from twinvec.retrieval.bm25 import BM25Index
+from twinvec.retrieval.documents import Document
+from twinvec.retrieval.filters import Filter, matches, parse_filter
 
 Rows = npt.NDArray[np.int64]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from twinvec import stored
 from twinvec.errors import CollectionNotFoundError, ConfigurationError
+from twinvec.retrieval import open_collection as stored
 from twinvec_qdrant import Collection
 from words import WordEncoder
 

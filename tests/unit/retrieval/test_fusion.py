@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.fusion import fuse
+from twinvec.retrieval.fusion import fuse
 
 DENSE = np.array([0.9, 0.5, 0.1], dtype=np.float32)
 SPARSE = np.array([0.0, 8.0, 4.0], dtype=np.float32)

@@ -16,13 +16,13 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 import numpy as np
 
 from twinvec.arrays import unit, without_direction
-from twinvec.corpus import Corpus, Rows
-from twinvec.documents import Document, DocumentLike, as_documents
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
-from twinvec.filters import Filter
-from twinvec.fusion import CANDIDATES, Method, check_method, fuse
-from twinvec.lexical import Analyzer
+from twinvec.retrieval.bm25 import Analyzer
+from twinvec.retrieval.corpus import Corpus, Rows
+from twinvec.retrieval.documents import Document, DocumentLike, as_documents
+from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.fusion import CANDIDATES, Method, check_method, fuse
 from twinvec.support.checks import is_whole
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_text, check_texts
@@ -123,7 +123,7 @@ class MemoryIndex:
         encoder: Gives the vectors, by ``encode_query`` and ``encode_document``.
         documents: What to start with, as for ``add``.
         language: Snowball language of the stemmer for BM25.
-        fusion: How hybrid search fuses its two stages; see ``twinvec.fusion``.
+        fusion: How hybrid search fuses its two stages; see ``twinvec.retrieval.fusion``.
 
     Raises:
         ConfigurationError: no stemmer for ``language``, an unknown method of fusion; and what ``add`` raises.
@@ -181,7 +181,7 @@ class MemoryIndex:
 
         A hybrid search fuses the best 100 of each stage (more where ``limit`` asks for more). A sparse search finds
         only documents that share a term with the query. A blank query finds nothing, and a blank document is never
-        found. ``weights`` are those of vectors and of words in a hybrid search; see ``twinvec.fusion``.
+        found. ``weights`` are those of vectors and of words in a hybrid search; see ``twinvec.retrieval.fusion``.
 
         Raises:
             TextError: the query is refused by the input gate.
