@@ -24,7 +24,7 @@ from twinvec.models.encoder_spec import read_modules, read_spec
 from twinvec.models.finding import read_object
 from twinvec.models.space import PROBES, classifier_digest, graph_digest, network_digest
 from twinvec.quantization import cosine_quality, score_quality
-from twinvec.reranker import CrossEncoderReranker
+from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.storage import measure_ranges
 from twinvec.tokens.tokenizer import TextTokenizer
 

@@ -19,7 +19,7 @@ from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import find_model
-from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
+from twinvec.rerankers.cross_encoder import CrossEncoderReranker, MaxSimReranker
 from twinvec.retrieval.memory_index import Reranker
 from twinvec.text import check_text, check_texts
 

@@ -23,7 +23,7 @@ from twinvec.terminal import named_text, properties, show, show_json, table
 from twinvec_qdrant.index_settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
-    from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
+    from twinvec.rerankers.cross_encoder import CrossEncoderReranker, MaxSimReranker
     from twinvec.retrieval.memory_index import Hit, Reranker
     from twinvec_qdrant.chunking import ChunkSettings
     from twinvec_qdrant.collection import Collection
@@ -305,7 +305,7 @@ def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> Chunk
 
 
 def _reranker(name: str, collection: Collection) -> MaxSimReranker | CrossEncoderReranker | None:
-    from twinvec.reranker import CrossEncoderReranker
+    from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 
     if name == "none":
         return None

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from twinvec.engines.base import FloatArray
-from twinvec.reranker import MaxSimReranker
+from twinvec.rerankers.cross_encoder import MaxSimReranker
 from twinvec.retrieval.memory_index import Hit, TokenEncoder
 from twinvec_qdrant.backends.base import Backend, Query, states_name
 from twinvec_qdrant.backends.conditions import IdIs, field_is

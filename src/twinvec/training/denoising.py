@@ -8,7 +8,7 @@ from twinvec.engines.base import FloatArray
 from twinvec.models.cross_encoder_spec import ACTIVATIONS, read_classifier
 from twinvec.models.finding import find_model
 from twinvec.models.space import classifier_digest
-from twinvec.reranker import CrossEncoderReranker
+from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 
 _SIGMOID = ACTIVATIONS["torch.nn.Sigmoid"]
 
