@@ -17,7 +17,7 @@ import numpy as np
 import models
 from pins.pinning import check, cross_encoder_folder, encoder_folder
 from twinvec import Encoder
-from twinvec.foreign import ForeignEncoder
+from twinvec.adapters.external_encoder import ForeignEncoder
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.space import classifier_digest, graph_digest, network_digest

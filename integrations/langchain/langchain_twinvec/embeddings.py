@@ -11,9 +11,9 @@ from langchain_core.embeddings import Embeddings
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from twinvec import Encoder
+from twinvec.adapters.embeddings import Prompt, TwoSided, open_encoder
+from twinvec.adapters.sentence_transformers import encode_options, loading_options
 from twinvec.errors import ConfigurationError
-from twinvec.frameworks import Prompt, TwoSided, open_encoder
-from twinvec.passed_on import encode_options, loading_options
 
 
 class TwinvecEmbeddings(BaseModel, Embeddings):

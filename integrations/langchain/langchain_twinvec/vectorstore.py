@@ -20,8 +20,8 @@ from langchain_core.vectorstores import VectorStore
 from langchain_twinvec.embeddings import TwinvecEmbeddings
 from twinvec import Document as Stored
 from twinvec import Encoder, Hit
+from twinvec.adapters.external_encoder import ForeignEncoder
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.foreign import ForeignEncoder
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.memory_index import Mode
 from twinvec_qdrant import Collection

@@ -16,9 +16,9 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 
 from llama_index.embeddings.twinvec.cache import SpaceCache, asking
 from twinvec import Encoder
+from twinvec.adapters.embeddings import Prompt, TwoSided, open_encoder
+from twinvec.adapters.sentence_transformers import loading_options
 from twinvec.errors import ConfigurationError, SpaceMismatchError
-from twinvec.frameworks import Prompt, TwoSided, open_encoder
-from twinvec.passed_on import loading_options
 
 _BGE = re.compile(r"BAAI/bge-(?:small|base|large)-(?P<language>en|zh)(?:-v1\.5)?(?:@.*)?")
 _BGE_QUERY_INSTRUCTIONS = {

@@ -26,8 +26,8 @@ from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.vector_stores.twinvec.filters import as_filter, both
 from llama_index.vector_stores.twinvec.nodes import embedded_text, node_of, stored
 from twinvec import Encoder, Hit
+from twinvec.adapters.external_encoder import ForeignEncoder
 from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, SpaceMismatchError
-from twinvec.foreign import ForeignEncoder
 from twinvec.retrieval.filters import Filter
 from twinvec_qdrant import Collection
 from twinvec_qdrant.description import SAME_VECTOR

@@ -8,8 +8,8 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+from twinvec.adapters.sentence_transformers import encode_options, loading_options
 from twinvec.errors import ConfigurationError
-from twinvec.passed_on import encode_options, loading_options
 
 
 def test_what_means_the_same_gets_our_name() -> None:

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from twinvec.adapters.coalescing import Gathered
 from twinvec.arrays import unit
-from twinvec.concurrent import Gathered
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError
 from twinvec.models.encoder_spec import read_spec

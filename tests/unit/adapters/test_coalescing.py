@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from twinvec.concurrent import Gathered
+from twinvec.adapters.coalescing import Gathered
 
 
 class Recorder:
