@@ -102,7 +102,7 @@ def main() -> None:
 
 def make_export(model: str, folder: Path, words: list[str]) -> Path:
     """An int8 export, calibrated on mixed texts."""
-    from twinvec.export import export_model
+    from twinvec.export.model import export_model
 
     export_model(model, folder, precision="int8", calibrate=calibration_texts(words))
     return folder
@@ -117,7 +117,7 @@ def find_contenders(model: str, export: Path, onnx: Path) -> list[Callable[[], C
     """What makes each of them, the peer first; ``onnx`` is where an ONNX export goes."""
     from twinvec import Encoder
     from twinvec.engines.openvino import has_bfloat16
-    from twinvec.export import export_model
+    from twinvec.export.model import export_model
     from twinvec.models.finding import find_model
 
     graph = export_model(model, onnx, engine="onnx").graph
@@ -278,8 +278,8 @@ def rerank(model: str, root: Path, words: list[str], rounds: int) -> str:
 
     from twinvec import CrossEncoderReranker
     from twinvec.engines.openvino import has_bfloat16
-    from twinvec.export import export_model
-    from twinvec.quantization import top_overlap
+    from twinvec.export.model import export_model
+    from twinvec.export.quantization import top_overlap
 
     folder = make_cross_encoder(model, root / "cross-encoder")
     export_model(folder, root / "cross-encoder-int8", precision="int8", calibrate=calibration_texts(words))

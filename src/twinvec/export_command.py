@@ -54,7 +54,7 @@ def export_command(
     from dataclasses import asdict
 
     from twinvec.errors import ConfigurationError
-    from twinvec.export import export_model
+    from twinvec.export.model import export_model
     from twinvec.support.lines import read_texts
     from twinvec.terminal import properties, show, show_json
     from twinvec.tokens.truncation import untold_cuts

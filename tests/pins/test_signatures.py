@@ -53,9 +53,9 @@ WHERE: dict[str, tuple[str, ...] | None] = {  # None: what __all__ names
     "twinvec.evaluation.serving": ("evaluate_forms",),
     "twinvec.evaluation.sts": ("StsSet", "evaluate_sts", "load_sts", "pair_similarities", "pearson", "spearman"),
     "twinvec.retrieval.tuned_search": ("Setting", "TunedSearch", "save", "saved"),
-    "twinvec.export": ("ExportReport", "export_model"),
+    "twinvec.export.model": ("ExportReport", "export_model"),
     "twinvec.models.finding": ("ModelFolder", "find_model"),
-    "twinvec.quantization": ("BOUNDS",),
+    "twinvec.export.quantization": ("BOUNDS",),
     "twinvec.retrieval.memory_index": (
         "BatchReranker",
         "Hit",

@@ -19,7 +19,7 @@ from twinvec.engines.base import Batch
 from twinvec.engines.cpu import available_cores
 from twinvec.engines.multi_device import ProcessesEngine
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError
-from twinvec.export import export_model
+from twinvec.export.model import export_model
 
 TEXTS = [f"{'the old cat sleeps ' * (row % 9)}number {row}" for row in range(200)]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from twinvec.errors import ModelNotFoundError
-from twinvec.export import export_model
+from twinvec.export.model import export_model
 from twinvec.models.finding import find_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

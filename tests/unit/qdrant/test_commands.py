@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from qdrant_stand_in import Fault, StandIn
-from twinvec.export import export_model
+from twinvec.export.model import export_model
 
 NOTES = {
     "tea.md": "# Tea\n\nGreen tea is brewed at 80 degrees.\n\n# Coffee\n\nEspresso needs nine bars of pressure.\n",

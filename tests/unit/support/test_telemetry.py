@@ -16,7 +16,7 @@ import openvino_telemetry.utils.sender as sender
 sent = []
 sender.TelemetrySender.send = lambda self, *values: sent.append(values)
 from twinvec import Encoder
-from twinvec.quantization import import_nncf
+from twinvec.export.quantization import import_nncf
 
 import_nncf()
 for engine in ("openvino", "onnx"):

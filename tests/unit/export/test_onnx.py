@@ -16,7 +16,7 @@ from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines.onnx import OnnxEngine
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError, ModelIntegrityError
-from twinvec.export import export_model
+from twinvec.export.model import export_model
 from twinvec.tokens.tokenizer import TextTokenizer
 from words import WORDS, sentences
 

@@ -7,7 +7,7 @@ import pytest
 
 from twinvec.engines.base import Batch
 from twinvec.errors import EngineError
-from twinvec.quantization import cosine_quality, quantize, score_quality, top_overlap
+from twinvec.export.quantization import cosine_quality, quantize, score_quality, top_overlap
 
 
 def test_overlap_of_the_ten_best():

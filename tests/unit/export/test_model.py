@@ -25,7 +25,7 @@ from twinvec.errors import (
     TextError,
     UnsupportedModelError,
 )
-from twinvec.export import LEAST_TEXTS, export_model, sample_texts
+from twinvec.export.model import LEAST_TEXTS, export_model, sample_texts
 from twinvec.models.finding import MANIFEST, write_manifest
 from words import sentences
 
@@ -170,7 +170,7 @@ def test_weights_of_8_bits_are_for_processors_that_sum_them_exactly(copy):
 
 
 def test_bounds_decide(tmp_path, source, monkeypatch):
-    monkeypatch.setattr("twinvec.export.BOUNDS", {"cosine_mean": 0.9, "cosine_worst": 1.0, "top10_overlap": 0.1})
+    monkeypatch.setattr("twinvec.export.model.BOUNDS", {"cosine_mean": 0.9, "cosine_worst": 1.0, "top10_overlap": 0.1})
     report = export_model(source, tmp_path / "model", precision="int8", calibrate=TEXTS[:LEAST_TEXTS])
     assert not report.passed
     assert manifest_of(tmp_path / "model")["exports"]["openvino-int8"]["passed"] is False
@@ -442,7 +442,7 @@ def test_a_kill_half_way_leaves_what_was_there(source, int8, tmp_path, there):
         shutil.copytree(int8[0], out)
     before = files_of(tmp_path)
     program = (
-        "import os, signal, sys, twinvec.export as export;"
+        "import os, signal, sys, twinvec.export.model as export;"
         "export._put_in_place = lambda made, output: os.kill(os.getpid(), signal.SIGKILL);"
         "export.export_model(sys.argv[1], sys.argv[2])"
     )
@@ -500,7 +500,7 @@ def test_the_command_says_nothing_of_texts_that_are_cut(
 
 
 def test_the_sample(monkeypatch):
-    monkeypatch.setattr("twinvec.export._SAMPLE", 50)
+    monkeypatch.setattr("twinvec.export.model._SAMPLE", 50)
     texts = [f"text {number}" for number in range(1000)]
     sample = sample_texts(iter(texts))
     assert len(sample) == len(set(sample)) == 50

@@ -31,10 +31,10 @@ from twinvec.engines.exports import EXPORTS, export_key, graph_files, read_expor
 from twinvec.engines.graph_cache import EXACT
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName, files_of
 from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
-from twinvec.exportable import Exportable, open_exportable
+from twinvec.export.quantization import BOUNDS, import_nncf, quantize
+from twinvec.export.subjects import Exportable, open_exportable
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.finding import MANIFEST, find_model, optional_json, read_object, sha256, write_manifest
-from twinvec.quantization import BOUNDS, import_nncf, quantize
 from twinvec.support.checks import whole_number
 from twinvec.support.locks import alone
 from twinvec.text import check_text
