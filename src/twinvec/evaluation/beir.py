@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twinvec.errors import InputError
-from twinvec.evaluation.tables import read_table, whole_number
+from twinvec.evaluation.tsv import read_table, whole_number
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.lines import read_jsonl, text_field
 

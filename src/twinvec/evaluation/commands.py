@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from twinvec.evaluation.ir import IrResult
-    from twinvec.evaluation.layout import FigureTable
+    from twinvec.evaluation.report.figure_tables import FigureTable
     from twinvec.evaluation.serving import Kept
     from twinvec.evaluation.suite import Tasks
-    from twinvec.evaluation.tuning import Tuning
+    from twinvec.evaluation.tuning.search_settings import Tuning
     from twinvec.retrieval.memory_index import Mode
 
 _SETTINGS_SHOWN = 10
@@ -75,7 +75,7 @@ def evaluate_command(
         raise typer.BadParameter("--forms measures retrieval: give --ir")
     data = tasks.load()
     if forms is not None:
-        from twinvec.evaluation.plots import import_matplotlib
+        from twinvec.evaluation.report.plots import import_matplotlib
 
         import_matplotlib()
     if collection is not None:
@@ -106,7 +106,7 @@ def compare_command(
     \b
     twinvec compare default ./my-model bm25 -o report --ir scifact/
     """
-    from twinvec.evaluation.report import compare, write_report
+    from twinvec.evaluation.report.comparison import compare, write_report
 
     comparison = compare(models, tasks.load(), progress=True)
     written = write_report(comparison, output)
@@ -139,7 +139,7 @@ def tune_command(
     from twinvec.encoder import Encoder
     from twinvec.evaluation.beir import load_beir
     from twinvec.evaluation.measures import import_ir_measures
-    from twinvec.evaluation.tuning import tune, tune_by_documents
+    from twinvec.evaluation.tuning.search_settings import tune, tune_by_documents
     from twinvec.retrieval.open_collection import open_collection
     from twinvec.retrieval.tuned_search import save
 
@@ -159,7 +159,7 @@ def tune_command(
 
 
 def _show_tuning(collection: str, found: Tuning) -> None:
-    from twinvec.evaluation.tuning import PLAIN
+    from twinvec.evaluation.tuning.search_settings import PLAIN
 
     title = f"{collection}: the best of {len(found.figures)} ways to search it"
     lines = table(title, "way", found.measure, numbers=(found.measure,))
@@ -228,7 +228,7 @@ def _evaluate_collection(
 
 
 def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
-    from twinvec.evaluation.baselines import load_model
+    from twinvec.evaluation.models.baselines import load_model
     from twinvec.evaluation.serving import evaluate_forms
 
     loaded = load_model(model)
@@ -240,14 +240,14 @@ def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
 
 def _drawn(found: Mapping[str, Sequence[Kept]], plot: Path) -> dict[str, dict[str, Any]]:
     """The figures of all forms, as JSON has them, after they have been drawn."""
-    from twinvec.evaluation.plots import costs
+    from twinvec.evaluation.report.plots import costs
 
     costs(found, plot)
     return {name: {each.form: each.figures for each in kept} for name, kept in found.items()}
 
 
 def _show(figures: Mapping[str, Any]) -> None:
-    from twinvec.evaluation.layout import figure_tables, form_tables
+    from twinvec.evaluation.report.figure_tables import figure_tables, form_tables
 
     system = f"{figures['collection']}, {figures['setting']}" if "collection" in figures else figures["model"]
     for each in (*figure_tables([figures]), *form_tables(figures)):

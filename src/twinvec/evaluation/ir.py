@@ -14,7 +14,7 @@ import numpy as np
 
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.measures import MEASURES, Measured, cutoff, measure_run
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.memory_index import Hit, MemoryIndex, Retriever, search_many

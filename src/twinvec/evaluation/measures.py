@@ -26,7 +26,7 @@ import numpy as np
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
 from twinvec.evaluation.beir import Qrels
 from twinvec.evaluation.statistics import Values
-from twinvec.evaluation.tables import number
+from twinvec.evaluation.tsv import number
 from twinvec.support.lines import read_lines
 
 Run = Mapping[str, Mapping[str, float]]

@@ -21,7 +21,7 @@ from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import IrResult, as_run, measure_ir
 from twinvec.evaluation.measures import MEASURES, cutoff
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.reranking import Reranked, gain
 from twinvec.evaluation.statistics import RESAMPLES
 from twinvec.retrieval.filters import Filter

@@ -71,7 +71,7 @@ def cluster_command(
     \b
     twinvec cluster questions.txt --threshold 0.7 --map questions.png
     """
-    from twinvec.evaluation.plots import cluster_map, import_matplotlib
+    from twinvec.evaluation.report.plots import cluster_map, import_matplotlib
     from twinvec.similarity import check_clustering, cluster, medoids
 
     if method == "kmeans" and clusters is None:
@@ -104,7 +104,7 @@ def cluster_command(
 def _encoded(source: Path, model: str) -> tuple[list[str], Any]:
     """The different texts of a file, in their order, and their vectors."""
     from twinvec.encoder import Encoder
-    from twinvec.evaluation.tables import read_texts
+    from twinvec.evaluation.tsv import read_texts
 
     texts = list(dict.fromkeys(read_texts(source)))
     return texts, Encoder(model).encode(texts, progress=True)

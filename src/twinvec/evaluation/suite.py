@@ -15,7 +15,6 @@ import numpy as np
 
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.evaluation.baselines import load_model
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.bias import (
     WinobiasResult,
@@ -29,7 +28,8 @@ from twinvec.evaluation.bias import (
 )
 from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_retriever, measure_ir
 from twinvec.evaluation.measures import MEASURES, cutoff, import_ir_measures, read_run
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models.baselines import load_model
+from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.nli import NliResult, NliSet, PairLabeller, evaluate_nli, load_nli
 from twinvec.evaluation.pairs import (
     LabelledPairs,

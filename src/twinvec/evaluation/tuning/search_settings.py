@@ -23,9 +23,9 @@ from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import as_run, search_all, without_own
 from twinvec.evaluation.measures import cutoff, measure_run
-from twinvec.evaluation.pseudo_queries import pseudo_queries
 from twinvec.evaluation.reranking import rerank_all
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
+from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
 from twinvec.rerankers.cross_encoder import MaxSimReranker, mixed_scores
 from twinvec.retrieval.memory_index import Hit, MemoryIndex, Retriever
 from twinvec.retrieval.tuned_search import Setting

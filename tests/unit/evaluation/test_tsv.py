@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twinvec.errors import InputError
-from twinvec.evaluation.tables import data_name, number, read_jsonl, read_table, read_texts
+from twinvec.evaluation.tsv import data_name, number, read_jsonl, read_table, read_texts
 
 COLUMNS = ("score", "sentence1", "sentence2")
 

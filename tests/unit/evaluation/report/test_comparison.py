@@ -11,7 +11,7 @@ import pytest
 from matplotlib.image import imread
 
 from twinvec.errors import ConfigurationError
-from twinvec.evaluation.report import compare, write_report
+from twinvec.evaluation.report.comparison import compare, write_report
 from twinvec.evaluation.suite import load_tasks
 
 SENTENCES = [f"{text} | *loudly* & <b>" for text in ("A cat sleeps.", "The cat is asleep.", "A dog barks.", "Bread.")]

@@ -20,7 +20,7 @@ import numpy as np
 from twinvec.encoder import Encoder
 from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models.text_model import TextModel
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import find_model
 from twinvec.support.lines import read_lines
@@ -43,7 +43,7 @@ def load_model(name: str) -> TextModel:
 
 
 class Baseline:
-    """A sentence-transformers model behind the protocol of ``twinvec.evaluation.models``."""
+    """A sentence-transformers model behind the protocol of ``twinvec.evaluation.models.text_model``."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = name

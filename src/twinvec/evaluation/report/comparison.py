@@ -17,9 +17,9 @@ import numpy as np
 from markdown_it import MarkdownIt
 
 from twinvec.errors import ConfigurationError
-from twinvec.evaluation import plots
 from twinvec.evaluation.ir import IrResult, compare_ir
-from twinvec.evaluation.layout import figure_tables
+from twinvec.evaluation.report import plots
+from twinvec.evaluation.report.figure_tables import figure_tables
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, paired_test
 from twinvec.evaluation.sts import StsResult, compare_sts
 from twinvec.evaluation.suite import Evaluation, Tasks, evaluate
