@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.training.data import Rows, open_rows
+from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.sections import Evaluation, Source
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from twinvec.training.columns import Role
+from twinvec.training.data.columns import Role
 
 
 class Section(BaseModel):

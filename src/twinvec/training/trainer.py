@@ -18,13 +18,13 @@ import numpy as np
 
 from twinvec.errors import ConfigurationError, MissingExtraError
 from twinvec.training.arguments import library_arguments, tensorboard_folder
-from twinvec.training.batches import BatchPlan, dataset_weights
 from twinvec.training.config import TrainConfig
-from twinvec.training.data import Rows, open_rows
+from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
+from twinvec.training.data.cross_encoder_rows import PairRows
+from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.fingerprint import fingerprint
 from twinvec.training.gathering import is_first, mean_of_all, wait_for_all
 from twinvec.training.measuring import Measure, Scores, cross_encoder_measure, encoder_measure
-from twinvec.training.pair_rows import PairRows
 from twinvec.training.run_folder import RunFolder
 from twinvec.training.sections import InfoNCE
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from twinvec.errors import ConfigurationError
-from twinvec.training.batches import BatchPlan, dataset_weights
+from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
 
 
 def distinct(*sizes):
@@ -92,7 +92,7 @@ def test_no_text_comes_twice_across_the_datasets_of_a_batch():
 
 def test_rows_that_find_no_place_are_said_to_be_left_out(caplog):
     same = np.zeros((30, 2), dtype=np.int64)
-    with caplog.at_level(logging.WARNING, logger="twinvec.training.batches"):
+    with caplog.at_level(logging.WARNING, logger="twinvec.training.data.batch_sampler"):
         batches = list(plan([same], 10))
     assert [len(batch) for batch in batches] == [1, 1, 1]
     assert "27 rows repeat texts too often" in caplog.text

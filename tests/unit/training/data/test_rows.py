@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.training.data import open_rows
+from twinvec.training.data.rows import open_rows
 from twinvec.training.masks import text_hash
 from twinvec.training.sections import Source
 

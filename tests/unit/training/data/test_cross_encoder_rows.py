@@ -7,9 +7,9 @@ import json
 import pytest
 
 from twinvec.errors import DocumentError
-from twinvec.training import pair_rows
-from twinvec.training.data import open_rows
-from twinvec.training.pair_rows import PairRows
+from twinvec.training.data import cross_encoder_rows as pair_rows
+from twinvec.training.data.cross_encoder_rows import PairRows
+from twinvec.training.data.rows import open_rows
 from twinvec.training.sections import Source
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import DocumentError
-from twinvec.training.data import Rows
+from twinvec.training.data.rows import Rows
 
 _AT_ONCE = 1000
 
