@@ -28,7 +28,7 @@ def train(
     Example: twinvec train examples/train_pairs.yaml -o models/mine
     """
     from twinvec.training.config import read_config
-    from twinvec.training.gathering import is_first
+    from twinvec.training.losses.distributed import is_first
     from twinvec.training.trainer import train as run
 
     if not config.is_file():

@@ -23,7 +23,7 @@ from twinvec.errors import ConfigurationError
 from twinvec.retrieval.memory_index import Hit, Retriever, search_many
 from twinvec.support.progress import progress_bar
 from twinvec.training.judged import Judged, readings, speaks_of
-from twinvec.training.masks import normalised
+from twinvec.training.losses.negatives_mask import normalised
 from twinvec.training.mined_file import MinedFile
 from twinvec.training.pair_file import PairFile
 

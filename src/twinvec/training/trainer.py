@@ -23,7 +23,7 @@ from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
 from twinvec.training.data.cross_encoder_rows import PairRows
 from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.fingerprint import fingerprint
-from twinvec.training.gathering import is_first, mean_of_all, wait_for_all
+from twinvec.training.losses.distributed import is_first, mean_of_all, wait_for_all
 from twinvec.training.measuring import Measure, Scores, cross_encoder_measure, encoder_measure
 from twinvec.training.run_folder import RunFolder
 from twinvec.training.sections import InfoNCE
@@ -112,7 +112,7 @@ class _Run:
         else:
             from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
 
-            from twinvec.training.losses import PairScoreLoss
+            from twinvec.training.losses.modules import PairScoreLoss
 
             self._model = building.build_cross_encoder(config)
             loss = PairScoreLoss(self._model)

@@ -24,8 +24,8 @@ from transformers import TrainerCallback, TrainerState
 from twinvec.errors import ConfigurationError
 from twinvec.support.progress import Advance, progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan
-from twinvec.training.gathering import own_part, wait_for_all
-from twinvec.training.masks import text_hashes
+from twinvec.training.losses.distributed import own_part, wait_for_all
+from twinvec.training.losses.negatives_mask import text_hashes
 from twinvec.training.measuring import Measure
 from twinvec.training.run_folder import mark_complete
 

@@ -77,7 +77,7 @@ def test_the_head_that_training_left_with_a_model_is_found(tiny_copy, write):
 
     from twinvec import Encoder
     from twinvec.training.building import PairClassifier, save_head
-    from twinvec.training.losses import SoftmaxLoss
+    from twinvec.training.losses.modules import SoftmaxLoss
 
     encoder = Encoder(tiny_copy)
     torch.manual_seed(0)

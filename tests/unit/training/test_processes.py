@@ -76,8 +76,8 @@ def gradients(folder, name, kept_tokens, rows, world):
     from sentence_transformers import SentenceTransformer
     from torch.nn.parallel import DistributedDataParallel
 
-    from twinvec.training import losses
     from twinvec.training.building import with_prompts
+    from twinvec.training.losses import modules as losses
     from twinvec.training.trainers import TextCollator
 
     torch.manual_seed(0)

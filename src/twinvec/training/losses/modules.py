@@ -21,11 +21,11 @@ from torch.nn import functional
 
 from twinvec.errors import ConfigurationError
 from twinvec.training import objectives
-from twinvec.training.gathering import average, gather, gather_labels, share_of_batch, world_size
-from twinvec.training.infonce import tiled_info_nce
-from twinvec.training.masks import PairTexts
+from twinvec.training.losses.distributed import average, gather, gather_labels, share_of_batch, world_size
+from twinvec.training.losses.gradient_cache import embed_in_two_passes
+from twinvec.training.losses.negatives_mask import PairTexts
+from twinvec.training.losses.tiled_info_nce import tiled_info_nce
 from twinvec.training.objectives import Distance, Similarity
-from twinvec.training.two_pass import embed_in_two_passes
 
 _ON_CPU = (1024, 6144)  # token budget, kept tokens; a CPU is quickest where a chunk stays in its cache
 _ON_GPU = (16384, 16384)

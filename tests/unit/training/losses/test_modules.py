@@ -12,10 +12,10 @@ from sentence_transformers.sentence_transformer import losses as theirs
 
 from models import build
 from twinvec import Encoder
-from twinvec.training import losses
 from twinvec.training.building import with_prompts
-from twinvec.training.masks import text_hashes
-from twinvec.training.two_pass import embed_in_two_passes
+from twinvec.training.losses import modules as losses
+from twinvec.training.losses.gradient_cache import embed_in_two_passes
+from twinvec.training.losses.negatives_mask import text_hashes
 
 ANCHORS = ["how to list files", "a much longer question about the way in which one finds large files", "x", "copy"]
 POSITIVES = [
@@ -137,7 +137,7 @@ def test_activations_that_are_computed_again_have_the_same_dropout(model, kept_t
     arms = features(model, ANCHORS, POSITIVES)
     loss = losses.EmbeddingLoss(model, losses.InfoNCELoss(), token_budget=30, kept_tokens=kept_tokens)
     with monkeypatch.context() as patch:  # torch's own dropout, which draws other masks
-        patch.setattr("twinvec.training.two_pass.QuickOnCpu", lambda **_: contextlib.nullcontext())
+        patch.setattr("twinvec.training.losses.gradient_cache.QuickOnCpu", lambda **_: contextlib.nullcontext())
         whole = step(model, loss, arms)
     model[0].auto_model.gradient_checkpointing_enable()
     try:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from twinvec.errors import ConfigurationError
-from twinvec.training.masks import PairTexts, text_hash, text_hashes
+from twinvec.training.losses.negatives_mask import PairTexts, text_hash, text_hashes
 
 
 @pytest.mark.parametrize("other", ["  A  b\n", "a B", "ａ b"])
@@ -23,7 +23,7 @@ def test_other_texts_have_other_hashes(other):
 
 
 def test_a_hash_is_the_same_in_every_process():
-    program = "from twinvec.training.masks import text_hash; print(text_hash('straße 日本'))"
+    program = "from twinvec.training.losses.negatives_mask import text_hash; print(text_hash('straße 日本'))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     assert int(result.stdout) == text_hash("straße 日本")
 

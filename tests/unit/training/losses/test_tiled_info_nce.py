@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from twinvec.errors import ConfigurationError
-from twinvec.training.infonce import tiled_info_nce
-from twinvec.training.masks import PairTexts
+from twinvec.training.losses.negatives_mask import PairTexts
+from twinvec.training.losses.tiled_info_nce import tiled_info_nce
 from twinvec.training.objectives import info_nce
 
 CASES = list(itertools.product([37, 60], ["cosine", "dot"], [False, True], [False, True], [None, 0.1, -0.05]))

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 from twinvec.tokens.batching import token_budget_batches
-from twinvec.training.on_cpu import QuickOnCpu
+from twinvec.training.losses.cpu_ops import QuickOnCpu
 
 Features = dict[str, Any]
 """What a model's ``preprocess`` gives for the texts of one arm: ``input_ids``, ``attention_mask``, ..., each

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from twinvec.training.masks import PairTexts
+from twinvec.training.losses.negatives_mask import PairTexts
 from twinvec.training.objectives import Similarity, check_info_nce
 
 _TILE_CPU = (512, 1024)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from twinvec.training.on_cpu import QuickOnCpu, attention, dropout, embedding
+from twinvec.training.losses.cpu_ops import QuickOnCpu, attention, dropout, embedding
 
 ONES = torch.ones(1001, 999)
 
