@@ -85,10 +85,10 @@ def mine(
     twinvec mine pairs.jsonl -o rows.jsonl --collection docs --margin 0.05
     """
     from twinvec import Encoder
-    from twinvec.training.denoising import ProbabilityScorer
-    from twinvec.training.dense_index import DenseIndex
-    from twinvec.training.mined_file import check_output, file_digest
-    from twinvec.training.mining import MiningOptions, mine_file, open_mined
+    from twinvec.training.mining.denoising import ProbabilityScorer
+    from twinvec.training.mining.dense_index import DenseIndex
+    from twinvec.training.mining.hard_negatives import MiningOptions, mine_file, open_mined
+    from twinvec.training.mining.output_file import check_output, file_digest
 
     if collection is None and (path is not None or url is not None):
         raise typer.BadParameter("--path and --url say where a collection is: give --collection")

@@ -120,7 +120,7 @@ def test_mine_does_not_go_on_in_another_store(twinvec, chunked, monkeypatch):
 
     arguments = ("mine", chunked / "questions.jsonl", "-o", chunked / "rows.jsonl", "--collection", "docs", "--path")
     with monkeypatch.context() as patched:
-        patched.setattr("twinvec.training.mined_file.MinedFile.finish", die)
+        patched.setattr("twinvec.training.mining.output_file.MinedFile.finish", die)
         with pytest.raises(RuntimeError, match="killed"):
             twinvec(*arguments, chunked / "store")
     shutil.copytree(chunked / "store", chunked / "other")

@@ -13,11 +13,11 @@ import torch
 from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.locks import alone
-from twinvec.training.denoising import ProbabilityScorer
-from twinvec.training.dense_index import DenseIndex
-from twinvec.training.judged import Judged
-from twinvec.training.mining import MiningOptions, mine_file, mine_negatives
-from twinvec.training.pair_file import PairFile
+from twinvec.training.mining.denoising import ProbabilityScorer
+from twinvec.training.mining.dense_index import DenseIndex
+from twinvec.training.mining.hard_negatives import MiningOptions, mine_file, mine_negatives
+from twinvec.training.mining.known_positives import Judged
+from twinvec.training.mining.pair_file import PairFile
 
 PAIRS = [
     ("how do I list files", "ls lists files"),
@@ -297,7 +297,7 @@ class Dying(Fixed):
 
 @pytest.mark.parametrize("torn", [b"", b'{"anchor": "half a li'])
 def test_a_run_that_was_cut_off_goes_on(source, tmp_path, monkeypatch, torn):
-    monkeypatch.setattr("twinvec.training.mining._WINDOW", 2)
+    monkeypatch.setattr("twinvec.training.mining.hard_negatives._WINDOW", 2)
     with pytest.raises(RuntimeError):
         mine_file(source, tmp_path / "rows.jsonl", Dying("x"), MiningOptions())
     assert not (tmp_path / "rows.jsonl").exists()
@@ -314,7 +314,7 @@ def test_a_run_that_was_cut_off_goes_on(source, tmp_path, monkeypatch, torn):
 
 def test_windows_are_the_same_in_a_run_that_was_cut_off(source, tmp_path, monkeypatch):
     """A row's hits may depend on the others of its window, so a window that is half done is done again."""
-    monkeypatch.setattr("twinvec.training.mining._WINDOW", 4)
+    monkeypatch.setattr("twinvec.training.mining.hard_negatives._WINDOW", 4)
 
     class ByWindow(Fixed):
         def search_many(self, queries, limit=10):
@@ -366,7 +366,7 @@ def test_the_dense_index_is_exact_whatever_its_blocks(source, tmp_path, tiny_mod
     exact = MemoryIndex(encoder, list(dict.fromkeys(p for _, p in PAIRS if not p.startswith("LS"))))
     anchors = list(dict.fromkeys(anchor for anchor, _ in PAIRS))
     for block in (1, 2, 100):
-        monkeypatch.setattr("twinvec.training.dense_index._BLOCK", block)
+        monkeypatch.setattr("twinvec.training.mining.dense_index._BLOCK", block)
         index = DenseIndex(encoder, source, tmp_path / f"{block}.npy")
         assert len(index) == 6
         for limit in (1, 3, 50):
@@ -387,7 +387,7 @@ def test_vectors_that_are_there_are_not_computed_again(source, tmp_path, tiny_mo
 
 @pytest.mark.parametrize("torn", [0, 1, 20, 128, 300])
 def test_an_encoding_that_was_cut_off_goes_on(source, tmp_path, tiny_model, monkeypatch, torn):
-    monkeypatch.setattr("twinvec.training.dense_index._WINDOW", 2)
+    monkeypatch.setattr("twinvec.training.mining.dense_index._WINDOW", 2)
     encoder = Encoder(tiny_model("bert"))
     whole = tmp_path / "whole.npy"
     DenseIndex(encoder, source, whole)

@@ -22,10 +22,10 @@ from typing import Any, Protocol
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.memory_index import Hit, Retriever, search_many
 from twinvec.support.progress import progress_bar
-from twinvec.training.judged import Judged, readings, speaks_of
 from twinvec.training.losses.negatives_mask import normalised
-from twinvec.training.mined_file import MinedFile
-from twinvec.training.pair_file import PairFile
+from twinvec.training.mining.known_positives import Judged, readings, speaks_of
+from twinvec.training.mining.output_file import MinedFile
+from twinvec.training.mining.pair_file import PairFile
 
 _WINDOW = 256
 

@@ -27,7 +27,7 @@ from twinvec.retrieval.memory_index import Hit, check_limit
 from twinvec.support.locks import alone
 from twinvec.support.progress import progress_bar
 from twinvec.training.losses.negatives_mask import text_hash
-from twinvec.training.pair_file import numbered_rows, parse_row
+from twinvec.training.mining.pair_file import numbered_rows, parse_row
 
 _BLOCK = 65_536
 _WINDOW = 4096
