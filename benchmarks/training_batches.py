@@ -63,8 +63,8 @@ def with_negatives(source: Path, target: Path) -> Path:
 
 def trained(size: int, files: list[Path], datasets: int, seed: int, epochs: int, pairs: Path) -> list[float]:
     """The scores of a model trained so."""
-    from twinvec.training.config import check_config
-    from twinvec.training.trainer import train
+    from twinvec.training.run.config import check_config
+    from twinvec.training.run.train import train
 
     values = {
         "objective": {"name": "info_nce", "symmetric": True},
@@ -88,8 +88,8 @@ def measured(model: str, pairs: Path, work: Path) -> list[float]:
     from sentence_transformers import SentenceTransformer
 
     from twinvec.models.finding import find_model
-    from twinvec.training.measuring import encoder_measure
-    from twinvec.training.sections import Evaluation
+    from twinvec.training.run.evaluators import encoder_measure
+    from twinvec.training.settings import Evaluation
 
     loaded = SentenceTransformer(str(find_model(model).path))
     scores = [encoder_measure(loaded, Evaluation(pairs=pairs / each / "test.jsonl"), work)() for each in SETS]

@@ -66,9 +66,9 @@ WHERE: dict[str, tuple[str, ...] | None] = {  # None: what __all__ names
         "Retriever",
     ),
     "twinvec.similarity": ("cluster", "most_similar_pairs", "semantic_search"),
-    "twinvec.training.building": ("PairClassifier",),
-    "twinvec.training.config": ("TrainConfig", "check_config", "read_config"),
-    "twinvec.training.sections": (
+    "twinvec.training.run.building": ("PairClassifier",),
+    "twinvec.training.run.config": ("TrainConfig", "check_config", "read_config"),
+    "twinvec.training.settings": (
         "Batches",
         "Binary",
         "Contrastive",
@@ -83,7 +83,7 @@ WHERE: dict[str, tuple[str, ...] | None] = {  # None: what __all__ names
         "Source",
         "Triplet",
     ),
-    "twinvec.training.trainer": ("TrainReport", "train"),
+    "twinvec.training.run.train": ("TrainReport", "train"),
 }
 _OURS = re.compile(r"twinvec|langchain_twinvec|llama_index\..*twinvec")
 _QUALIFIED = re.compile(r"\b(?:twinvec|twinvec_qdrant|langchain_twinvec|llama_index|pathlib|typing)(?:\.\w+)*\.(\w+)")

@@ -34,7 +34,7 @@ class NliSet:
 
 
 class PairLabeller(Protocol):
-    """A trained head, such as ``twinvec.training.building.PairClassifier``."""
+    """A trained head, such as ``twinvec.training.run.building.PairClassifier``."""
 
     labels: list[str]
 

@@ -27,9 +27,9 @@ def train(
 
     Example: twinvec train examples/train_pairs.yaml -o models/mine
     """
-    from twinvec.training.config import read_config
     from twinvec.training.losses.distributed import is_first
-    from twinvec.training.trainer import train as run
+    from twinvec.training.run.config import read_config
+    from twinvec.training.run.train import train as run
 
     if not config.is_file():
         raise ConfigurationError(f"{config}: no such file")

@@ -10,7 +10,7 @@ from twinvec.errors import DocumentError
 from twinvec.training.data import cross_encoder_rows as pair_rows
 from twinvec.training.data.cross_encoder_rows import PairRows
 from twinvec.training.data.rows import open_rows
-from twinvec.training.sections import Source
+from twinvec.training.settings import Source
 
 
 def opened(tmp_path, objective, rows) -> PairRows:

@@ -12,10 +12,10 @@ from sentence_transformers.sentence_transformer import losses as theirs
 
 from models import build
 from twinvec import Encoder
-from twinvec.training.building import with_prompts
 from twinvec.training.losses import modules as losses
 from twinvec.training.losses.gradient_cache import embed_in_two_passes
 from twinvec.training.losses.negatives_mask import text_hashes
+from twinvec.training.run.building import with_prompts
 
 ANCHORS = ["how to list files", "a much longer question about the way in which one finds large files", "x", "copy"]
 POSITIVES = [

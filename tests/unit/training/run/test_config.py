@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from twinvec.errors import ConfigurationError
-from twinvec.training.config import TrainConfig, check_config, read_config
-from twinvec.training.trainer import train
+from twinvec.training.run.config import TrainConfig, check_config, read_config
+from twinvec.training.run.train import train
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 GOOD = {"objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}]}
 
 
@@ -140,11 +140,13 @@ def test_all_wrong_fields_are_named_at_once(folder):
 @pytest.mark.parametrize(("name", "stand_in"), [("tensorboard", "tensorboardX"), ("wandb", None)])
 def test_a_package_to_report_to_must_be_there(folder, monkeypatch, name, stand_in):
     values = changed(schedule={"report_to": [name]})
-    monkeypatch.setattr("twinvec.training.config.find_spec", lambda wanted: None)
+    monkeypatch.setattr("twinvec.training.run.config.find_spec", lambda wanted: None)
     with pytest.raises(ConfigurationError, match=rf"run\.yaml: schedule\.report_to: the package '{name}' is not inst"):
         check_config(values, folder, "run.yaml")
     for there in filter(None, (name, stand_in)):
-        monkeypatch.setattr("twinvec.training.config.find_spec", lambda wanted, there=there: wanted == there or None)
+        monkeypatch.setattr(
+            "twinvec.training.run.config.find_spec", lambda wanted, there=there: wanted == there or None
+        )
         assert check_config(values, folder, "run.yaml").schedule.report_to == [name]
 
 

@@ -41,7 +41,9 @@ def folder(tiny_model, tmp_path_factory):
 def together():
     """``together(function, *arguments)``: run it in two processes that know of each other."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["twinvec.training.trainers", "twinvec.training.trainer", "matplotlib.figure"])
+    context.set_forkserver_preload(
+        ["twinvec.training.run.library_trainers", "twinvec.training.run.train", "matplotlib.figure"]
+    )
 
     def run(function, *arguments):
         with socket.socket() as free:
@@ -76,9 +78,9 @@ def gradients(folder, name, kept_tokens, rows, world):
     from sentence_transformers import SentenceTransformer
     from torch.nn.parallel import DistributedDataParallel
 
-    from twinvec.training.building import with_prompts
     from twinvec.training.losses import modules as losses
-    from twinvec.training.trainers import TextCollator
+    from twinvec.training.run.building import with_prompts
+    from twinvec.training.run.library_trainers import TextCollator
 
     torch.manual_seed(0)
     model = SentenceTransformer(str(folder), device="cpu")
@@ -132,8 +134,8 @@ def test_gradients_equal_those_of_one_process(together, folder, tmp_path, name, 
 
 
 def _train(root, folder):
-    from twinvec.training.config import read_config
-    from twinvec.training.trainer import train
+    from twinvec.training.run.config import read_config
+    from twinvec.training.run.train import train
 
     train(read_config(root / "run.yaml"), folder)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.training.data.rows import Rows, open_rows
-from twinvec.training.sections import Evaluation, Source
+from twinvec.training.settings import Evaluation, Source
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer

@@ -15,9 +15,9 @@ from twinvec.errors import ConfigurationError, MissingExtraError, ModelIntegrity
 from twinvec.models.backbone import max_input_tokens, position_limit, read_transformer_config
 from twinvec.models.encoder_spec import NO_PROMPTS, read_modules
 from twinvec.models.finding import MANIFEST, check_hash, find_model, manifest_hashes, read_object
-from twinvec.training import sections as settings
-from twinvec.training.config import TrainConfig
+from twinvec.training import settings
 from twinvec.training.losses import modules as losses
+from twinvec.training.run.config import TrainConfig
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from twinvec.training.config import TrainConfig
+from twinvec.training.run.config import TrainConfig
 
 
 def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:

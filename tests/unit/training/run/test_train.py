@@ -16,10 +16,10 @@ from models import LONGEST, build, build_cross_encoder
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.errors import ConfigurationError, DocumentError, MissingExtraError, ModelIntegrityError
 from twinvec.models.finding import read_json
-from twinvec.training.building import PairClassifier
-from twinvec.training.config import check_config
 from twinvec.training.objectives import cosine_regression
-from twinvec.training.trainer import train
+from twinvec.training.run.building import PairClassifier
+from twinvec.training.run.config import check_config
+from twinvec.training.run.train import train
 
 TOPICS = ("files", "dogs", "rain", "money", "music", "bread", "stars", "doors")
 PAIRS = [

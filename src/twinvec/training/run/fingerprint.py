@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from twinvec.training.config import TrainConfig
+from twinvec.training.run.config import TrainConfig
 
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 

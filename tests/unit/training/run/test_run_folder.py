@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from twinvec.errors import ConfigurationError
-from twinvec.training.run_folder import RunFolder, mark_complete
+from twinvec.training.run.run_folder import RunFolder, mark_complete
 
 
 def checkpoint(run, step, *, complete):

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from twinvec.errors import ConfigurationError, MissingExtraError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
 from twinvec.training.data.columns import ROLES
-from twinvec.training.sections import (
+from twinvec.training.settings import (
     Batches,
     Binary,
     Evaluation,

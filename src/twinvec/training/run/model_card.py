@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinvec.training.config import TrainConfig
+from twinvec.training.run.config import TrainConfig
 
 if TYPE_CHECKING:
-    from twinvec.training.trainer import TrainReport
+    from twinvec.training.run.train import TrainReport
 
 _CURVES = "training.png"
 

@@ -26,8 +26,8 @@ from twinvec.support.progress import Advance, progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan
 from twinvec.training.losses.distributed import own_part, wait_for_all
 from twinvec.training.losses.negatives_mask import text_hashes
-from twinvec.training.measuring import Measure
-from twinvec.training.run_folder import mark_complete
+from twinvec.training.run.evaluators import Measure
+from twinvec.training.run.run_folder import mark_complete
 
 _TENSORS = "tensors.safetensors"
 

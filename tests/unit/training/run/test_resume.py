@@ -11,9 +11,10 @@ from safetensors.numpy import load_file
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.progress import unseen
-from twinvec.training import run_folder, trainers
-from twinvec.training.config import check_config
-from twinvec.training.trainer import train
+from twinvec.training.run import library_trainers as trainers
+from twinvec.training.run import run_folder
+from twinvec.training.run.config import check_config
+from twinvec.training.run.train import train
 
 PAIRS = [{"anchor": f"how does {n} work", "positive": f"all about {n}"} for n in range(16)]
 STUB_WRITER = """
@@ -196,7 +197,9 @@ def test_datasets_with_and_without_hard_negatives_share_a_batch(run, tmp_path, f
 
 def test_the_schedule_is_followed(run, tmp_path, monkeypatch):
     histories = []
-    monkeypatch.setattr("twinvec.training.card.write_card", lambda *arguments: histories.append(arguments[-1]))
+    monkeypatch.setattr(
+        "twinvec.training.run.model_card.write_card", lambda *arguments: histories.append(arguments[-1])
+    )
     for folder, schedule in {
         "linear": {"warmup": 0.5},
         "cosine": {"warmup": 0, "decay": "cosine"},

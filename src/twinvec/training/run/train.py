@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import ConfigurationError, MissingExtraError
-from twinvec.training.arguments import library_arguments, tensorboard_folder
-from twinvec.training.config import TrainConfig
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
 from twinvec.training.data.cross_encoder_rows import PairRows
 from twinvec.training.data.rows import Rows, open_rows
-from twinvec.training.fingerprint import fingerprint
 from twinvec.training.losses.distributed import is_first, mean_of_all, wait_for_all
-from twinvec.training.measuring import Measure, Scores, cross_encoder_measure, encoder_measure
-from twinvec.training.run_folder import RunFolder
-from twinvec.training.sections import InfoNCE
+from twinvec.training.run.config import TrainConfig
+from twinvec.training.run.evaluators import Measure, Scores, cross_encoder_measure, encoder_measure
+from twinvec.training.run.fingerprint import fingerprint
+from twinvec.training.run.library_arguments import library_arguments, tensorboard_folder
+from twinvec.training.run.run_folder import RunFolder
+from twinvec.training.settings import InfoNCE
 
 logger = logging.getLogger(__name__)
 
@@ -88,8 +88,8 @@ class _Run:
     def __init__(self, config: TrainConfig, run: RunFolder, sources: list[Rows]) -> None:
         from transformers import set_seed
 
-        from twinvec.training import building
-        from twinvec.training.trainers import EncoderTrainer, PairTrainer, RowDataset, TextCollator
+        from twinvec.training.run import building
+        from twinvec.training.run.library_trainers import EncoderTrainer, PairTrainer, RowDataset, TextCollator
 
         set_seed(config.schedule.seed)  # before the model: a head is made at random
         self._config = config
@@ -149,7 +149,7 @@ class _Run:
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
         seconds = time.perf_counter() - started
         if self._config.lora is not None:
-            from twinvec.training.building import merge_adapters
+            from twinvec.training.run.building import merge_adapters
 
             merge_adapters(self._model)
         losses = [entry[key] for key in ("train_loss", "loss") for entry in trainer.state.log_history if key in entry]
@@ -169,8 +169,8 @@ class _Run:
         return report
 
     def _save(self, report: TrainReport) -> None:
-        from twinvec.training.building import save_head
-        from twinvec.training.card import write_card
+        from twinvec.training.run.building import save_head
+        from twinvec.training.run.model_card import write_card
 
         def write_model(target: Path) -> None:
             self._model.save_pretrained(str(target), create_model_card=False)

@@ -15,7 +15,7 @@ LABELS = ("entailment", "contradiction", "neutral")
 
 @pytest.fixture
 def example():
-    path = Path(__file__).parents[3] / "examples" / "reproduce_sbert.py"
+    path = Path(__file__).parents[4] / "examples" / "reproduce_sbert.py"
     spec = importlib.util.spec_from_file_location("reproduce_sbert", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
