@@ -78,7 +78,7 @@ def measure(sentences: list[str]) -> Times:
         command = [
             sys.executable,
             "-c",
-            "from twinvec.cli import main; main()",
+            "from twinvec.cli.app import main; main()",
             "pairs",
             str(path),
             "--limit",

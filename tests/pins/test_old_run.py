@@ -63,7 +63,7 @@ def make(folder: Path) -> None:
     finally:
         models.HIDDEN = usual
     shutil.rmtree(folder / "model-backbone")
-    program = "import torch; torch.set_num_threads(1); from twinvec.cli import main; main()"
+    program = "import torch; torch.set_num_threads(1); from twinvec.cli.app import main; main()"
     command = [sys.executable, "-c", program, "train", str(folder / "run.yaml"), "-o", str(folder / "run")]
     process = subprocess.Popen(command)
     while not (folder / "run" / "checkpoints" / f"checkpoint-{KILLED}" / "complete").exists():
@@ -76,7 +76,7 @@ def make(folder: Path) -> None:
 
 def values(folder: Path) -> dict[str, Any]:
     """The weights of the run that nobody kills, and what the folders of both hold."""
-    from twinvec.cli import main
+    from twinvec.cli.app import main
 
     unpack(ARCHIVE, folder)
     threads = torch.get_num_threads()

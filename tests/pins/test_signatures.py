@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from typer.utils import get_params_from_function
 
 from pins.pinning import plain, recorded
-from twinvec.cli import build_app
+from twinvec.cli.app import build_app
 
 WHERE: dict[str, tuple[str, ...] | None] = {  # None: what __all__ names
     "twinvec": None,
@@ -44,7 +44,7 @@ WHERE: dict[str, tuple[str, ...] | None] = {  # None: what __all__ names
         "softmax_classification",
         "triplet",
     ),
-    "twinvec.cli": ("build_app", "main"),
+    "twinvec.cli.app": ("build_app", "main"),
     "twinvec.retrieval.documents": ("as_document", "as_documents"),
     "twinvec.evaluation.beir": ("BeirSet", "load_beir"),
     "twinvec.evaluation.ir": ("as_run", "evaluate_ir", "measure_ir"),

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from twinvec.cli.terminal import named_text, properties, show, show_json, table
 from twinvec.errors import CollectionNotFoundError
-from twinvec.terminal import named_text, properties, show, show_json, table
 from twinvec_qdrant.index_settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:

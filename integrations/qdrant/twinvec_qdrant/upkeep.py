@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.terminal import properties, show, show_json, table
+from twinvec.cli.terminal import properties, show, show_json, table
 from twinvec_qdrant.commands import (
     WAIT_SECONDS,
     AsJson,

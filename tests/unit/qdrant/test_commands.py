@@ -257,7 +257,7 @@ def test_a_search_with_an_exported_model_loads_little(twinvec, folder, place, ti
     twinvec("ingest", folder, *place, "--model", tmp_path / "exported")
     program = (
         "import sys\n"
-        "from twinvec.cli import main\n"
+        "from twinvec.cli.app import main\n"
         "from twinvec.engines.openvino import _Requests\n"
         "make, made = _Requests.__init__, []\n"
         "_Requests.__init__ = lambda self, *given: made.append(given) or make(self, *given)\n"

@@ -53,10 +53,10 @@ def export_command(
     """
     from dataclasses import asdict
 
+    from twinvec.cli.terminal import properties, show, show_json
     from twinvec.errors import ConfigurationError
     from twinvec.export.model import export_model
     from twinvec.support.lines import read_texts
-    from twinvec.terminal import properties, show, show_json
     from twinvec.tokens.truncation import untold_cuts
 
     if calibrate is not None and calibrate_collection is not None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from twinvec.evaluation import similarity_commands
-from twinvec.evaluation.options import SYSTEM_HELP, AsJson, Place, Split, TaskOptions, Url, takes_tasks
-from twinvec.terminal import fits, show, show_json, table
+from twinvec.cli import similar as similarity_commands
+from twinvec.cli.options import SYSTEM_HELP, AsJson, Place, Split, TaskOptions, Url, takes_tasks
+from twinvec.cli.terminal import fits, show, show_json, table
 
 if TYPE_CHECKING:
     from rich.table import Table

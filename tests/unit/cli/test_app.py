@@ -17,7 +17,7 @@ HEAVY = ("torch", "transformers", "sentence_transformers", "qdrant_client", "qdr
 
 def test_help_lists_every_command_and_loads_nothing_heavy():
     program = (
-        "import sys\nfrom twinvec.cli import main\n"
+        "import sys\nfrom twinvec.cli.app import main\n"
         "try: main(['--help'])\nexcept SystemExit as stop: assert not stop.code\n"
         f"print('LOADED', [name for name in {HEAVY!r} if name in sys.modules])"
     )
@@ -56,7 +56,7 @@ def test_an_error_is_explained_in_one_line_and_1(twinvec):
 
 @pytest.mark.parametrize("place", [0, 6])
 def test_debug_shows_where(place):
-    from twinvec.cli import main
+    from twinvec.cli.app import main
 
     arguments = ["similarity", "a", "b", "--model", "no/such/folder", "--json"]
     with pytest.raises(ModelNotFoundError):

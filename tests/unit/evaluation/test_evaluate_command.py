@@ -11,7 +11,8 @@ import ir_measures
 import pytest
 from matplotlib.image import imread
 
-from twinvec.evaluation import commands, serving
+from twinvec.cli import evaluate as commands
+from twinvec.evaluation import serving
 from twinvec.evaluation.measures import MEASURES
 from twinvec_qdrant import Collection
 
@@ -185,7 +186,7 @@ def test_errors_name_file_and_line_and_leave_1(twinvec, write, model):
 
 def test_nothing_is_said_of_what_goes_on_within(beir):
     """In a process of its own: what libraries log is for their developers."""
-    program = "from twinvec.cli import main; main()"
+    program = "from twinvec.cli.app import main; main()"
     command = [sys.executable, "-c", program, "evaluate", "bm25", "--ir", str(beir), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert done.stderr == ""

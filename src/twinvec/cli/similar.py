@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from twinvec.evaluation.options import MODEL_HELP, AsJson
-from twinvec.terminal import show, show_json, table
+from twinvec.cli.options import MODEL_HELP, AsJson
+from twinvec.cli.terminal import show, show_json, table
 
 Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Texts: one a line (.txt), or 'text' in .jsonl.")]
 Model = Annotated[str, typer.Option(help=MODEL_HELP)]

@@ -14,12 +14,13 @@ from typing import Annotated
 
 import typer
 
-from twinvec import __version__, export_command
+from twinvec import __version__
+from twinvec.cli import evaluate as evaluation_commands
+from twinvec.cli import export as export_command
+from twinvec.cli import train as training_commands
 from twinvec.engines.select import EngineName, Precision
 from twinvec.errors import TwinvecError
-from twinvec.evaluation import commands as evaluation_commands
 from twinvec.storage import Storage
-from twinvec.training import commands as training_commands
 
 _DEBUG = "--debug"
 _INTERRUPTED = 130
@@ -122,8 +123,8 @@ def encode_command(
     """
     import time
 
+    from twinvec.cli.terminal import show_json
     from twinvec.encoder import Encoder
-    from twinvec.terminal import show_json
     from twinvec.vector_files import encode_file
 
     single = devices[0] if devices and len(devices) == 1 else None  # in this process
@@ -152,8 +153,8 @@ def similarity_command(
     twinvec similarity "a dog runs" "a puppy is running" "stocks fell"
     """
     from twinvec.arrays import unit
+    from twinvec.cli.terminal import show, show_json, table
     from twinvec.encoder import Encoder
-    from twinvec.terminal import show, show_json, table
 
     vectors_ND = unit(Encoder(model).encode([first, *others]))
     cosines = vectors_ND[1:] @ vectors_ND[0]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from twinvec.cli import build_app
+from twinvec.cli.app import build_app
 from twinvec.errors import ConfigurationError
 
 PAIRS = [
