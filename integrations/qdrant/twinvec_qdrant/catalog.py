@@ -24,10 +24,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from twinvec_qdrant.backends.base import Backend, Point
-from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.description import check_in_force
 from twinvec_qdrant.schema import Record, intent_id, record_id
+from twinvec_qdrant.stores.base import Backend, Point
+from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.writer import Writer
 
 ABANDONED_SECONDS = 3600.0

@@ -16,10 +16,10 @@ from twinvec.arrays import unit, without_direction
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.retrieval.bm25 import Analyzer
-from twinvec_qdrant.backends.base import DENSE, Backend
 from twinvec_qdrant.chunking import ChunkSettings
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.late_interaction import states_dim
+from twinvec_qdrant.stores.base import DENSE, Backend
 
 PROBES = (
     "How do I compare two files and show the differences?",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import islice
 
-from twinvec_qdrant.backends.base import Backend, Query
-from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.description import read_description
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.report import IndexReport
+from twinvec_qdrant.stores.base import Backend, Query
+from twinvec_qdrant.stores.conditions import field_is
 
 _SAMPLE = 100
 _NEAREST = 10

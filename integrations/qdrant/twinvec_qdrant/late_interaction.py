@@ -15,7 +15,7 @@ import numpy as np
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.retrieval.memory_index import TokenEncoder
-from twinvec_qdrant.backends.base import States
+from twinvec_qdrant.stores.base import States
 
 if TYPE_CHECKING:
     from twinvec_qdrant.description import SpaceEncoder

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import islice
 
 from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
-from twinvec_qdrant.backends.base import Backend, Point, update_there
-from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.description import Description, read_description
 from twinvec_qdrant.schema import Record
+from twinvec_qdrant.stores.base import Backend, Point, update_there
+from twinvec_qdrant.stores.conditions import field_is
 
 DRIFT = 0.05
 """How far the average may move before weights are computed again."""

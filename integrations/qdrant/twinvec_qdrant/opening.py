@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
-from twinvec_qdrant.backends.base import Backend, NewCollection, Store
 from twinvec_qdrant.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.description import (
     Description,
@@ -25,6 +24,7 @@ from twinvec_qdrant.description import (
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.schema import tenant_path
+from twinvec_qdrant.stores.base import Backend, NewCollection, Store
 
 
 class Opened(NamedTuple):

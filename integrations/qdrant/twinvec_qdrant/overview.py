@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from twinvec_qdrant.backends.base import Backend
-from twinvec_qdrant.backends.conditions import LacksVector, field_is
 from twinvec_qdrant.description import Description, read_description
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.conditions import LacksVector, field_is
 
 _CHUNKS = field_is("kind", "chunk")
 _SAMPLE = 32  # chunks whose token states are measured

@@ -13,14 +13,14 @@ from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec.support.progress import progress_bar
-from twinvec_qdrant.backends.base import DENSE, Backend, NewCollection, Point, States, Store
-from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import Catalog, Change
 from twinvec_qdrant.description import Description, Generation, read_description
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.report import PushReport
 from twinvec_qdrant.schema import Record, tenant_path
+from twinvec_qdrant.stores.base import DENSE, Backend, NewCollection, Point, States, Store
+from twinvec_qdrant.stores.conditions import field_is
 
 _PAGE = 256  # documents compared, and notes copied, at a time
 _BATCH_CHUNKS = 512

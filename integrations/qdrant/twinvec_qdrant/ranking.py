@@ -15,7 +15,7 @@ from twinvec.arrays import unit
 from twinvec.engines.base import FloatArray
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import fuse
-from twinvec_qdrant.backends.base import Scored
+from twinvec_qdrant.stores.base import Scored
 
 
 @dataclass(frozen=True, slots=True)

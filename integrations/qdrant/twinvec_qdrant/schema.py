@@ -27,7 +27,7 @@ from twinvec.errors import ConfigurationError, DocumentError, FilterError
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec.text import check_text
-from twinvec_qdrant.backends.conditions import Condition, FieldIs
+from twinvec_qdrant.stores.conditions import Condition, FieldIs
 
 NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
 """Of all point ids."""

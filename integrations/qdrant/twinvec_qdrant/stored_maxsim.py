@@ -10,9 +10,9 @@ import numpy as np
 from twinvec.engines.base import FloatArray
 from twinvec.rerankers.cross_encoder import MaxSimReranker
 from twinvec.retrieval.memory_index import Hit, TokenEncoder
-from twinvec_qdrant.backends.base import Backend, Query, states_name
-from twinvec_qdrant.backends.conditions import IdIs, field_is
 from twinvec_qdrant.schema import digest
+from twinvec_qdrant.stores.base import Backend, Query, states_name
+from twinvec_qdrant.stores.conditions import IdIs, field_is
 
 _QUERIES = 32  # queries a request
 _HITS = 512  # hits whose chunks are looked for at a time

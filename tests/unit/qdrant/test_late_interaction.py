@@ -11,7 +11,7 @@ from qdrant_client import QdrantClient
 from twinvec import MaxSimReranker, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, late_interaction
-from twinvec_qdrant.backends.base import states_name
+from twinvec_qdrant.stores.base import states_name
 from words import StateEncoder, WordEncoder
 
 QUERY = "a note about topic 3"

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from twinvec_qdrant import Collection
-from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.schema import record_id
+from twinvec_qdrant.stores.conditions import field_is
 
 
 @pytest.fixture

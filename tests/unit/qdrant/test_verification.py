@@ -6,9 +6,9 @@ import pytest
 from qdrant_client import QdrantClient
 
 from twinvec_qdrant import Collection
-from twinvec_qdrant.backends.base import Point
-from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.schema import record_id
+from twinvec_qdrant.stores.base import Point
+from twinvec_qdrant.stores.conditions import field_is
 from words import WordEncoder
 
 GUIDES = {

@@ -13,9 +13,9 @@ from qdrant_client import QdrantClient
 from deaths import Died, die_at
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection
-from twinvec_qdrant.backends.conditions import field_is
 from twinvec_qdrant.catalog import ABANDONED_SECONDS
 from twinvec_qdrant.lexicon import DRIFT
+from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.writer import _started
 from words import WordEncoder
 

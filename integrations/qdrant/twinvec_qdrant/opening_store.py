@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError
-from twinvec_qdrant.backends.base import Store
 from twinvec_qdrant.description import check_ours
+from twinvec_qdrant.stores.base import Store
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -39,14 +39,14 @@ def find_store(
     if wait_seconds < 0:
         raise ConfigurationError(f"wait_seconds must not be negative, got {wait_seconds!r}")
     if url is not None:
-        from twinvec_qdrant.backends.server_store import connect
+        from twinvec_qdrant.stores.server.store import connect
 
         return connect(name, url, api_key or _key_of_environment(), wait_seconds)
     if client is not None:
-        from twinvec_qdrant.backends.server_store import ServerStore
+        from twinvec_qdrant.stores.server.store import ServerStore
 
         return ServerStore(name, client, "client", owned=False, wait_seconds=wait_seconds)
-    from twinvec_qdrant.backends.embedded import EmbeddedStore
+    from twinvec_qdrant.stores.embedded.backend import EmbeddedStore
 
     return EmbeddedStore(path or DEFAULT_PATH, name, wait_seconds)
 

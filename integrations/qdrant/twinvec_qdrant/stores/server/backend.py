@@ -22,7 +22,8 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 
 from twinvec.errors import StoreError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec_qdrant.backends.base import (
+from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.stores.base import (
     DENSE,
     INDEXED_FIELDS,
     SPARSE,
@@ -36,7 +37,10 @@ from twinvec_qdrant.backends.base import (
     states_name,
     stored_states,
 )
-from twinvec_qdrant.backends.client_values import (
+from twinvec_qdrant.stores.conditions import Conditions, FieldIs, IdIs
+from twinvec_qdrant.stores.counting import indexed_chunks
+from twinvec_qdrant.stores.server.retrying import BUSY, beyond, reason, retrying, unsendable
+from twinvec_qdrant.stores.server.values import (
     client_filter,
     client_quantization,
     client_request,
@@ -46,10 +50,6 @@ from twinvec_qdrant.backends.client_values import (
     replacement,
     struct,
 )
-from twinvec_qdrant.backends.conditions import Conditions, FieldIs, IdIs
-from twinvec_qdrant.backends.counting import indexed_chunks
-from twinvec_qdrant.backends.retrying import BUSY, beyond, reason, retrying, unsendable
-from twinvec_qdrant.index_settings import IndexSettings
 
 T = TypeVar("T")
 

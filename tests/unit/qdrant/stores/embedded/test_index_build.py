@@ -13,8 +13,8 @@ import pytest
 
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings
-from twinvec_qdrant.backends import edge_index
-from twinvec_qdrant.backends.folder import CollectionFolder
+from twinvec_qdrant.stores.embedded import index_build as edge_index
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from words import WordEncoder
 
 SIZE = 8000  # the engine compares fewer vectors of 384 numbers one by one
@@ -106,7 +106,7 @@ def test_quantised_copies_are_searched_and_the_vectors_compared(folder, vectors)
 
 
 def test_an_ingest_that_brings_much_builds_the_index(folder, vectors, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.backends.embedded.WORTHWHILE", 100)
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.WORTHWHILE", 100)
     with opened(folder) as collection:
         collection.ingest([("fresh", "a fresh note")], vectors={"fresh": -vectors[0]})
         assert collection.info()["indexed"] == SIZE + 1
@@ -116,7 +116,7 @@ def test_an_ingest_that_brings_much_builds_the_index(folder, vectors, monkeypatc
 
 
 def test_short_vectors_are_indexed_once_and_not_tried_again_by_every_ingest(tmp_path, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.backends.embedded.WORTHWHILE", 500)
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.WORTHWHILE", 500)
     with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
         collection.ingest((name, f"note {name}") for name in IDS[:1000])
         assert collection.info()["indexed"] == 1000
@@ -171,11 +171,11 @@ def test_an_index_that_cannot_be_built_leaves_all_as_it_was(folder, vectors, mon
     with opened(folder) as collection:
         before = found(collection, vectors)
         with monkeypatch.context() as patched:
-            patched.setattr("twinvec_qdrant.backends.edge_index._WORKER", broken)
+            patched.setattr("twinvec_qdrant.stores.embedded.index_build._WORKER", broken)
             with pytest.raises(StoreError, match="out of memory"):
                 collection.reindex(IndexSettings("int8"))
         with monkeypatch.context() as patched:
-            patched.setattr("twinvec_qdrant.backends.embedded.WORTHWHILE", 100)
+            patched.setattr("twinvec_qdrant.stores.embedded.backend.WORTHWHILE", 100)
             patched.setattr(CollectionFolder, "copy_shard", _no_room)
             assert collection.ingest([("n0", "note n0")], vectors={"n0": vectors[0]}).unchanged == 1
         assert "no index was built" in caplog.text

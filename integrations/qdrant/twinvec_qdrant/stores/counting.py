@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twinvec_qdrant.backends.base import Backend
-from twinvec_qdrant.backends.conditions import LacksVector, field_is
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.conditions import LacksVector, field_is
 
 
 def indexed_chunks(backend: Backend, vectors: int, chunks: int, names: Sequence[str]) -> int:

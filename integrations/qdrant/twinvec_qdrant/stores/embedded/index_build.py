@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from twinvec.errors import StoreError
-from twinvec_qdrant.backends.folder import CollectionFolder
 from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 
 WORTHWHILE = 20_000
 """Vectors without an index, from which on one is built unasked; to compare a query with fewer takes milliseconds."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from twinvec_qdrant.backends.conditions import LacksVector
-from twinvec_qdrant.backends.counting import indexed_chunks
+from twinvec_qdrant.stores.conditions import LacksVector
+from twinvec_qdrant.stores.counting import indexed_chunks
 
 OLD, NEW, STATES = "dense", "dense-words-1-384", "dense-states"
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from qdrant_client import QdrantClient
 
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant.backends.base import NewCollection
-from twinvec_qdrant.backends.server import ServerBackend
+from twinvec_qdrant.stores.base import NewCollection
+from twinvec_qdrant.stores.server.backend import ServerBackend
 
 _URL = "url: expected http://host:port or https://host:port"  # without what was given: it may hold a password
 

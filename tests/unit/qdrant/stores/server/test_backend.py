@@ -13,7 +13,7 @@ from qdrant_client import QdrantClient
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection
-from twinvec_qdrant.backends.server_store import connect
+from twinvec_qdrant.stores.server.store import connect
 
 SECRET = "s3cret-key"
 
@@ -88,7 +88,7 @@ def test_a_pause_that_is_over_or_says_nothing_does_not_stop_anything(server, nam
 
 def test_a_server_that_names_no_pause_is_not_hammered(server, monkeypatch):
     url, answers, asked = server
-    monkeypatch.setattr("twinvec_qdrant.backends.retrying._GROWING", lambda state: 3600.0)
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)
     answers += [LIMITED, ABSENT]  # 429, and a pause of 0
     with pytest.raises(StoreUnavailableError, match=url):
         connect("notes", url, None, 30).peek()
@@ -111,7 +111,7 @@ def test_a_server_that_does_not_answer_is_named(caplog):
             Collection.open("notes", url=url, api_key=SECRET, wait_seconds=0.5)
     assert SECRET not in str(caught.value) + repr(caught.value.__cause__) + caplog.text
     assert [record.name for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "twinvec_qdrant.backends.server"
+        "twinvec_qdrant.stores.server.backend"
     ]
 
 
