@@ -21,8 +21,8 @@ from pins.pinning import check
 from twinvec import Document, Encoder
 from twinvec.retrieval.tuned_search import Setting, save
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings
-from twinvec_qdrant.schema import canonical, chunk_id, digest, intent_id, note_id, record_id
-from twinvec_qdrant.writer import Writer
+from twinvec_qdrant.records.schema import canonical, chunk_id, digest, intent_id, note_id, record_id
+from twinvec_qdrant.records.writer_process import Writer
 from words import StateEncoder, WordEncoder
 
 LONG = " ".join(f"The quick brown fox number {n} jumps over the lazy dog." for n in range(12))

@@ -21,21 +21,21 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.memory_index import Hit, Mode
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.catalog import Catalog
 from twinvec_qdrant.chunking import Chunker, ChunkSettings
-from twinvec_qdrant.description import Description, SpaceEncoder
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.ingest import Ingestion
 from twinvec_qdrant.late_interaction import token_encoder
-from twinvec_qdrant.lexicon import Lexicon
 from twinvec_qdrant.maintenance import Maintained
-from twinvec_qdrant.notes import Notes
 from twinvec_qdrant.opening import Wanted, load_recorded, open_in
 from twinvec_qdrant.opening_store import find_store
-from twinvec_qdrant.overview import overview
+from twinvec_qdrant.records.bm25_weights import Lexicon
+from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.description import Description, SpaceEncoder
+from twinvec_qdrant.records.documents import StoredDocuments
+from twinvec_qdrant.records.notes import Notes
+from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.search import Searcher
-from twinvec_qdrant.stored_documents import StoredDocuments
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.twins import in_thread

@@ -21,17 +21,17 @@ from twinvec.engines.base import FloatArray
 from twinvec.errors import DocumentError, InputError, StoreUnavailableError
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, progress_bar, unseen
-from twinvec_qdrant.catalog import Catalog, Change
 from twinvec_qdrant.chunking import Chunker
-from twinvec_qdrant.description import Description, SpaceEncoder, check_in_force
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.intake import Intake
-from twinvec_qdrant.lexicon import Lexicon
+from twinvec_qdrant.records.bm25_weights import Lexicon
+from twinvec_qdrant.records.catalog import Catalog, Change
+from twinvec_qdrant.records.description import Description, SpaceEncoder, check_in_force
+from twinvec_qdrant.records.schema import Record, tenant_path
+from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.schema import Record, tenant_path
 from twinvec_qdrant.stores.base import Backend, Point
 from twinvec_qdrant.stores.conditions import field_is
-from twinvec_qdrant.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.vectors import Encoded, TextVectors, Vectors
 from twinvec_qdrant.work import Work, in_batches, make_work, texts
 

@@ -18,7 +18,7 @@ from twinvec.retrieval.memory_index import TokenEncoder
 from twinvec_qdrant.stores.base import States
 
 if TYPE_CHECKING:
-    from twinvec_qdrant.description import SpaceEncoder
+    from twinvec_qdrant.records.description import SpaceEncoder
 
 MAX_NUMBERS = 1024 * 1024
 """Of the token states of one chunk: more a server does not take."""

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
 from twinvec_qdrant.chunking import Chunker, ChunkSettings
-from twinvec_qdrant.description import (
+from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.records.bm25_weights import Lexicon
+from twinvec_qdrant.records.description import (
     Description,
     EncoderOptions,
     SpaceEncoder,
@@ -21,9 +23,7 @@ from twinvec_qdrant.description import (
     describe,
     read_description,
 )
-from twinvec_qdrant.index_settings import IndexSettings
-from twinvec_qdrant.lexicon import Lexicon
-from twinvec_qdrant.schema import tenant_path
+from twinvec_qdrant.records.schema import tenant_path
 from twinvec_qdrant.stores.base import Backend, NewCollection, Store
 
 

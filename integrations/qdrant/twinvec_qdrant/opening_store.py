@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError
-from twinvec_qdrant.description import check_ours
+from twinvec_qdrant.records.description import check_ours
 from twinvec_qdrant.stores.base import Store
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from twinvec.engines.base import FloatArray
 from twinvec.rerankers.cross_encoder import MaxSimReranker
 from twinvec.retrieval.memory_index import Hit, TokenEncoder
-from twinvec_qdrant.schema import digest
+from twinvec_qdrant.records.schema import digest
 from twinvec_qdrant.stores.base import Backend, Query, states_name
 from twinvec_qdrant.stores.conditions import IdIs, field_is
 

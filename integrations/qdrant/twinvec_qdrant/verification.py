@@ -15,10 +15,10 @@ from dataclasses import replace
 from uuid import uuid4
 
 from twinvec.retrieval.bm25 import Analyzer
-from twinvec_qdrant.catalog import Catalog, Change
-from twinvec_qdrant.description import Description
+from twinvec_qdrant.records.catalog import Catalog, Change
+from twinvec_qdrant.records.description import Description
+from twinvec_qdrant.records.schema import Record
 from twinvec_qdrant.report import VerifyReport
-from twinvec_qdrant.schema import Record
 from twinvec_qdrant.stores.base import Backend, states_name
 from twinvec_qdrant.stores.conditions import Condition, IdIs, LacksVector, field_is
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.chunking import Chunk
-from twinvec_qdrant.schema import Record, canonical, chunk_id, digest, point_payload
+from twinvec_qdrant.records.schema import Record, canonical, chunk_id, digest, point_payload
 
 BATCH_CHARACTERS = 256 * 1024
 BATCH_CHUNKS = 1024

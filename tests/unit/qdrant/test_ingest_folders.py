@@ -6,7 +6,7 @@ import pytest
 
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection, read_source
-from twinvec_qdrant.description import PROBES
+from twinvec_qdrant.records.description import PROBES
 from words import WordEncoder
 
 LINE = "word and another word, " * 220_000  # 5 MB without a line break

@@ -11,7 +11,7 @@ import pytest
 
 from deaths import Died, die_at
 from twinvec_qdrant import Collection
-from twinvec_qdrant.lexicon import DRIFT
+from twinvec_qdrant.records.bm25_weights import DRIFT
 from twinvec_qdrant.stores.conditions import field_is
 from words import StateEncoder
 

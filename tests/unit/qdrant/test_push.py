@@ -10,7 +10,7 @@ from qdrant_client import QdrantClient
 from deaths import Died, die_at
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings
-from twinvec_qdrant.schema import record_id
+from twinvec_qdrant.records.schema import record_id
 from words import WordEncoder
 
 GUIDES = {

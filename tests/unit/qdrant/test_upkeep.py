@@ -7,7 +7,7 @@ import json
 import pytest
 
 from twinvec_qdrant import Collection
-from twinvec_qdrant.schema import record_id
+from twinvec_qdrant.records.schema import record_id
 from twinvec_qdrant.stores.conditions import field_is
 
 

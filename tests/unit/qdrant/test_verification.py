@@ -6,7 +6,7 @@ import pytest
 from qdrant_client import QdrantClient
 
 from twinvec_qdrant import Collection
-from twinvec_qdrant.schema import record_id
+from twinvec_qdrant.records.schema import record_id
 from twinvec_qdrant.stores.base import Point
 from twinvec_qdrant.stores.conditions import field_is
 from words import WordEncoder

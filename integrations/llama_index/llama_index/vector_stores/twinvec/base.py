@@ -30,7 +30,7 @@ from twinvec.adapters.external_encoder import ForeignEncoder
 from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec.retrieval.filters import Filter
 from twinvec_qdrant import Collection
-from twinvec_qdrant.description import SAME_VECTOR
+from twinvec_qdrant.records.description import SAME_VECTOR
 from twinvec_qdrant.whole import open_whole
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from twinvec_qdrant.description import Description, read_description
+from twinvec_qdrant.records.description import Description, read_description
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import LacksVector, field_is
 

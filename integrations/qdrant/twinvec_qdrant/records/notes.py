@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from twinvec.retrieval.filters import Filter
-from twinvec_qdrant.schema import filter_conditions, note_id
+from twinvec_qdrant.records.schema import filter_conditions, note_id
 from twinvec_qdrant.stores.base import Backend, Point
 from twinvec_qdrant.stores.conditions import field_is
 

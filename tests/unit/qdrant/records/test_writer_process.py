@@ -13,10 +13,10 @@ from qdrant_client import QdrantClient
 from deaths import Died, die_at
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection
-from twinvec_qdrant.catalog import ABANDONED_SECONDS
-from twinvec_qdrant.lexicon import DRIFT
+from twinvec_qdrant.records.bm25_weights import DRIFT
+from twinvec_qdrant.records.catalog import ABANDONED_SECONDS
+from twinvec_qdrant.records.writer_process import _started
 from twinvec_qdrant.stores.conditions import field_is
-from twinvec_qdrant.writer import _started
 from words import WordEncoder
 
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to look into")

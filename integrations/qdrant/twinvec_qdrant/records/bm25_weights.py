@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
-from twinvec_qdrant.description import Description, read_description
-from twinvec_qdrant.schema import Record
+from twinvec_qdrant.records.description import Description, read_description
+from twinvec_qdrant.records.schema import Record
 from twinvec_qdrant.stores.base import Backend, Point, update_there
 from twinvec_qdrant.stores.conditions import field_is
 

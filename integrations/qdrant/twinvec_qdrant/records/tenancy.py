@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from twinvec.retrieval.documents import Document
-from twinvec_qdrant.catalog import Catalog
-from twinvec_qdrant.schema import LLAMA_INDEX_KEYS, Record, user_payload
-from twinvec_qdrant.stored_documents import StoredDocuments
+from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.documents import StoredDocuments
+from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, Record, user_payload
 from twinvec_qdrant.stores.base import Backend
 
 FOREIGN = "a document of another tenant has this id; give it another one, or delete that one first"

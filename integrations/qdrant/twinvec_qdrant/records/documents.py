@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
-from twinvec_qdrant.catalog import Catalog
-from twinvec_qdrant.schema import filter_conditions, user_payload
+from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.schema import filter_conditions, user_payload
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 
