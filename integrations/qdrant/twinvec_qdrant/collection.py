@@ -21,9 +21,9 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.memory_index import Hit, Mode
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.index_settings import IndexSettings
-from twinvec_qdrant.ingest import Ingestion
+from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
+from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.late_interaction import token_encoder
 from twinvec_qdrant.maintenance import Maintained
 from twinvec_qdrant.opening import Wanted, load_recorded, open_in

@@ -25,8 +25,8 @@ from twinvec_qdrant.index_settings import IndexSettings, Quantization
 if TYPE_CHECKING:
     from twinvec.rerankers.cross_encoder import CrossEncoderReranker, MaxSimReranker
     from twinvec.retrieval.memory_index import Hit, Reranker
-    from twinvec_qdrant.chunking import ChunkSettings
     from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.ingest.chunking import ChunkSettings
     from twinvec_qdrant.report import IngestReport
 
 Name = Annotated[str, typer.Option("--collection", metavar="NAME", help="The collection.")]
@@ -118,7 +118,7 @@ def ingest_command(
     twinvec ingest ./docs --collection docs --prune
     twinvec ingest articles.jsonl --collection articles --url http://localhost:6333
     """
-    from twinvec_qdrant.reading import read_source
+    from twinvec_qdrant.ingest.reading import read_source
     from twinvec_qdrant.report import IngestReport
 
     documents = read_source(source)
@@ -293,7 +293,7 @@ def check_place(path: Path | None, url: str | None) -> None:
 
 def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> ChunkSettings | Literal[False] | None:
     """What the options say; None where they say nothing, and the collection's own settings hold."""
-    from twinvec_qdrant.chunking import ChunkSettings
+    from twinvec_qdrant.ingest.chunking import ChunkSettings
 
     if whole:
         if max_tokens is not None or overlap is not None:

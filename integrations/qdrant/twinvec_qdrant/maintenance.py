@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.indexing import reindex
+from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.migration import Migration, drop_others
 from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.pushing import Push, open_target

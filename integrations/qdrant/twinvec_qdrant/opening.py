@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
-from twinvec_qdrant.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.description import (
     Description,

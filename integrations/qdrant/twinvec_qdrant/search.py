@@ -22,8 +22,8 @@ from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES
 from twinvec.retrieval.memory_index import MAX_LIMIT, Hit, Mode, check_limit
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.chunking import ChunkSettings
 from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.ingest.chunking import ChunkSettings
 from twinvec_qdrant.ranking import Asked, Candidate, marginal, others, rank, vectors
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog

@@ -71,7 +71,7 @@ def test_a_first_ingest_can_be_foreseen(twinvec, folder, place, tmp_path):
 
 
 def test_what_was_done_before_an_error_is_told(twinvec, tmp_path, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.work.BATCH_CHUNKS", 2)
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 2)
     monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)  # more than is waited
     rows = [{"id": str(row), "text": f"note {row}"} for row in range(9)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))

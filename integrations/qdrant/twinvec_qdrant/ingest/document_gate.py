@@ -10,7 +10,7 @@ from typing import Any
 
 from twinvec.errors import DocumentError, InputError
 from twinvec.retrieval.documents import Document, as_document
-from twinvec_qdrant.reading import Failure
+from twinvec_qdrant.ingest.reading import Failure
 from twinvec_qdrant.records.schema import canonical, digest, json_payload
 
 GROUP_DOCUMENTS = 256

@@ -14,7 +14,7 @@ import pytest
 
 from twinvec.errors import DocumentError
 from twinvec_qdrant import Collection, Failure, read_source
-from twinvec_qdrant.front_matter import MAX_BYTES, MAX_DEPTH, split_front_matter
+from twinvec_qdrant.ingest.front_matter import MAX_BYTES, MAX_DEPTH, split_front_matter
 from words import WordEncoder
 
 

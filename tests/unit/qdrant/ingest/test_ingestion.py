@@ -88,7 +88,7 @@ def test_nothing_at_all_prunes_nothing_unless_that_is_said(collection):
 
 
 def test_a_document_that_comes_again_in_a_later_group_is_unchanged(collection, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.intake.GROUP_DOCUMENTS", 1)
+    monkeypatch.setattr("twinvec_qdrant.ingest.document_gate.GROUP_DOCUMENTS", 1)
     report = collection.ingest([NOTES[0], NOTES[1], NOTES[0]])
     assert (report.new, report.unchanged, report.chunks) == (2, 1, 2)
 
@@ -200,7 +200,7 @@ def test_an_encoder_that_dies_ends_the_ingest_and_what_was_committed_stays(place
                 raise RuntimeError("out of memory")
             return super().encode_document(texts)
 
-    monkeypatch.setattr("twinvec_qdrant.work.BATCH_CHUNKS", 1)
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 1)
     with Collection.open("notes", encoder=Dying(), chunking=False, **place) as collection:
         with pytest.raises(RuntimeError, match="out of memory") as caught:
             collection.ingest(NOTES)
@@ -209,8 +209,8 @@ def test_an_encoder_that_dies_ends_the_ingest_and_what_was_committed_stays(place
 
 
 def test_documents_may_come_from_a_generator_that_fails(collection, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.intake.GROUP_DOCUMENTS", 1)
-    monkeypatch.setattr("twinvec_qdrant.work.BATCH_CHUNKS", 1)
+    monkeypatch.setattr("twinvec_qdrant.ingest.document_gate.GROUP_DOCUMENTS", 1)
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 1)
 
     def documents():
         yield NOTES[0]
@@ -263,8 +263,8 @@ def test_progress_is_silent_off_a_terminal(collection, capsys):
 
 
 def test_many_documents_are_taken_in_several_batches(collection, words, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.intake.GROUP_DOCUMENTS", 7)
-    monkeypatch.setattr("twinvec_qdrant.work.BATCH_CHUNKS", 10)
+    monkeypatch.setattr("twinvec_qdrant.ingest.document_gate.GROUP_DOCUMENTS", 7)
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 10)
     documents = [(f"n{number}", f"note number {number}") for number in range(100)]
     assert collection.ingest(documents).new == 100
     assert collection.count() == 100

@@ -21,9 +21,11 @@ from twinvec.engines.base import FloatArray
 from twinvec.errors import DocumentError, InputError, StoreUnavailableError
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, progress_bar, unseen
-from twinvec_qdrant.chunking import Chunker
 from twinvec_qdrant.index_settings import IndexSettings
-from twinvec_qdrant.intake import Intake
+from twinvec_qdrant.ingest.chunk_vectors import Encoded, TextVectors, Vectors
+from twinvec_qdrant.ingest.chunking import Chunker
+from twinvec_qdrant.ingest.document_gate import Intake
+from twinvec_qdrant.ingest.planned import Work, in_batches, make_work, texts
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog, Change
 from twinvec_qdrant.records.description import Description, SpaceEncoder, check_in_force
@@ -32,8 +34,6 @@ from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.stores.base import Backend, Point
 from twinvec_qdrant.stores.conditions import field_is
-from twinvec_qdrant.vectors import Encoded, TextVectors, Vectors
-from twinvec_qdrant.work import Work, in_batches, make_work, texts
 
 logger = logging.getLogger(__name__)
 

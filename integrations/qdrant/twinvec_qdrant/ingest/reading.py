@@ -21,7 +21,7 @@ from twinvec.errors import DocumentError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support import telemetry
 from twinvec.text import MAX_TEXT_BYTES
-from twinvec_qdrant.front_matter import split_front_matter
+from twinvec_qdrant.ingest.front_matter import split_front_matter
 
 _CONVERTED = {".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"}
 _MARKDOWN = {".md", ".markdown", ".mdx"}

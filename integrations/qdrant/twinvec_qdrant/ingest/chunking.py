@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.documents import Document
 from twinvec.tokens.tokenizer import TextTokenizer
-from twinvec_qdrant.front_matter import split_front_matter
+from twinvec_qdrant.ingest.front_matter import split_front_matter
 
 if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter

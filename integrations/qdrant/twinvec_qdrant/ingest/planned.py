@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from twinvec.retrieval.documents import Document
-from twinvec_qdrant.chunking import Chunk
+from twinvec_qdrant.ingest.chunking import Chunk
 from twinvec_qdrant.records.schema import Record, canonical, chunk_id, digest, point_payload
 
 BATCH_CHARACTERS = 256 * 1024
