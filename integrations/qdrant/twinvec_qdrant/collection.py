@@ -35,7 +35,7 @@ from twinvec_qdrant.records.documents import StoredDocuments
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.search import Searcher
+from twinvec_qdrant.search.searcher import Searcher
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.twins import in_thread
@@ -307,7 +307,7 @@ class Collection(Maintained):
             ConfigurationError: the encoder has no token states, or ``mix`` lies outside 0 to 1.
         """
         from twinvec.rerankers.cross_encoder import MaxSimReranker
-        from twinvec_qdrant.stored_maxsim import StoredMaxSim
+        from twinvec_qdrant.search.maxsim import StoredMaxSim
 
         encoder = token_encoder(self.encoder)
         if self._description.states_dim is None:

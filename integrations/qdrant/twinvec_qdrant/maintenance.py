@@ -16,7 +16,7 @@ from twinvec_qdrant.pushing import Push, open_target
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.description import Description, SpaceEncoder, read_description
 from twinvec_qdrant.report import IndexReport, MigrationReport, PushReport, VerifyReport
-from twinvec_qdrant.search import Searcher
+from twinvec_qdrant.search.searcher import Searcher
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.verification import verify
 

@@ -45,7 +45,7 @@ def test_a_stage_scores_the_candidates_of_the_other_too(recipes):
 
 
 def test_candidates_of_one_stage_alone_are_scored_by_the_other(recipes, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.search.CANDIDATES", 1)
+    monkeypatch.setattr("twinvec_qdrant.search.searcher.CANDIDATES", 1)
     recipes.ingest([{"id": "far", "text": "pepper " + "unrelated words about something else " * 5}])
     hits = recipes.search("steak pepper sauce", limit=1)
     all_dense = {hit.id: hit.score for hit in recipes.search("steak pepper sauce", mode="dense", limit=9)}
@@ -248,7 +248,7 @@ def chapters(tmp_path, encoder):
 
 
 def test_grouped_hits_are_one_a_source_and_as_many_as_there_are(chapters, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.search.CANDIDATES", 1)
+    monkeypatch.setattr("twinvec_qdrant.search.searcher.CANDIDATES", 1)
     for mode in ("dense", "sparse", "hybrid"):
         hits = chapters.search("gardens in section", limit=3, mode=mode)
         assert hits[0].id == "gardens.md", mode
