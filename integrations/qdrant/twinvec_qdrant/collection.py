@@ -25,7 +25,7 @@ from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.late_interaction import token_encoder
-from twinvec_qdrant.maintenance import Maintained
+from twinvec_qdrant.maintained import Maintained
 from twinvec_qdrant.opening import Wanted, load_recorded, open_in
 from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.records.bm25_weights import Lexicon

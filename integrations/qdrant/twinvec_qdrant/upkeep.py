@@ -24,7 +24,7 @@ from twinvec_qdrant.index_settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
-    from twinvec_qdrant.judged import JudgedCheck
+    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
 
 
 def verify_command(
@@ -122,7 +122,7 @@ def migrate_command(
 
 def _judged(collection: Collection, folder: Path) -> JudgedCheck:
     from twinvec.evaluation.beir import load_beir
-    from twinvec_qdrant.judged import JudgedCheck
+    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
 
     return JudgedCheck(collection, load_beir(folder))
 

@@ -24,7 +24,7 @@ LATER = {**{name: text.replace("note", "newer note") for name, text in list(NOTE
 def server(monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
     monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 10)
-    monkeypatch.setattr("twinvec_qdrant.migration._PAGE", 20)
+    monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 20)
     with StandIn().running() as running:
         yield running
 

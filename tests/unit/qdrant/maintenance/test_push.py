@@ -133,7 +133,7 @@ def test_after_a_migration_the_vectors_in_force_are_pushed(guides, other, place)
 @pytest.mark.parametrize("other", ["client"], indirect=True)
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 def test_every_step_may_be_the_last(guides, other, encoder, done, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.pushing._BATCH_CHUNKS", 6)
+    monkeypatch.setattr("twinvec_qdrant.maintenance.push._BATCH_CHUNKS", 6)
     expected, originals = answers(guides, encoder), guides.get(list(GUIDES))
     for step in count():
         name = f"copy{step}"
@@ -141,7 +141,7 @@ def test_every_step_may_be_the_last(guides, other, encoder, done, monkeypatch):
             name, encoder=encoder, chunking=ChunkSettings(max_tokens=16), tenant_key="owner", **other
         ) as copy:
             with monkeypatch.context() as patched:
-                patched.setattr("twinvec_qdrant.maintenance.open_target", lambda *args, to=copy._backend: to)
+                patched.setattr("twinvec_qdrant.maintained.open_target", lambda *args, to=copy._backend: to)
                 patched.setattr(copy._backend, "close", lambda: None)
                 die_at(step, done=done, backend=copy._backend, monkeypatch=patched)
                 try:

@@ -248,7 +248,7 @@ def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_by_the
 
 
 def test_a_rate_holds_between_pages_and_keeps_nobody_waiting_for_the_switch(filled, place, new, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.migration._PAGE", 4)
+    monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 4)
     slept = []
     monkeypatch.setattr("time.sleep", lambda seconds: slept.append(seconds) if seconds else None)
 
@@ -267,7 +267,7 @@ def test_chunks_are_read_once_and_not_once_a_page(filled, new, monkeypatch):
     scrolled = []
     scroll = filled._backend.scroll
     monkeypatch.setattr(filled._backend, "scroll", lambda *args: scrolled.append(args) or scroll(*args))
-    monkeypatch.setattr("twinvec_qdrant.migration._PAGE", 1)
+    monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 1)
     assert filled.migrate(new).encoded == len(NOTES)
     assert len(scrolled) < len(NOTES)
 
@@ -300,7 +300,7 @@ def test_an_engine_killed_while_it_adds_or_drops_a_vector_opens_again(tmp_path, 
 
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 def test_every_step_may_be_the_last(place, words, new, done, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.migration._PAGE", 4)
+    monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 4)
     for step in count():
         name = f"notes{step}"
         with Collection.open(name, encoder=words, chunking=False, **place) as collection:
