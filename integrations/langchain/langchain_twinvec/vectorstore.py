@@ -25,7 +25,7 @@ from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.memory_index import Mode
 from twinvec_qdrant import Collection
-from twinvec_qdrant.whole import open_whole
+from twinvec_qdrant.whole_documents import open_whole
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient

@@ -21,10 +21,10 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.memory_index import Hit, Mode
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.async_methods import in_thread
+from twinvec_qdrant.encoders import token_encoder
 from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.ingest.ingestion import Ingestion
-from twinvec_qdrant.late_interaction import token_encoder
 from twinvec_qdrant.maintained import Maintained
 from twinvec_qdrant.opening import Wanted, load_recorded, open_in
 from twinvec_qdrant.opening_store import find_store
@@ -36,9 +36,9 @@ from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.search.searcher import Searcher
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
-from twinvec_qdrant.twins import in_thread
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient

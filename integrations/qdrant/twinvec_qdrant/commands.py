@@ -20,7 +20,7 @@ import typer
 
 from twinvec.cli.terminal import named_text, properties, show, show_json, table
 from twinvec.errors import CollectionNotFoundError
-from twinvec_qdrant.index_settings import IndexSettings, Quantization
+from twinvec_qdrant.settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec.rerankers.cross_encoder import CrossEncoderReranker, MaxSimReranker

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.maintenance.migration import Migration, drop_others
 from twinvec_qdrant.maintenance.push import Push, open_target
@@ -18,6 +17,7 @@ from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.description import Description, SpaceEncoder, read_description
 from twinvec_qdrant.report import IndexReport, MigrationReport, PushReport, VerifyReport
 from twinvec_qdrant.search.searcher import Searcher
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import Backend
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
-from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.description import (
@@ -24,6 +23,7 @@ from twinvec_qdrant.records.description import (
     read_description,
 )
 from twinvec_qdrant.records.schema import tenant_path
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import Backend, NewCollection, Store
 
 

@@ -20,7 +20,7 @@ from twinvec_qdrant.commands import (
     open_collection,
     plain,
 )
-from twinvec_qdrant.index_settings import IndexSettings, Quantization
+from twinvec_qdrant.settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection

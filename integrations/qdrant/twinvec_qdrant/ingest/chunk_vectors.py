@@ -11,8 +11,8 @@ import numpy as np
 from twinvec.arrays import without_direction
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, InputError
+from twinvec_qdrant.encoders import token_states
 from twinvec_qdrant.ingest.planned import Work, texts
-from twinvec_qdrant.late_interaction import token_states
 from twinvec_qdrant.records.description import Generation, SpaceEncoder
 from twinvec_qdrant.stores.base import Backend, States
 

@@ -21,7 +21,6 @@ from twinvec.engines.base import FloatArray
 from twinvec.errors import DocumentError, InputError, StoreUnavailableError
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, progress_bar, unseen
-from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.ingest.chunk_vectors import Encoded, TextVectors, Vectors
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import Intake
@@ -32,6 +31,7 @@ from twinvec_qdrant.records.description import Description, SpaceEncoder, check_
 from twinvec_qdrant.records.schema import Record, tenant_path
 from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import Backend, Point
 from twinvec_qdrant.stores.conditions import field_is
 

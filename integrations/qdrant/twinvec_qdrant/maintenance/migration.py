@@ -25,8 +25,7 @@ from twinvec.arrays import unit, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec.tokens.tokenizer import TextTokenizer
-from twinvec_qdrant.index_settings import IndexSettings
-from twinvec_qdrant.late_interaction import token_states
+from twinvec_qdrant.encoders import token_states
 from twinvec_qdrant.records.description import (
     SAME_VECTOR,
     Description,
@@ -37,6 +36,7 @@ from twinvec_qdrant.records.description import (
     read_description,
 )
 from twinvec_qdrant.report import MigrationReport
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import Backend, Point, Query, States, update_there
 from twinvec_qdrant.stores.conditions import LacksVector, field_is
 

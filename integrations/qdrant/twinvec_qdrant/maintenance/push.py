@@ -13,12 +13,12 @@ from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec.support.progress import progress_bar
-from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog, Change
 from twinvec_qdrant.records.description import Description, Generation, read_description
 from twinvec_qdrant.records.schema import Record, tenant_path
 from twinvec_qdrant.report import PushReport
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import DENSE, Backend, NewCollection, Point, States, Store
 from twinvec_qdrant.stores.conditions import field_is
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from twinvec_qdrant.index_settings import IndexSettings
 from twinvec_qdrant.records.description import read_description
 from twinvec_qdrant.report import IndexReport
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import Backend, Query
 from twinvec_qdrant.stores.conditions import field_is
 

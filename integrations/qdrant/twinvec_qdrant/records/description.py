@@ -16,9 +16,9 @@ from twinvec.arrays import unit, without_direction
 from twinvec.engines.base import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.retrieval.bm25 import Analyzer
-from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.encoders import states_dim
 from twinvec_qdrant.ingest.chunking import ChunkSettings
-from twinvec_qdrant.late_interaction import states_dim
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import DENSE, Backend
 
 PROBES = (

@@ -27,7 +27,7 @@ from twinvec.engines.base import FloatArray
 from twinvec.errors import StoreError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.support.slicing import in_parts
-from twinvec_qdrant.index_settings import USUAL, IndexSettings
+from twinvec_qdrant.settings import USUAL, IndexSettings
 from twinvec_qdrant.stores.conditions import Condition, Conditions
 
 DENSE = "dense"

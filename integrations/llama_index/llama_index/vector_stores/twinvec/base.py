@@ -31,7 +31,7 @@ from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, Sp
 from twinvec.retrieval.filters import Filter
 from twinvec_qdrant import Collection
 from twinvec_qdrant.records.description import SAME_VECTOR
-from twinvec_qdrant.whole import open_whole
+from twinvec_qdrant.whole_documents import open_whole
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient

@@ -20,7 +20,7 @@ import qdrant_edge as edge
 
 from twinvec.errors import StoreBusyError, StoreCorruptError, StoreError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import (
     DENSE,
     INDEXED_FIELDS,

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from twinvec.errors import StoreError
-from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 
 WORTHWHILE = 20_000

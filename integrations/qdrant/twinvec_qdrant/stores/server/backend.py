@@ -22,7 +22,7 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 
 from twinvec.errors import StoreError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import (
     DENSE,
     INDEXED_FIELDS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from qdrant_client import models
 
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec_qdrant.index_settings import IndexSettings
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores import conditions as neutral
 from twinvec_qdrant.stores.base import SPARSE, Point, Query, dense_vectors, stored_point
 

@@ -12,7 +12,7 @@ import textwrap
 import threading
 
 from twinvec_qdrant import Collection
-from twinvec_qdrant.twins import MOST_AT_ONCE
+from twinvec_qdrant.async_methods import MOST_AT_ONCE
 
 NOTES = [("tea", "green tea"), ("bread", "rye bread"), ("rain", "rain over the harbour")]
 
@@ -59,7 +59,7 @@ async def test_a_twin_sees_the_context_of_its_caller(collection, words, monkeypa
 def test_a_forked_process_has_twins_of_its_own():
     program = textwrap.dedent("""
         import asyncio, os
-        from twinvec_qdrant.twins import in_thread
+        from twinvec_qdrant.async_methods import in_thread
         twin = in_thread(lambda: 7)
         assert asyncio.run(twin()) == 7
         child = os.fork()

@@ -10,7 +10,8 @@ from qdrant_client import QdrantClient
 
 from twinvec import MaxSimReranker, RetrieveRerank
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, late_interaction
+from twinvec_qdrant import ChunkSettings, Collection, IndexSettings
+from twinvec_qdrant import encoders as late_interaction
 from twinvec_qdrant.stores.base import states_name
 from words import StateEncoder, WordEncoder
 
