@@ -60,7 +60,7 @@ _MEANT = {"=": "=", ">": ">=", "<": "<="}  # by what follows "="
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``twinvec``."""
-    from twinvec_qdrant.upkeep import (
+    from twinvec_qdrant.cli.maintenance import (
         collections_command,
         drop_command,
         migrate_command,
