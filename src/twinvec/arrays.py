@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 
 _SMALLEST = 1e-12  # as torch.nn.functional.normalize
 
@@ -21,3 +21,9 @@ def without_direction(vectors_ND: FloatArray) -> npt.NDArray[np.intp]:
     """The rows that are zero or not finite: no cosine compares them with anything."""
     norms_N = np.linalg.norm(vectors_ND, axis=-1)
     return np.flatnonzero(~np.isfinite(norms_N) | (norms_N == 0))
+
+
+FloatArray = npt.NDArray[np.float32]
+
+
+IntArray = npt.NDArray[np.int64]

@@ -17,7 +17,8 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.engines.base import Batch, Engine, FloatArray
+from twinvec.arrays import FloatArray
+from twinvec.engines.base import Batch, Engine
 from twinvec.engines.exports import find_ranges
 from twinvec.engines.multi_device import ProcessesEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_engine

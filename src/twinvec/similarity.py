@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.arrays import unit
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray, unit
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
 
 Indices = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, StoreError
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter

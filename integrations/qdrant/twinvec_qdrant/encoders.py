@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.retrieval.memory_index import TokenEncoder
 from twinvec_qdrant.stores.base import States

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError
 
 PROBES = (

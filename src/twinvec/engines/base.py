@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
+
+from twinvec.arrays import FloatArray, IntArray
 
 GPU_STREAMS = 2
 """Batches that are on their way to, on, or on their way from one GPU."""
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from twinvec.arrays import unit
-from twinvec.engines.base import Batch, FloatArray
+from twinvec.arrays import FloatArray, unit
+from twinvec.engines.base import Batch
 from twinvec.engines.cpu import available_cores
 
 BATCH_TOKENS = 1024

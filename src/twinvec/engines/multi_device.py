@@ -20,7 +20,8 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any
 
-from twinvec.engines.base import GPU_STREAMS, Batch, Engine, FloatArray, ScoringEngine
+from twinvec.arrays import FloatArray
+from twinvec.engines.base import GPU_STREAMS, Batch, Engine, ScoringEngine
 from twinvec.engines.cpu import available_cores
 from twinvec.errors import ConfigurationError, EngineError, TwinvecError
 

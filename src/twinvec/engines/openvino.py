@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.engines.base import Batch, FloatArray
+from twinvec.arrays import FloatArray
+from twinvec.engines.base import Batch
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
 from twinvec.errors import EngineError, ModelIntegrityError, not_imported
 from twinvec.support import telemetry

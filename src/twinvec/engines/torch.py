@@ -19,7 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from twinvec.engines.base import GPU_STREAMS, Batch, FloatArray
+from twinvec.arrays import FloatArray
+from twinvec.engines.base import GPU_STREAMS, Batch
 from twinvec.engines.cpu import available_cores
 from twinvec.engines.pooling import pool
 from twinvec.engines.unpadded import without_padding

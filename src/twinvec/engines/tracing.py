@@ -21,7 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from twinvec.engines.base import Batch, FloatArray
+from twinvec.arrays import FloatArray
+from twinvec.engines.base import Batch
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import import_openvino, save_graph
 from twinvec.engines.pooling import pool

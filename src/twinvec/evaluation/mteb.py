@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from twinvec.arrays import FloatArray
 from twinvec.encoder import Encoder
-from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError, MissingExtraError
 from twinvec.models.finding import DEFAULT_REPOSITORY
 

@@ -15,8 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from twinvec.arrays import unit
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray, unit
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import IrResult, as_run, measure_ir

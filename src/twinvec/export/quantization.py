@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.arrays import unit
-from twinvec.engines.base import Batch, FloatArray
+from twinvec.arrays import FloatArray, unit
+from twinvec.engines.base import Batch
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import save_graph, shared_core
 from twinvec.engines.runtimes import RuntimeName

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from twinvec.arrays import unit
+from twinvec.arrays import FloatArray, unit
 from twinvec.encoder import Encoder
-from twinvec.engines.base import Batch, FloatArray
+from twinvec.engines.base import Batch
 from twinvec.engines.exports import RANGES, ranges_key
 from twinvec.engines.graph_cache import CachedGraph, classifier_graph, encoder_graph
 from twinvec.engines.runtimes import RuntimeName

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, UnsupportedModelError
 from twinvec.models.backbone import max_input_tokens, position_limit, read_backbone_config, read_transformer_config
 from twinvec.models.encoder_spec import read_modules

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.engines.base import FloatArray, ScoringEngine
+from twinvec.arrays import FloatArray
+from twinvec.engines.base import ScoringEngine
 from twinvec.engines.multi_device import ProcessesScoringEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_scoring_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError

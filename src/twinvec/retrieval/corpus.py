@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.retrieval.bm25 import BM25Index
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, matches, parse_filter

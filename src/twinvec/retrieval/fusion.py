@@ -23,7 +23,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, InputError
 
 Method = Literal["adaptive", "rrf", "distribution"]

@@ -15,8 +15,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
-from twinvec.arrays import unit, without_direction
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray, unit, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec.retrieval.corpus import Corpus, Rows

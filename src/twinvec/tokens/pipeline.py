@@ -18,7 +18,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.engines.base import Batch, FloatArray
+from twinvec.arrays import FloatArray
+from twinvec.engines.base import Batch
 from twinvec.tokens.batching import token_budget_batches
 from twinvec.tokens.tokenizer import TokenIds
 

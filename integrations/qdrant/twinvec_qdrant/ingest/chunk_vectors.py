@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twinvec.arrays import without_direction
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, InputError
 from twinvec_qdrant.encoders import token_states
 from twinvec_qdrant.ingest.planned import Work, texts

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from operator import length_hint
 from uuid import uuid4
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.errors import DocumentError, InputError, StoreUnavailableError
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, progress_bar, unseen

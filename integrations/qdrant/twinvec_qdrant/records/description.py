@@ -12,8 +12,7 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from twinvec.arrays import unit, without_direction
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray, unit, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.encoders import states_dim

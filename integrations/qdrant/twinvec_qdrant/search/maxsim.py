@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.rerankers.cross_encoder import MaxSimReranker
 from twinvec.retrieval.memory_index import Hit, TokenEncoder
 from twinvec_qdrant.records.schema import digest

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.arrays import unit
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray, unit
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import fuse
 from twinvec_qdrant.stores.base import Scored

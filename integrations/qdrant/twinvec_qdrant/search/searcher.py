@@ -14,8 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from twinvec.arrays import without_direction
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError, FilterError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.filters import Filter, parse_filter

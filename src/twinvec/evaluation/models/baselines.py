@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from twinvec.arrays import FloatArray
 from twinvec.encoder import Encoder
-from twinvec.engines.base import FloatArray
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.models.encoder_spec import read_spec

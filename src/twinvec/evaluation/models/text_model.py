@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 
 
 class TextModel(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.errors import InputError, MissingExtraError
 from twinvec.evaluation.bias import WinogenderResult
 from twinvec.evaluation.serving import Kept

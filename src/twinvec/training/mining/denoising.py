@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.models.cross_encoder_spec import ACTIVATIONS, read_classifier
 from twinvec.models.finding import find_model
 from twinvec.models.space import classifier_digest

@@ -18,9 +18,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from twinvec.arrays import unit
+from twinvec.arrays import FloatArray, unit
 from twinvec.encoder import Encoder
-from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.memory_index import Hit, check_limit
