@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import Batch, Engine
+from twinvec.engines.base import Engine
 from twinvec.engines.exports import find_ranges
 from twinvec.engines.multi_device import ProcessesEngine, check_devices
 from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
@@ -30,6 +30,7 @@ from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int
 from twinvec.support.checks import whole_number
 from twinvec.support.progress import progress_bar
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
+from twinvec.tokens.batching import Batch
 from twinvec.tokens.pipeline import run_batches
 from twinvec.tokens.tokenizer import TextTokenizer, TokenIds
 from twinvec.tokens.truncation import CountsCuts

@@ -15,8 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit
-from twinvec.engines.base import Batch
 from twinvec.engines.cpu import available_cores
+from twinvec.tokens.batching import Batch
 
 BATCH_TOKENS = 1024
 

@@ -21,9 +21,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import GPU_STREAMS, Batch, Engine, ScoringEngine
+from twinvec.engines.base import GPU_STREAMS, Engine, ScoringEngine
 from twinvec.engines.cpu import available_cores
 from twinvec.errors import ConfigurationError, EngineError, TwinvecError
+from twinvec.tokens.batching import Batch
 
 LoadEngine = Callable[[str], Engine | ScoringEngine]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import Batch
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
 from twinvec.errors import EngineError, ModelIntegrityError, not_imported
 from twinvec.support import telemetry
+from twinvec.tokens.batching import Batch
 
 _ERRORS_ONLY = 3
 

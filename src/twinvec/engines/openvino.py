@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import Batch
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
 from twinvec.errors import EngineError, ModelIntegrityError, not_imported
 from twinvec.support import telemetry
+from twinvec.tokens.batching import Batch
 
 _FIRST_LOOK = threading.Lock()
 

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import Batch
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import import_openvino, save_graph
 from twinvec.engines.pooling import pool
@@ -33,6 +32,7 @@ from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.space import PROBES
 from twinvec.support import telemetry
+from twinvec.tokens.batching import Batch
 from twinvec.tokens.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit
-from twinvec.engines.base import Batch
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import save_graph, shared_core
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.errors import EngineError, MissingExtraError, not_imported
 from twinvec.support import telemetry
+from twinvec.tokens.batching import Batch
 
 TOP = 10
 BOUNDS = {"cosine_mean": 0.99, "cosine_worst": 0.95, "correlation": 0.99, "top10_overlap": 0.85}

@@ -15,7 +15,6 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, unit
 from twinvec.encoder import Encoder
-from twinvec.engines.base import Batch
 from twinvec.engines.exports import RANGES, ranges_key
 from twinvec.engines.graph_cache import CachedGraph, classifier_graph, encoder_graph
 from twinvec.engines.runtimes import RuntimeName
@@ -26,6 +25,7 @@ from twinvec.models.finding import read_object
 from twinvec.models.space import PROBES, classifier_digest, graph_digest, network_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.storage import measure_ranges
+from twinvec.tokens.batching import Batch
 from twinvec.tokens.tokenizer import TextTokenizer
 
 QUERY_WORDS = 8

@@ -9,9 +9,12 @@ count limits it as well, because very short texts would otherwise make batches t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from twinvec.arrays import IntArray
 
 _CALL_TOKENS = 32  # what calling an engine once more costs, in tokens
 
@@ -40,3 +43,37 @@ def token_budget_batches(
         size = int(np.searchsorted(padding, most_padding, side="right")) or 1
         yield order[start : start + size]
         start += size
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Token ids of B texts, padded on the right to T.
+
+    Attributes:
+        ids_BT: Token ids.
+        mask_BT: 1 for a token, 0 for padding.
+        types_BT: Segment of each token (pairs of a cross-encoder), or None for all zero.
+        prompt_tokens: How many leading tokens pooling leaves out (models with ``include_prompt: false``).
+        alone: Whether no other batch of the same call is computed beside it, so that all cores may work on it.
+    """
+
+    ids_BT: IntArray
+    mask_BT: IntArray
+    types_BT: IntArray | None = None
+    prompt_tokens: int = 0
+    alone: bool = False
+
+    @property
+    def inputs(self) -> dict[str, IntArray]:
+        """All that a graph may ask for, by the names of its inputs."""
+        return {
+            "input_ids": self.ids_BT,
+            "attention_mask": self.mask_BT,
+            "token_type_ids": np.zeros_like(self.ids_BT) if self.types_BT is None else self.types_BT,
+            "prompt_tokens": np.array(self.prompt_tokens, dtype=np.int64),
+        }
+
+    def rows(self, start: int, stop: int) -> Batch:
+        """The texts from ``start`` to ``stop``, padded as they are."""
+        types_BT = None if self.types_BT is None else self.types_BT[start:stop]
+        return Batch(self.ids_BT[start:stop], self.mask_BT[start:stop], types_BT, self.prompt_tokens)

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import Batch
-from twinvec.tokens.batching import token_budget_batches
+from twinvec.tokens.batching import Batch, token_budget_batches
 from twinvec.tokens.tokenizer import TokenIds
 
 Indices = npt.NDArray[np.int64]

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.engines.base import Batch
 from twinvec.errors import ModelIntegrityError
 from twinvec.models.finding import optional_json, read_object
 from twinvec.support.slicing import in_parts
+from twinvec.tokens.batching import Batch
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import models
-from twinvec.engines.base import Batch
 from twinvec.engines.torch import TorchEngine, _Halving, _token_budget
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.models.encoder_spec import read_spec
+from twinvec.tokens.batching import Batch
 
 
 def batch_of(*rows, pad=0):

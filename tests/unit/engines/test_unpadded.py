@@ -90,7 +90,7 @@ def test_mpnet_keeps_its_padding(tiny_model, monkeypatch):
 
 
 def test_an_engine_without_padding_gives_the_same_vectors(tiny_model, monkeypatch):
-    from twinvec.engines.base import Batch
+    from twinvec.tokens.batching import Batch
 
     monkeypatch.setattr(VARLEN, text_by_text)
     engine = TorchEngine(read_spec(tiny_model("bert")))

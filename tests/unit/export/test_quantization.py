@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from twinvec.engines.base import Batch
 from twinvec.errors import EngineError
 from twinvec.export.quantization import cosine_quality, quantize, score_quality, top_overlap
+from twinvec.tokens.batching import Batch
 
 
 def test_overlap_of_the_ten_best():
