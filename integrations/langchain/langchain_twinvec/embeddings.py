@@ -11,7 +11,8 @@ from langchain_core.embeddings import Embeddings
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from twinvec import Encoder
-from twinvec.adapters.embeddings import Prompt, TwoSided, open_encoder
+from twinvec.adapters.embeddings import TwoSided
+from twinvec.adapters.opening import Prompt, open_encoder
 from twinvec.adapters.sentence_transformers import encode_options, loading_options
 from twinvec.errors import ConfigurationError
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langchain_twinvec.documents import hit_of, with_scores
 from twinvec import CrossEncoderReranker
-from twinvec.adapters.embeddings import open_reranker
+from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.memory_index import Reranker
 
 

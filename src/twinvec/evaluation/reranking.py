@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twinvec.adapters.embeddings import open_reranker
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import IrResult, as_run, compare_ir, measure_ir, search_all
 from twinvec.evaluation.measures import MEASURES
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest
+from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.memory_index import Hit, Reranker, Retriever, rerank_many
 
 

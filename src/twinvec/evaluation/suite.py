@@ -64,7 +64,7 @@ class Tasks:
 
     Attributes:
         measures: Of the retrieval sets.
-        rerank: Reranker behind the retrieval sets, by name; see ``twinvec.adapters.embeddings.open_reranker``.
+        rerank: Reranker behind the retrieval sets, by name; see ``twinvec.rerankers.open.open_reranker``.
         candidates: How many hits it looks at.
     """
 

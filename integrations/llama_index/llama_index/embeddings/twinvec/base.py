@@ -16,7 +16,8 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 
 from llama_index.embeddings.twinvec.cache import SpaceCache, asking
 from twinvec import Encoder
-from twinvec.adapters.embeddings import Prompt, TwoSided, open_encoder
+from twinvec.adapters.embeddings import TwoSided
+from twinvec.adapters.opening import Prompt, open_encoder
 from twinvec.adapters.sentence_transformers import loading_options
 from twinvec.errors import ConfigurationError, SpaceMismatchError
 

@@ -12,8 +12,8 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from twinvec import Encoder, Hit
-from twinvec.adapters.embeddings import open_reranker
 from twinvec.errors import ConfigurationError
+from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.memory_index import Reranker
 
 dispatcher = get_dispatcher(__name__)
