@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from twinvec.encoder import Encoder
     from twinvec.errors import TwinvecError
-    from twinvec.rerankers.cross_encoder import CrossEncoderReranker, MaxSimReranker
+    from twinvec.rerankers.cross_encoder import CrossEncoderReranker
+    from twinvec.rerankers.maxsim import MaxSimReranker
     from twinvec.retrieval.documents import Document
     from twinvec.retrieval.memory_index import Hit, MemoryIndex, Retriever, RetrieveRerank
 

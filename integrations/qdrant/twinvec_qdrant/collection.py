@@ -43,7 +43,7 @@ from twinvec_qdrant.stores.conditions import field_is
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-    from twinvec.rerankers.cross_encoder import MaxSimReranker
+    from twinvec.rerankers.maxsim import MaxSimReranker
 
 
 class Collection(Maintained):
@@ -306,7 +306,7 @@ class Collection(Maintained):
         Raises:
             ConfigurationError: the encoder has no token states, or ``mix`` lies outside 0 to 1.
         """
-        from twinvec.rerankers.cross_encoder import MaxSimReranker
+        from twinvec.rerankers.maxsim import MaxSimReranker
         from twinvec_qdrant.search.maxsim import StoredMaxSim
 
         encoder = token_encoder(self.encoder)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from twinvec.encoder import Encoder
-from twinvec.rerankers.cross_encoder import CrossEncoderReranker, MaxSimReranker
+from twinvec.rerankers.cross_encoder import CrossEncoderReranker
+from twinvec.rerankers.maxsim import MaxSimReranker
 from twinvec.retrieval.memory_index import Reranker
 
 

@@ -20,7 +20,7 @@ from twinvec.errors import (
     TextError,
     UnsupportedModelError,
 )
-from twinvec.rerankers.cross_encoder import maxsim
+from twinvec.rerankers.maxsim import maxsim
 
 QUERIES = ["a fox in the sun", "two men on the moon", "compare two files"]
 PASSAGES = [

@@ -23,7 +23,8 @@ from twinvec.errors import CollectionNotFoundError
 from twinvec_qdrant.settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
-    from twinvec.rerankers.cross_encoder import CrossEncoderReranker, MaxSimReranker
+    from twinvec.rerankers.cross_encoder import CrossEncoderReranker
+    from twinvec.rerankers.maxsim import MaxSimReranker
     from twinvec.retrieval.memory_index import Hit, Reranker
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.ingest.chunking import ChunkSettings

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from twinvec.arrays import FloatArray
-from twinvec.rerankers.cross_encoder import MaxSimReranker
+from twinvec.rerankers.maxsim import MaxSimReranker
 from twinvec.retrieval.memory_index import Hit, TokenEncoder
 from twinvec_qdrant.records.schema import digest
 from twinvec_qdrant.stores.base import Backend, Query, states_name

@@ -26,7 +26,7 @@ from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.reranking import rerank_all
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
-from twinvec.rerankers.cross_encoder import MaxSimReranker, mixed_scores
+from twinvec.rerankers.maxsim import MaxSimReranker, mixed_scores
 from twinvec.retrieval.memory_index import Hit, MemoryIndex, Retriever
 from twinvec.retrieval.tuned_search import Setting
 from twinvec.support.progress import progress_bar
