@@ -15,7 +15,7 @@ import numpy as np
 
 from twinvec.engines.runtimes import files_of
 from twinvec.errors import ModelIntegrityError
-from twinvec.models.finding import MANIFEST, optional_json, safe_relative
+from twinvec.models.integrity import MANIFEST, optional_json, safe_relative
 from twinvec.storage import Ranges
 
 EXPORTS = "exports"

@@ -23,7 +23,7 @@ from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
 from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
-from twinvec.models.finding import read_object, sha256
+from twinvec.models.integrity import read_object, sha256
 from twinvec.tokens.tokenizer import TextTokenizer
 
 logger = logging.getLogger(__name__)

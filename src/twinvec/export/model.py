@@ -34,7 +34,8 @@ from twinvec.errors import ConfigurationError, EngineError, InputError, ModelErr
 from twinvec.export.quantization import BOUNDS, import_nncf, quantize
 from twinvec.export.subjects import Exportable, open_exportable
 from twinvec.models.encoder_spec import read_modules
-from twinvec.models.finding import MANIFEST, find_model, optional_json, read_object, sha256, write_manifest
+from twinvec.models.finding import find_model
+from twinvec.models.integrity import MANIFEST, optional_json, read_object, sha256, write_manifest
 from twinvec.support.checks import whole_number
 from twinvec.support.locks import alone
 from twinvec.text import check_text

@@ -21,7 +21,7 @@ from twinvec.engines.runtimes import RuntimeName
 from twinvec.export.quantization import cosine_quality, score_quality
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.encoder_spec import read_modules, read_spec
-from twinvec.models.finding import read_object
+from twinvec.models.integrity import read_object
 from twinvec.models.space import PROBES, classifier_digest, graph_digest, network_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.storage import measure_ranges

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ModelIntegrityError, UnsupportedModelError
-from twinvec.models.finding import describe, optional_json, read_object
+from twinvec.models.integrity import describe, optional_json, read_object
 
 BACKBONES = {"bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta"}
 """``model_type`` of the supported backbones (MiniLM models are of type bert or xlm-roberta)."""

@@ -19,7 +19,7 @@ from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, UnsupportedModelError
 from twinvec.models.backbone import max_input_tokens, position_limit, read_backbone_config, read_transformer_config
 from twinvec.models.encoder_spec import read_modules
-from twinvec.models.finding import describe, optional_json
+from twinvec.models.integrity import describe, optional_json
 from twinvec.support.checks import whole_number
 
 

@@ -22,7 +22,7 @@ from twinvec.models.backbone import (
     read_transformer_config,
     refuse_settings,
 )
-from twinvec.models.finding import describe, optional_json, read_json, read_object, safe_relative
+from twinvec.models.integrity import describe, optional_json, read_json, read_object, safe_relative
 
 NO_PROMPTS = {"query": "", "document": ""}
 """What a model without prompts for these two has, as in sentence-transformers; the default prompt is for neither."""

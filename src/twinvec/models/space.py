@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twinvec.models.encoder_spec import Dense, ModelSpec
-from twinvec.models.finding import loaded_weights, sha256
+from twinvec.models.integrity import loaded_weights, sha256
 
 if TYPE_CHECKING:
     from twinvec.models.cross_encoder_spec import ClassifierSpec

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.errors import ModelIntegrityError
-from twinvec.models.finding import optional_json, read_object
+from twinvec.models.integrity import optional_json, read_object
 from twinvec.support.slicing import in_parts
 from twinvec.tokens.batching import Batch
 

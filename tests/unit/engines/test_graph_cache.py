@@ -22,7 +22,7 @@ from twinvec.engines.graph_cache import cache_folder, encoder_graph
 from twinvec.engines.openvino import OpenVinoEngine, has_bfloat16, save_graph
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
-from twinvec.models.finding import sha256
+from twinvec.models.integrity import sha256
 from twinvec.models.space import graph_digest
 
 

@@ -26,7 +26,7 @@ from twinvec.errors import (
     UnsupportedModelError,
 )
 from twinvec.export.model import LEAST_TEXTS, export_model, sample_texts
-from twinvec.models.finding import MANIFEST, write_manifest
+from twinvec.models.integrity import MANIFEST, write_manifest
 from words import sentences
 
 TEXTS = sentences(120, seed=3)

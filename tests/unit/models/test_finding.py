@@ -14,11 +14,8 @@ from safetensors.numpy import load_file, save_file
 
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
-from twinvec.models.finding import (
-    DEFAULT_COMMIT,
-    DEFAULT_REPOSITORY,
-    DEFAULT_WEIGHTS_SHA256,
-    find_model,
+from twinvec.models.finding import DEFAULT_COMMIT, DEFAULT_REPOSITORY, DEFAULT_WEIGHTS_SHA256, find_model
+from twinvec.models.integrity import (
     manifest_hashes,
     safe_relative,
     sha256,

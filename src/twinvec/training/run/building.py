@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from twinvec.errors import ConfigurationError, MissingExtraError, ModelIntegrityError
 from twinvec.models.backbone import max_input_tokens, position_limit, read_transformer_config
 from twinvec.models.encoder_spec import NO_PROMPTS, read_modules
-from twinvec.models.finding import MANIFEST, check_hash, find_model, manifest_hashes, read_object
+from twinvec.models.finding import find_model
+from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, read_object
 from twinvec.training import settings
 from twinvec.training.losses import modules as losses
 from twinvec.training.run.config import TrainConfig

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError
-from twinvec.models.finding import MANIFEST, write_manifest
+from twinvec.models.integrity import MANIFEST, write_manifest
 from twinvec.support.locks import alone
 
 _MARKER = "complete"

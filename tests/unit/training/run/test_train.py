@@ -15,7 +15,7 @@ import torch
 from models import LONGEST, build, build_cross_encoder
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.errors import ConfigurationError, DocumentError, MissingExtraError, ModelIntegrityError
-from twinvec.models.finding import read_json
+from twinvec.models.integrity import read_json
 from twinvec.training.objectives import cosine_regression
 from twinvec.training.run.building import PairClassifier
 from twinvec.training.run.config import check_config
