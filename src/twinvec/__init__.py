@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from twinvec.errors import TwinvecError
     from twinvec.rerankers.cross_encoder import CrossEncoderReranker
     from twinvec.rerankers.maxsim import MaxSimReranker
+    from twinvec.retrieval.base import Hit, Retriever
     from twinvec.retrieval.documents import Document
-    from twinvec.retrieval.memory_index import Hit, MemoryIndex, Retriever, RetrieveRerank
+    from twinvec.retrieval.memory_index import MemoryIndex
+    from twinvec.retrieval.retrieve_rerank import RetrieveRerank
 
 __version__ = "0.1.0"
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from langchain_twinvec.documents import hit_of, with_scores
 from twinvec import CrossEncoderReranker
 from twinvec.rerankers.open import open_reranker
-from twinvec.retrieval.memory_index import Reranker
+from twinvec.retrieval.base import Reranker
 
 
 class TwinvecReranker(BaseDocumentCompressor):

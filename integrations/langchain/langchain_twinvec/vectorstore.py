@@ -22,8 +22,8 @@ from twinvec import Document as Stored
 from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ForeignEncoder
 from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
-from twinvec.retrieval.memory_index import Mode
 from twinvec_qdrant import Collection
 from twinvec_qdrant.whole_documents import open_whole
 

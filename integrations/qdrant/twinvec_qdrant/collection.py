@@ -17,9 +17,9 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, StoreError
+from twinvec.retrieval.base import Hit, Mode
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
-from twinvec.retrieval.memory_index import Hit, Mode
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import in_thread
 from twinvec_qdrant.encoders import token_encoder

@@ -14,7 +14,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
-from twinvec.retrieval.memory_index import TokenEncoder
+from twinvec.retrieval.base import TokenEncoder
 from twinvec_qdrant.stores.base import States
 
 if TYPE_CHECKING:

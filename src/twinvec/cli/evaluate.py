@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from twinvec.evaluation.serving import Kept
     from twinvec.evaluation.suite import Tasks
     from twinvec.evaluation.tuning.search_settings import Tuning
-    from twinvec.retrieval.memory_index import Mode
+    from twinvec.retrieval.base import Mode
 
 _SETTINGS_SHOWN = 10
 

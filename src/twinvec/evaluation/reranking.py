@@ -13,7 +13,8 @@ from twinvec.evaluation.ir import IrResult, as_run, compare_ir, measure_ir, sear
 from twinvec.evaluation.measures import MEASURES
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest
 from twinvec.rerankers.open import open_reranker
-from twinvec.retrieval.memory_index import Hit, Reranker, Retriever, rerank_many
+from twinvec.retrieval.base import Hit, Reranker, Retriever
+from twinvec.retrieval.retrieve_rerank import rerank_many
 
 
 @dataclass(frozen=True)

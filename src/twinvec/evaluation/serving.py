@@ -23,8 +23,9 @@ from twinvec.evaluation.measures import MEASURES, cutoff
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.reranking import Reranked, gain
 from twinvec.evaluation.statistics import RESAMPLES
+from twinvec.retrieval.base import Hit, Mode, Reranker, Retriever
 from twinvec.retrieval.filters import Filter
-from twinvec.retrieval.memory_index import Hit, Mode, Reranker, Retriever, RetrieveRerank
+from twinvec.retrieval.retrieve_rerank import RetrieveRerank
 from twinvec.similarity import semantic_search
 from twinvec.storage import from_int8, measure_ranges, to_int8
 from twinvec.support.progress import progress_bar

@@ -23,7 +23,7 @@ from twinvec.engines.select import EngineName, Precision, Wanted, load_scoring_e
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models.cross_encoder_spec import ClassifierSpec, read_classifier
 from twinvec.models.finding import find_model
-from twinvec.retrieval.memory_index import Hit, check_limit
+from twinvec.retrieval.base import Hit, check_limit
 from twinvec.support.checks import whole_number
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_text, check_texts

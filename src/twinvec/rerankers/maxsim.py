@@ -10,7 +10,7 @@ import numpy.typing as npt
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError
 from twinvec.rerankers.cross_encoder import _QUERIES_AT_ONCE, _TEXTS_AT_ONCE, _checked, _ordered, _standardized
-from twinvec.retrieval.memory_index import Hit, TokenEncoder
+from twinvec.retrieval.base import Hit, TokenEncoder
 from twinvec.support.progress import progress_bar
 
 

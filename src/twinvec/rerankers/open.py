@@ -5,7 +5,7 @@ from __future__ import annotations
 from twinvec.encoder import Encoder
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.rerankers.maxsim import MaxSimReranker
-from twinvec.retrieval.memory_index import Reranker
+from twinvec.retrieval.base import Reranker
 
 
 def open_reranker(model: str = "maxsim", *, encoder: Encoder | None = None, device: str | None = None) -> Reranker:

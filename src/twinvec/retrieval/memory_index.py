@@ -9,107 +9,22 @@ retriever.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
 
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_limit
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec.retrieval.corpus import Corpus, Rows
 from twinvec.retrieval.documents import Document, DocumentLike, as_documents
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.fusion import CANDIDATES, Method, check_method, fuse
-from twinvec.support.checks import is_whole
-from twinvec.support.progress import progress_bar
 from twinvec.text import check_text, check_texts
 
-Mode = Literal["hybrid", "dense", "sparse"]
-"""How to search: by vectors, by words (BM25), or by both, fused."""
-MAX_LIMIT = 2**31 - 1
-"""Most hits that can be asked for, or left out."""
-
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One result of a search. Frozen: a later stage makes a new one.
-
-    Attributes:
-        id: The document's id; with several chunks of a document among the results, ``"{id}#{position}"``.
-        text: The text that was found, as it was embedded.
-        score: The score of the last stage; larger is better.
-        scores: The score of every stage the hit went through, by the stage's name ("dense", "sparse",
-            "fused", "maxsim", "cross-encoder", ...).
-        payload: The document's own payload; for chunks also ``source``, ``position`` and ``heading``, where the
-            document has no such keys of its own.
-    """
-
-    id: str
-    text: str
-    score: float
-    scores: Mapping[str, float] = field(default_factory=dict)
-    payload: Mapping[str, Any] = field(default_factory=dict)
-
-
-@runtime_checkable
-class Retriever(Protocol):
-    """Anything that finds hits for a query: the memory index, a Qdrant collection, your own."""
-
-    def search(self, query: str, limit: int = 10, *, filter: Filter | None = None) -> list[Hit]:
-        """At most ``limit`` hits, best first, that satisfy ``filter``."""
-        ...
-
-
-@runtime_checkable
-class Reranker(Protocol):
-    """Anything that scores hits again, looking at query and text together."""
-
-    def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
-        """New hits, best first, with the new stage's score added; at most ``limit``."""
-        ...
-
-
-@runtime_checkable
-class BatchReranker(Reranker, Protocol):
-    """A reranker that takes many queries at once."""
-
-    def rerank_many(
-        self,
-        queries: Sequence[str],
-        hits_lists: Sequence[Sequence[Hit]],
-        limit: int | None = None,
-        *,
-        progress: bool = False,
-    ) -> list[list[Hit]]:
-        """``rerank`` for each query and its hits; ``progress`` shows a bar on a terminal."""
-        ...
-
-
-@runtime_checkable
-class TokenEncoder(Protocol):
-    """What late interaction needs of an encoder."""
-
-    def encode_tokens(
-        self, texts: Sequence[str], *, prompt: str | None, on_batch: Callable[[int], None] | None = None
-    ) -> list[FloatArray]:
-        """For each text its token states, of length 1: shape (tokens, states dim); ``on_batch`` as for ``Encoder``."""
-        ...
-
-
-class VectorEncoder(Protocol):
-    """What an index needs of an encoder."""
-
-    def encode_query(self, texts: Sequence[str]) -> Any:
-        """Vectors of queries: shape (n, dim)."""
-        ...
-
-    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> Any:
-        """Vectors of documents: shape (n, dim)."""
-        ...
 
 
 class MemoryIndex:
@@ -288,82 +203,6 @@ class MemoryIndex:
         if bad.size:
             raise BadVectorError(f"document {documents[bad[0]].id!r}: its vector is zero or not finite")
         return unit(vectors_ND)
-
-
-class RetrieveRerank:
-    """Retrieve many candidates, rerank them, keep the best.
-
-    Args:
-        retriever: Finds the candidates; its ``search_many`` is used where it has one.
-        reranker: Scores them again; its ``rerank_many`` is used where it has one.
-        candidates: How many to retrieve, or the limit of a search where that is more.
-
-    Raises:
-        ConfigurationError: ``candidates`` is below 1.
-    """
-
-    def __init__(self, retriever: Retriever, reranker: Reranker, candidates: int = 100) -> None:
-        check_limit(candidates, "candidates")
-        self.retriever = retriever
-        self.reranker = reranker
-        self.candidates = candidates
-
-    def search(self, query: str, limit: int = 10, filter: Filter | None = None, **options: Any) -> list[Hit]:
-        """At most ``limit`` hits, best first, with the scores of all stages; ``options`` go to the retriever.
-
-        Raises:
-            ConfigurationError: a limit below 1; and whatever retriever and reranker raise.
-        """
-        check_limit(limit)
-        hits = self.retriever.search(query, limit=max(limit, self.candidates), filter=filter, **options)
-        return self.reranker.rerank(query, hits, limit=limit)
-
-    def search_many(
-        self, queries: Sequence[str], limit: int = 10, filter: Filter | None = None, **options: Any
-    ) -> list[list[Hit]]:
-        """``search`` for many queries at once."""
-        check_limit(limit)
-        queries = check_texts(queries)
-        found = search_many(self.retriever, queries, max(limit, self.candidates), filter=filter, **options)
-        return rerank_many(self.reranker, queries, found, limit)
-
-
-def search_many(retriever: Retriever, queries: Sequence[str], limit: int = 10, **options: Any) -> list[list[Hit]]:
-    """Hits for each query: by ``search_many`` where the retriever has it, else one query after the other."""
-    if hasattr(retriever, "search_many"):
-        found: list[list[Hit]] = retriever.search_many(queries, limit=limit, **options)
-        return found
-    return [retriever.search(query, limit=limit, **options) for query in queries]
-
-
-def rerank_many(
-    reranker: Reranker,
-    queries: Sequence[str],
-    hits_lists: Sequence[Sequence[Hit]],
-    limit: int | None = None,
-    *,
-    progress: bool = False,
-) -> list[list[Hit]]:
-    """New hits for each query: by ``rerank_many`` where the reranker has it, else one query after the other."""
-    if isinstance(reranker, BatchReranker):
-        shown = {"progress": True} if progress else {}  # one of somebody else's may have no bar
-        return reranker.rerank_many(queries, hits_lists, limit, **shown)
-    reranked = []
-    with progress_bar("Reranking", len(queries), "queries", shown=progress) as advance:
-        for query, hits in zip(queries, hits_lists, strict=True):
-            reranked.append(reranker.rerank(query, hits, limit))
-            advance(1)
-    return reranked
-
-
-def check_limit(limit: int, name: str = "limit") -> None:
-    """Refuse a number of results that is not a whole number from 1 to ``MAX_LIMIT``.
-
-    Raises:
-        ConfigurationError: it is not.
-    """
-    if not is_whole(limit) or not 1 <= limit <= MAX_LIMIT:
-        raise ConfigurationError(f"{name} must be a whole number from 1 to {MAX_LIMIT:,}, got {limit!r}")
 
 
 def _top(scores: FloatArray, ranks: Rows, limit: int) -> Rows:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from twinvec.retrieval.base import Hit, Mode, Reranker
 from twinvec.retrieval.filters import Filter
-from twinvec.retrieval.memory_index import Hit, Mode, Reranker, RetrieveRerank
+from twinvec.retrieval.retrieve_rerank import RetrieveRerank
 
 NOTES = "twinvec.search"
 """Namespace of the collection's notes in which the choice is kept."""

@@ -20,8 +20,8 @@ from twinvec.evaluation.ir import (
 )
 from twinvec.evaluation.measures import read_run, write_run
 from twinvec.evaluation.reranking import evaluate_stages, rerank_result
+from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
-from twinvec.retrieval.memory_index import Hit
 
 FAST = {"resamples": 50}
 

@@ -9,8 +9,8 @@ import pytest
 
 from twinvec import Document, Hit, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, FilterError, TextError
+from twinvec.retrieval.base import Reranker, Retriever
 from twinvec.retrieval.fusion import fuse
-from twinvec.retrieval.memory_index import Reranker, Retriever
 
 DOCUMENTS = [
     {"id": "cats", "title": "Cats", "text": "Felines that purr.", "kind": "animal", "legs": 4},

@@ -25,7 +25,7 @@ from twinvec_qdrant.settings import IndexSettings, Quantization
 if TYPE_CHECKING:
     from twinvec.rerankers.cross_encoder import CrossEncoderReranker
     from twinvec.rerankers.maxsim import MaxSimReranker
-    from twinvec.retrieval.memory_index import Hit, Reranker
+    from twinvec.retrieval.base import Hit, Reranker
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.ingest.chunking import ChunkSettings
     from twinvec_qdrant.report import IngestReport

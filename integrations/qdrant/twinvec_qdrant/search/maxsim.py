@@ -9,7 +9,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.rerankers.maxsim import MaxSimReranker
-from twinvec.retrieval.memory_index import Hit, TokenEncoder
+from twinvec.retrieval.base import Hit, TokenEncoder
 from twinvec_qdrant.records.schema import digest
 from twinvec_qdrant.stores.base import Backend, Query, states_name
 from twinvec_qdrant.stores.conditions import IdIs, field_is

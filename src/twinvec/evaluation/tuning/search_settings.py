@@ -27,7 +27,8 @@ from twinvec.evaluation.reranking import rerank_all
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
 from twinvec.rerankers.maxsim import MaxSimReranker, mixed_scores
-from twinvec.retrieval.memory_index import Hit, MemoryIndex, Retriever
+from twinvec.retrieval.base import Hit, Retriever
+from twinvec.retrieval.memory_index import MemoryIndex
 from twinvec.retrieval.tuned_search import Setting
 from twinvec.support.progress import progress_bar
 from twinvec.tokens.truncation import untold_cuts

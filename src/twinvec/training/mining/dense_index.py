@@ -21,8 +21,8 @@ import numpy as np
 from twinvec.arrays import FloatArray, unit
 from twinvec.encoder import Encoder
 from twinvec.errors import InputError
+from twinvec.retrieval.base import Hit, check_limit
 from twinvec.retrieval.filters import Filter
-from twinvec.retrieval.memory_index import Hit, check_limit
 from twinvec.support.locks import alone
 from twinvec.support.progress import progress_bar
 from twinvec.training.losses.negatives_mask import text_hash

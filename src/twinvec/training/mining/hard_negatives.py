@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval.memory_index import Hit, Retriever, search_many
+from twinvec.retrieval.base import Hit, Retriever
+from twinvec.retrieval.retrieve_rerank import search_many
 from twinvec.support.progress import progress_bar
 from twinvec.training.losses.negatives_mask import normalised
 from twinvec.training.mining.known_positives import Judged, readings, speaks_of

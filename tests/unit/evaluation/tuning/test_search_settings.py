@@ -15,8 +15,8 @@ from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_retriever
 from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
 from twinvec.evaluation.tuning.search_settings import CANDIDATES, MIXES, PLAIN, WORDS, choose, tune, tune_by_documents
+from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
-from twinvec.retrieval.memory_index import Hit
 from twinvec.retrieval.tuned_search import NOTES, Setting, TunedSearch, save, saved
 from twinvec_qdrant import Collection
 

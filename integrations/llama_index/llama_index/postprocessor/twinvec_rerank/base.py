@@ -14,7 +14,7 @@ from llama_index_instrumentation import get_dispatcher
 from twinvec import Encoder, Hit
 from twinvec.errors import ConfigurationError
 from twinvec.rerankers.open import open_reranker
-from twinvec.retrieval.memory_index import Reranker
+from twinvec.retrieval.base import Reranker
 
 dispatcher = get_dispatcher(__name__)
 

@@ -12,8 +12,8 @@ from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
 
 from llama_index.vector_stores.twinvec.nodes import scored_node
 from twinvec import Retriever, RetrieveRerank
+from twinvec.retrieval.base import Reranker, check_limit
 from twinvec.retrieval.filters import Filter
-from twinvec.retrieval.memory_index import Reranker, check_limit
 
 
 class TwinvecRetriever(BaseRetriever):
