@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import sys
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,9 +17,8 @@ from twinvec import __version__
 from twinvec.cli import evaluate as evaluation_commands
 from twinvec.cli import export as export_command
 from twinvec.cli import train as training_commands
-from twinvec.engines.select import EngineName, Precision
+from twinvec.cli.encode import encode_command, similarity_command
 from twinvec.errors import TwinvecError
-from twinvec.storage import Storage
 
 _DEBUG = "--debug"
 _INTERRUPTED = 130
@@ -93,79 +91,6 @@ def _root(
     twinvec ingest ./docs --collection docs
     twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
     """
-
-
-def encode_command(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="One text a line (.txt), or objects (.jsonl).")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.npy", help="Where the vectors go.")],
-    model: Annotated[str, typer.Option(help="default, a folder, or org/name[@commit] on the hub.")] = "default",
-    prompt: Annotated[str | None, typer.Option(help="Name of the model's prompt, such as query or document.")] = None,
-    field: Annotated[str, typer.Option(help="Where the text stands in an object of a .jsonl file.")] = "text",
-    storage: Annotated[Storage | None, typer.Option(help="float16, int8 or binary; float32 unless given.")] = None,
-    dim: Annotated[int | None, typer.Option(help="Keep so many leading dimensions.")] = None,
-    engine: Annotated[EngineName, typer.Option(help="What computes the vectors.")] = "auto",
-    precision: Annotated[Precision, typer.Option(help="In what precision.")] = "auto",
-    devices: Annotated[
-        list[str] | None,
-        typer.Option("--device", help="cpu, cuda, cuda:1, mps; the best there is unless given; may be given again."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-) -> None:
-    """Encode the texts of a file into an array.
-
-    One row a line, in their order.
-    Memory stays bounded, however long the file. The array appears when it is complete.
-
-    \b
-    twinvec encode texts.txt -o vectors.npy
-    twinvec encode questions.jsonl -o questions.npy --field question --prompt query
-    twinvec encode texts.txt -o vectors.npy --device cuda:0 --device cuda:1
-    """
-    import time
-
-    from twinvec.cli.terminal import show_json
-    from twinvec.encoder import Encoder
-    from twinvec.vector_files import encode_file
-
-    single = devices[0] if devices and len(devices) == 1 else None  # in this process
-    several = None if single else devices or None
-    encoder = Encoder(model, engine=engine, precision=precision, device=single, devices=several, dim=dim)
-    start = time.perf_counter()
-    shape = encode_file(encoder, source, output, field=field, prompt=prompt, storage=storage, progress=not as_json)
-    seconds = time.perf_counter() - start
-    if as_json:
-        fields = {"texts": shape[0], "columns": shape[1], "truncated": encoder.truncated, "seconds": round(seconds, 3)}
-        show_json({"output": str(output), "model": encoder.name, "space": encoder.space, **fields})
-    else:
-        cut = f", {encoder.truncated:,} texts cut after {encoder.max_tokens} tokens" if encoder.truncated else ""
-        typer.echo(f"{output}: {shape[0]:,} vectors of {shape[1]} numbers, {shape[0] / seconds:,.0f} texts/s{cut}")
-
-
-def similarity_command(
-    first: Annotated[str, typer.Argument(metavar="TEXT", help="This text ...")],
-    others: Annotated[list[str], typer.Argument(metavar="OTHER...", help="... against each of these.")],
-    model: Annotated[str, typer.Option(help="default, a folder, or org/name[@commit] on the hub.")] = "default",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-) -> None:
-    """Compare one text with others: cosine similarity.
-
-    \b
-    twinvec similarity "a dog runs" "a puppy is running" "stocks fell"
-    """
-    from twinvec.arrays import unit
-    from twinvec.cli.terminal import show, show_json, table
-    from twinvec.encoder import Encoder
-
-    vectors_ND = unit(Encoder(model).encode([first, *others]))
-    cosines = vectors_ND[1:] @ vectors_ND[0]
-    found = [{"text": text, "score": float(score)} for text, score in zip(others, cosines, strict=True)]
-    if as_json:
-        show_json({"text": first, "similarities": found})
-        return
-    lines = table(first, "cosine", "text", numbers=("cosine",))
-    for text, score in zip(others, cosines, strict=True):
-        lines.add_row(f"{score:.4f}", text)
-    show(lines)
 
 
 def _fail(message: str) -> None:
