@@ -22,7 +22,7 @@ from twinvec.errors import ConfigurationError, DocumentError, TextError
 from twinvec.text import check_text
 from twinvec.training.data.columns import ROLES, Role
 from twinvec.training.data.row_files import dates_as_texts, open_table, unreadable
-from twinvec.training.losses.negatives_mask import text_hash
+from twinvec.training.data.text_hash import text_hash
 from twinvec.training.settings import Source
 
 _AT_ONCE = 1000

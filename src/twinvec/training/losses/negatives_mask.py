@@ -8,26 +8,15 @@ Shapes: B rows, N candidates (the first B of them the positives, in order), R ro
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 
 import torch
 from torch import Tensor
 
 from twinvec.errors import ConfigurationError
-
-
-def normalised(text: str) -> str:
-    """A text without regard to case, spacing and Unicode form."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def text_hash(text: str) -> int:
-    """Signed 64-bit hash of a text as ``normalised``."""
-    return int.from_bytes(blake2b(normalised(text).encode(), digest_size=8).digest(), "big", signed=True)
+from twinvec.training.data.text_hash import text_hash
 
 
 def text_hashes(texts: Iterable[str]) -> Tensor:

@@ -25,7 +25,7 @@ from twinvec.retrieval.base import Hit, check_limit
 from twinvec.retrieval.filters import Filter
 from twinvec.support.locks import alone
 from twinvec.support.progress import progress_bar
-from twinvec.training.losses.negatives_mask import text_hash
+from twinvec.training.data.text_hash import text_hash
 from twinvec.training.mining.pair_file import numbered_rows, parse_row
 
 _BLOCK = 65_536

@@ -23,7 +23,7 @@ from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.retrieve_rerank import search_many
 from twinvec.support.progress import progress_bar
-from twinvec.training.losses.negatives_mask import normalised
+from twinvec.training.data.text_hash import normalised
 from twinvec.training.mining.known_positives import Judged, readings, speaks_of
 from twinvec.training.mining.output_file import MinedFile
 from twinvec.training.mining.pair_file import PairFile

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from twinvec.retrieval.base import Hit
-from twinvec.training.losses.negatives_mask import normalised, text_hash
+from twinvec.training.data.text_hash import normalised, text_hash
 
 _LONG = 20  # characters; a text that long is not found in another by chance, in languages without blanks too
 

@@ -10,7 +10,7 @@ import pytest
 
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.training.data.rows import open_rows
-from twinvec.training.losses.negatives_mask import text_hash
+from twinvec.training.data.text_hash import text_hash
 from twinvec.training.settings import Source
 
 PAIRS = [{"anchor": "null", "positive": 'a "quoted" word'}, {"anchor": "naïve, it is", "positive": "NA"}]

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from twinvec.errors import ConfigurationError
-from twinvec.training.losses.negatives_mask import PairTexts, text_hash, text_hashes
+from twinvec.training.data.text_hash import text_hash
+from twinvec.training.losses.negatives_mask import PairTexts, text_hashes
 
 
 @pytest.mark.parametrize("other", ["  A  b\n", "a B", "ａ b"])
