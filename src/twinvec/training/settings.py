@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from twinvec.training.data.columns import Role
+from twinvec.training.settings import Role
 
 
 class Section(BaseModel):
@@ -180,3 +180,6 @@ class Lora(Section):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: list[str] = ["query", "value"]
     """Names of the linear layers that get one."""
+
+
+Role = Literal["anchor", "positive", "negative", "negatives", "sentence1", "sentence2", "label", "score"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
-Role = Literal["anchor", "positive", "negative", "negatives", "sentence1", "sentence2", "label", "score"]
+from twinvec.training.settings import Role
 
 
 @dataclass(frozen=True, slots=True)

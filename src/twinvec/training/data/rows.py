@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from twinvec.errors import ConfigurationError, DocumentError, TextError
 from twinvec.text import check_text
-from twinvec.training.data.columns import ROLES, Role
+from twinvec.training.data.columns import ROLES
 from twinvec.training.data.row_files import dates_as_texts, open_table, unreadable
 from twinvec.training.data.text_hash import text_hash
-from twinvec.training.settings import Source
+from twinvec.training.settings import Role, Source
 
 _AT_ONCE = 1000
 
