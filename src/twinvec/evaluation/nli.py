@@ -34,7 +34,7 @@ class NliSet:
 
 
 class PairLabeller(Protocol):
-    """A trained head, such as ``twinvec.training.run.building.PairClassifier``."""
+    """A trained head, such as ``twinvec.training.run.softmax_head.PairClassifier``."""
 
     labels: list[str]
 

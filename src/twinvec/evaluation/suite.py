@@ -247,7 +247,7 @@ def _trained_head(model: TextModel) -> PairLabeller | None:
     folder = find_model(model.name).path
     if not (folder / "softmax_head.json").is_file():
         return None
-    from twinvec.training.run.building import PairClassifier
+    from twinvec.training.run.softmax_head import PairClassifier
 
     return PairClassifier(model, folder)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from twinvec.training.run.config import TrainConfig
 
 if TYPE_CHECKING:
-    from twinvec.training.run.train import TrainReport
+    from twinvec.training.run.report import TrainReport
 
 _CURVES = "training.png"
 

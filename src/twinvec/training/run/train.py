@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,38 +21,14 @@ from twinvec.training.data.cross_encoder_rows import PairRows
 from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_first, mean_of_all, wait_for_all
 from twinvec.training.run.config import TrainConfig
-from twinvec.training.run.evaluators import Measure, Scores, cross_encoder_measure, encoder_measure
+from twinvec.training.run.evaluators import Measure, cross_encoder_measure, encoder_measure
 from twinvec.training.run.fingerprint import fingerprint
 from twinvec.training.run.library_arguments import library_arguments, tensorboard_folder
+from twinvec.training.run.report import TrainReport
 from twinvec.training.run.run_folder import RunFolder
 from twinvec.training.settings import InfoNCE
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class TrainReport:
-    """What a run did.
-
-    Attributes:
-        folder: The model.
-        steps: Steps in all, those before a resumption too.
-        rows: Rows of all datasets.
-        before: Scores x 100 of the model as it came.
-        after: Scores x 100 of the model as it is saved.
-        best_step: The step whose weights were kept, where scores chose; otherwise the last.
-        loss: Mean loss of the last stretch of ``log_every`` steps, or of all where there were fewer.
-        seconds: Time of this process' training alone.
-    """
-
-    folder: str
-    steps: int
-    rows: int
-    before: Scores
-    after: Scores
-    best_step: int
-    loss: float | None
-    seconds: float
 
 
 def train(config: TrainConfig, folder: Path) -> TrainReport:
@@ -169,8 +144,8 @@ class _Run:
         return report
 
     def _save(self, report: TrainReport) -> None:
-        from twinvec.training.run.building import save_head
         from twinvec.training.run.model_card import write_card
+        from twinvec.training.run.softmax_head import save_head
 
         def write_model(target: Path) -> None:
             self._model.save_pretrained(str(target), create_model_card=False)

@@ -17,8 +17,8 @@ from twinvec import CrossEncoderReranker, Encoder
 from twinvec.errors import ConfigurationError, DocumentError, MissingExtraError, ModelIntegrityError
 from twinvec.models.integrity import read_json
 from twinvec.training.objectives import cosine_regression
-from twinvec.training.run.building import PairClassifier
 from twinvec.training.run.config import check_config
+from twinvec.training.run.softmax_head import PairClassifier
 from twinvec.training.run.train import train
 
 TOPICS = ("files", "dogs", "rain", "money", "music", "bread", "stars", "doors")
