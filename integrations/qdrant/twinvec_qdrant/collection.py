@@ -22,7 +22,7 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import in_thread
-from twinvec_qdrant.encoders import token_encoder
+from twinvec_qdrant.encoders import SpaceEncoder, token_encoder
 from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.maintained import Maintained
@@ -30,7 +30,7 @@ from twinvec_qdrant.opening import Wanted, load_recorded, open_in
 from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
-from twinvec_qdrant.records.description import Description, SpaceEncoder
+from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.documents import StoredDocuments
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview

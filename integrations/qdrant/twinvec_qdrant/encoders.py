@@ -8,7 +8,7 @@ but the query (``stored_maxsim``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from twinvec.retrieval.base import TokenEncoder
 from twinvec_qdrant.stores.base import States
 
 if TYPE_CHECKING:
-    from twinvec_qdrant.records.description import SpaceEncoder
+    from twinvec_qdrant.encoders import SpaceEncoder
 
 MAX_NUMBERS = 1024 * 1024
 """Of the token states of one chunk: more a server does not take."""
@@ -73,3 +73,30 @@ def _each(encoder: TokenEncoder, texts: Sequence[str]) -> Iterator[tuple[str, Fl
     for start in range(0, len(texts), _TEXTS):
         part = texts[start : start + _TEXTS]
         yield from zip(part, encoder.encode_tokens(part, prompt="document"), strict=True)
+
+
+class SpaceEncoder(Protocol):
+    """What a collection needs of an encoder."""
+
+    @property
+    def name(self) -> str:
+        """What finds the same model again."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Size of the vectors."""
+        ...
+
+    @property
+    def space(self) -> str:
+        """Digest of all that decides the vectors."""
+        ...
+
+    def encode_query(self, texts: Sequence[str]) -> Any:
+        """Vectors of queries: shape (n, dim)."""
+        ...
+
+    def encode_document(self, texts: Sequence[str]) -> Any:
+        """Vectors of documents: shape (n, dim)."""
+        ...

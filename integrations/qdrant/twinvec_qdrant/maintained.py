@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from twinvec.errors import ConfigurationError
+from twinvec_qdrant.encoders import SpaceEncoder
 from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
 from twinvec_qdrant.maintenance.migration import Migration, drop_others
 from twinvec_qdrant.maintenance.push import Push, open_target
@@ -14,7 +15,7 @@ from twinvec_qdrant.maintenance.reindex import reindex
 from twinvec_qdrant.maintenance.verification import verify
 from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.records.bm25_weights import Lexicon
-from twinvec_qdrant.records.description import Description, SpaceEncoder, read_description
+from twinvec_qdrant.records.description import Description, read_description
 from twinvec_qdrant.report import IndexReport, MigrationReport, PushReport, VerifyReport
 from twinvec_qdrant.search.searcher import Searcher
 from twinvec_qdrant.settings import IndexSettings

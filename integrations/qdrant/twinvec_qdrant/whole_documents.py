@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.records.description import SpaceEncoder
+from twinvec_qdrant.encoders import SpaceEncoder
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient

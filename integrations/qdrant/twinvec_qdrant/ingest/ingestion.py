@@ -21,13 +21,14 @@ from twinvec.arrays import FloatArray
 from twinvec.errors import DocumentError, InputError, StoreUnavailableError
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, progress_bar, unseen
+from twinvec_qdrant.encoders import SpaceEncoder
 from twinvec_qdrant.ingest.chunk_vectors import Encoded, TextVectors, Vectors
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import Intake
 from twinvec_qdrant.ingest.planned import Work, in_batches, make_work, texts
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog, Change
-from twinvec_qdrant.records.description import Description, SpaceEncoder, check_in_force
+from twinvec_qdrant.records.description import Description, check_in_force
 from twinvec_qdrant.records.schema import Record, tenant_path
 from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.report import IngestReport

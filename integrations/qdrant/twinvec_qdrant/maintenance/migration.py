@@ -25,12 +25,11 @@ from twinvec.arrays import unit, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec.tokens.tokenizer import TextTokenizer
-from twinvec_qdrant.encoders import token_states
+from twinvec_qdrant.encoders import SpaceEncoder, token_states
 from twinvec_qdrant.records.description import (
     SAME_VECTOR,
     Description,
     Generation,
-    SpaceEncoder,
     check_probes,
     generation,
     read_description,

@@ -7,7 +7,7 @@ gave them, catch what no digest sees: another library, precision or export that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from twinvec.arrays import FloatArray, unit, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.retrieval.bm25 import Analyzer
-from twinvec_qdrant.encoders import states_dim
+from twinvec_qdrant.encoders import SpaceEncoder, states_dim
 from twinvec_qdrant.ingest.chunking import ChunkSettings
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import DENSE, Backend
@@ -28,33 +28,6 @@ PROBES = (
 )
 SAME_VECTOR = 0.98
 """Least cosine between a probe's vectors then and now: exact engines give 1, 8-bit ones above 0.99."""
-
-
-class SpaceEncoder(Protocol):
-    """What a collection needs of an encoder."""
-
-    @property
-    def name(self) -> str:
-        """What finds the same model again."""
-        ...
-
-    @property
-    def dim(self) -> int:
-        """Size of the vectors."""
-        ...
-
-    @property
-    def space(self) -> str:
-        """Digest of all that decides the vectors."""
-        ...
-
-    def encode_query(self, texts: Sequence[str]) -> Any:
-        """Vectors of queries: shape (n, dim)."""
-        ...
-
-    def encode_document(self, texts: Sequence[str]) -> Any:
-        """Vectors of documents: shape (n, dim)."""
-        ...
 
 
 class Probe(BaseModel):
