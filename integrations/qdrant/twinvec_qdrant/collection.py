@@ -23,7 +23,7 @@ from twinvec.retrieval.filters import Filter
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import in_thread
 from twinvec_qdrant.encoders import SpaceEncoder, token_encoder
-from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
+from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.maintained import Maintained
 from twinvec_qdrant.opening import Wanted, load_recorded, open_in
@@ -36,7 +36,7 @@ from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.search.searcher import Searcher
-from twinvec_qdrant.settings import IndexSettings
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant.encoders import SpaceEncoder
-from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
+from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.maintenance.migration import Migration, drop_others
 from twinvec_qdrant.maintenance.push import Push, open_target
 from twinvec_qdrant.maintenance.reindex import reindex
@@ -18,7 +18,7 @@ from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.description import Description, read_description
 from twinvec_qdrant.report import IndexReport, MigrationReport, PushReport, VerifyReport
 from twinvec_qdrant.search.searcher import Searcher
-from twinvec_qdrant.settings import IndexSettings
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
 
 if TYPE_CHECKING:

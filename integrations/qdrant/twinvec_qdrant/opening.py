@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
 from twinvec_qdrant.encoders import SpaceEncoder
-from twinvec_qdrant.ingest.chunking import Chunker, ChunkSettings
+from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.description import (
     Description,
@@ -23,7 +23,7 @@ from twinvec_qdrant.records.description import (
     read_description,
 )
 from twinvec_qdrant.records.schema import tenant_path
-from twinvec_qdrant.settings import IndexSettings
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend, NewCollection, Store
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from twinvec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    pass
 
 Quantization = Literal["none", "int8", "binary", "turbo"]
 
@@ -85,3 +88,44 @@ class IndexSettings:
 
 USUAL = IndexSettings()
 """What suits most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSettings:
+    """How documents are cut; a collection records it, because other settings give other chunks.
+
+    Attributes:
+        enabled: False keeps each document whole, as one chunk.
+        max_tokens: Largest chunk in tokens, heading and special tokens included; the model's limit unless given.
+        overlap: Tokens that a chunk repeats of the one before it, within a section.
+
+    Raises:
+        ConfigurationError: a value that cannot work.
+    """
+
+    enabled: bool = True
+    max_tokens: int | None = None
+    overlap: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.enabled and (self.max_tokens is not None or self.overlap):
+            raise ConfigurationError("chunking is off: max_tokens and overlap have no meaning")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ConfigurationError(f"max_tokens must be at least 1, got {self.max_tokens}")
+        if self.overlap < 0:
+            raise ConfigurationError(f"overlap must not be negative, got {self.overlap}")
+
+    def __str__(self) -> str:
+        if not self.enabled:
+            return "whole documents"
+        size = "as long as the model reads" if self.max_tokens is None else f"of at most {self.max_tokens} tokens"
+        return f"chunks {size}" + (f" that overlap by {self.overlap}" if self.overlap else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings as JSON has them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ChunkSettings:
+        """The settings that ``as_dict`` gave."""
+        return cls(**values)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from twinvec.rerankers.maxsim import MaxSimReranker
     from twinvec.retrieval.base import Hit, Reranker
     from twinvec_qdrant.collection import Collection
-    from twinvec_qdrant.ingest.chunking import ChunkSettings
     from twinvec_qdrant.report import IngestReport
+    from twinvec_qdrant.settings import ChunkSettings
 
 Name = Annotated[str, typer.Option("--collection", metavar="NAME", help="The collection.")]
 Place = Annotated[
@@ -294,7 +294,7 @@ def check_place(path: Path | None, url: str | None) -> None:
 
 def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> ChunkSettings | Literal[False] | None:
     """What the options say; None where they say nothing, and the collection's own settings hold."""
-    from twinvec_qdrant.ingest.chunking import ChunkSettings
+    from twinvec_qdrant.settings import ChunkSettings
 
     if whole:
         if max_tokens is not None or overlap is not None:

@@ -8,16 +8,17 @@ cannot hold stays in the body.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.documents import Document
 from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_qdrant.ingest.front_matter import split_front_matter
+from twinvec_qdrant.settings import ChunkSettings
 
 if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
@@ -29,47 +30,6 @@ _FILL = 0.92  # of the capacity, aimed at when cutting by characters: few pieces
 _WINDOW = 32_768  # characters a splitter is given at once: its time grows faster than the text
 _CHARACTERS_A_TOKEN = 16  # at most: a word of 10,000 letters may be one token, and is cut by characters
 _MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkSettings:
-    """How documents are cut; a collection records it, because other settings give other chunks.
-
-    Attributes:
-        enabled: False keeps each document whole, as one chunk.
-        max_tokens: Largest chunk in tokens, heading and special tokens included; the model's limit unless given.
-        overlap: Tokens that a chunk repeats of the one before it, within a section.
-
-    Raises:
-        ConfigurationError: a value that cannot work.
-    """
-
-    enabled: bool = True
-    max_tokens: int | None = None
-    overlap: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.enabled and (self.max_tokens is not None or self.overlap):
-            raise ConfigurationError("chunking is off: max_tokens and overlap have no meaning")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ConfigurationError(f"max_tokens must be at least 1, got {self.max_tokens}")
-        if self.overlap < 0:
-            raise ConfigurationError(f"overlap must not be negative, got {self.overlap}")
-
-    def __str__(self) -> str:
-        if not self.enabled:
-            return "whole documents"
-        size = "as long as the model reads" if self.max_tokens is None else f"of at most {self.max_tokens} tokens"
-        return f"chunks {size}" + (f" that overlap by {self.overlap}" if self.overlap else "")
-
-    def as_dict(self) -> dict[str, Any]:
-        """The settings as JSON has them."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ChunkSettings:
-        """The settings that ``as_dict`` gave."""
-        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)

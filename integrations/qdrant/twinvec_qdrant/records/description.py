@@ -16,8 +16,7 @@ from twinvec.arrays import FloatArray, unit, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.encoders import SpaceEncoder, states_dim
-from twinvec_qdrant.ingest.chunking import ChunkSettings
-from twinvec_qdrant.settings import IndexSettings
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import DENSE, Backend
 
 PROBES = (

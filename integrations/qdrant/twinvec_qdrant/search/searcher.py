@@ -22,13 +22,12 @@ from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.encoders import SpaceEncoder
-from twinvec_qdrant.ingest.chunking import ChunkSettings
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import SHOWN_FIELDS, Record, filter_conditions, user_payload
 from twinvec_qdrant.search.ranking import Asked, Candidate, marginal, others, rank, vectors
-from twinvec_qdrant.settings import IndexSettings
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend, Query, Scored
 from twinvec_qdrant.stores.conditions import Condition, IdIs
 
