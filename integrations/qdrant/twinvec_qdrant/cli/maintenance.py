@@ -192,7 +192,7 @@ def collections_command(
     twinvec collections
     twinvec collections --url http://localhost:6333
     """
-    from twinvec_qdrant.opening_store import list_collections
+    from twinvec_qdrant.list_and_drop import list_collections
 
     check_place(path, url)
     found = list_collections(path, url=url, wait_seconds=wait)
@@ -221,7 +221,7 @@ def drop_command(
     \b
     twinvec drop docs --yes
     """
-    from twinvec_qdrant.opening_store import drop_collection
+    from twinvec_qdrant.list_and_drop import drop_collection
 
     check_place(path, url)
     if not yes:
