@@ -15,7 +15,7 @@ import numpy as np
 from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.retrieval.base import TokenEncoder
-from twinvec_qdrant.stores.base import States
+from twinvec_qdrant.stores.points import States
 
 if TYPE_CHECKING:
     from twinvec_qdrant.encoders import SpaceEncoder

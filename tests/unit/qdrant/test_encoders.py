@@ -12,7 +12,7 @@ from twinvec import MaxSimReranker, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import ChunkSettings, Collection, IndexSettings
 from twinvec_qdrant import encoders as late_interaction
-from twinvec_qdrant.stores.base import states_name
+from twinvec_qdrant.stores.points import states_name
 from words import StateEncoder, WordEncoder
 
 QUERY = "a note about topic 3"

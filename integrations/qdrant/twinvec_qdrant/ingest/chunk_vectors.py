@@ -13,7 +13,8 @@ from twinvec.errors import BadVectorError, InputError
 from twinvec_qdrant.encoders import SpaceEncoder, token_states
 from twinvec_qdrant.ingest.planned import Work, texts
 from twinvec_qdrant.records.description import Generation
-from twinvec_qdrant.stores.base import Backend, States
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.points import States
 
 OnTexts = Callable[[int], None]
 """Told how many more texts have been encoded."""

@@ -33,8 +33,9 @@ from twinvec_qdrant.records.schema import Record, tenant_path
 from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import Backend, Point
+from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.stores.points import Point
 
 logger = logging.getLogger(__name__)
 

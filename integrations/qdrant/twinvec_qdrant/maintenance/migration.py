@@ -36,8 +36,9 @@ from twinvec_qdrant.records.description import (
 )
 from twinvec_qdrant.report import MigrationReport
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import Backend, Point, Query, States, update_there
+from twinvec_qdrant.stores.base import Backend, update_there
 from twinvec_qdrant.stores.conditions import LacksVector, field_is
+from twinvec_qdrant.stores.points import Point, Query, States
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,9 @@ from twinvec_qdrant.records.description import Description, Generation, read_des
 from twinvec_qdrant.records.schema import Record, tenant_path
 from twinvec_qdrant.report import PushReport
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import DENSE, Backend, NewCollection, Point, States, Store
+from twinvec_qdrant.stores.base import Backend, NewCollection, Store
 from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.stores.points import DENSE, Point, States
 
 _PAGE = 256  # documents compared, and notes copied, at a time
 _BATCH_CHUNKS = 512

@@ -7,8 +7,9 @@ from itertools import islice
 from twinvec_qdrant.records.description import read_description
 from twinvec_qdrant.report import IndexReport
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import Backend, Query
+from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.stores.points import Query
 
 _SAMPLE = 100
 _NEAREST = 10

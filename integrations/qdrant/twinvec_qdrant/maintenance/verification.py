@@ -19,8 +19,9 @@ from twinvec_qdrant.records.catalog import Catalog, Change
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import Record
 from twinvec_qdrant.report import VerifyReport
-from twinvec_qdrant.stores.base import Backend, states_name
+from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import Condition, IdIs, LacksVector, field_is
+from twinvec_qdrant.stores.points import states_name
 
 _BATCH = 256
 

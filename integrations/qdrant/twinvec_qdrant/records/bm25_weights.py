@@ -13,8 +13,9 @@ from itertools import islice
 from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
 from twinvec_qdrant.records.description import Description, read_description
 from twinvec_qdrant.records.schema import Record
-from twinvec_qdrant.stores.base import Backend, Point, update_there
+from twinvec_qdrant.stores.base import Backend, update_there
 from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.stores.points import Point
 
 DRIFT = 0.05
 """How far the average may move before weights are computed again."""

@@ -27,8 +27,9 @@ from uuid import uuid4
 from twinvec_qdrant.records.description import check_in_force
 from twinvec_qdrant.records.schema import Record, intent_id, record_id
 from twinvec_qdrant.records.writer_process import Writer
-from twinvec_qdrant.stores.base import Backend, Point
+from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.stores.points import Point
 
 ABANDONED_SECONDS = 3600.0
 """Age at which the intent of a writer that cannot be seen from here counts as given up; a live one takes seconds."""

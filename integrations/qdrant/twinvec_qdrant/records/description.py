@@ -17,7 +17,8 @@ from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchErro
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.encoders import SpaceEncoder, states_dim
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
-from twinvec_qdrant.stores.base import DENSE, Backend
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.points import DENSE
 
 PROBES = (
     "How do I compare two files and show the differences?",

@@ -10,8 +10,9 @@ from typing import Any
 
 from twinvec.retrieval.filters import Filter
 from twinvec_qdrant.records.schema import filter_conditions, note_id
-from twinvec_qdrant.stores.base import Backend, Point
+from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.stores.points import Point
 
 
 class Notes:

@@ -11,8 +11,9 @@ from twinvec.arrays import FloatArray
 from twinvec.rerankers.maxsim import MaxSimReranker
 from twinvec.retrieval.base import Hit, TokenEncoder
 from twinvec_qdrant.records.schema import digest
-from twinvec_qdrant.stores.base import Backend, Query, states_name
+from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import IdIs, field_is
+from twinvec_qdrant.stores.points import Query, states_name
 
 _QUERIES = 32  # queries a request
 _HITS = 512  # hits whose chunks are looked for at a time

@@ -14,7 +14,7 @@ import numpy as np
 from twinvec.arrays import FloatArray, unit
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import fuse
-from twinvec_qdrant.stores.base import Scored
+from twinvec_qdrant.stores.points import Scored
 
 
 @dataclass(frozen=True, slots=True)

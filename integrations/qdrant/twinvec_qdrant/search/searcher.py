@@ -28,8 +28,9 @@ from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import SHOWN_FIELDS, Record, filter_conditions, user_payload
 from twinvec_qdrant.search.ranking import Asked, Candidate, marginal, others, rank, vectors
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
-from twinvec_qdrant.stores.base import Backend, Query, Scored
+from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import Condition, IdIs
+from twinvec_qdrant.stores.points import Query, Scored
 
 _FIELDS = ("source", "position")
 _BLOCK = 32  # queries a request

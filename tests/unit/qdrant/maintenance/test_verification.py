@@ -7,8 +7,8 @@ from qdrant_client import QdrantClient
 
 from twinvec_qdrant import Collection
 from twinvec_qdrant.records.schema import record_id
-from twinvec_qdrant.stores.base import Point
 from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.stores.points import Point
 from words import WordEncoder
 
 GUIDES = {

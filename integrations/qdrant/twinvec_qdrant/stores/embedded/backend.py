@@ -21,11 +21,15 @@ import qdrant_edge as edge
 from twinvec.errors import StoreBusyError, StoreCorruptError, StoreError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import (
+from twinvec_qdrant.stores.base import INDEXED_FIELDS, NewCollection
+from twinvec_qdrant.stores.conditions import Conditions, field_is
+from twinvec_qdrant.stores.counting import indexed_chunks
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
+from twinvec_qdrant.stores.embedded.index_build import WORTHWHILE, build_aside
+from twinvec_qdrant.stores.embedded.values import edge_filter, edge_point, edge_request, edge_sparse, point_of
+from twinvec_qdrant.stores.points import (
     DENSE,
-    INDEXED_FIELDS,
     SPARSE,
-    NewCollection,
     Point,
     Query,
     Scored,
@@ -36,11 +40,6 @@ from twinvec_qdrant.stores.base import (
     states_name,
     stored_states,
 )
-from twinvec_qdrant.stores.conditions import Conditions, field_is
-from twinvec_qdrant.stores.counting import indexed_chunks
-from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
-from twinvec_qdrant.stores.embedded.index_build import WORTHWHILE, build_aside
-from twinvec_qdrant.stores.embedded.values import edge_filter, edge_point, edge_request, edge_sparse, point_of
 
 _PAGE = 1000
 _STATES = 32  # points a page whose token states are read

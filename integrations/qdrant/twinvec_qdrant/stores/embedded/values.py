@@ -9,7 +9,7 @@ import qdrant_edge as edge
 
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.stores import conditions as neutral
-from twinvec_qdrant.stores.base import SPARSE, Point, Query, dense_vectors, stored_point
+from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors, stored_point
 
 # without a corpus named, the engine counts terms of deleted points too, until it is optimised
 _LIVE_FREQUENCIES = edge.SearchParams(

@@ -23,11 +23,12 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 from twinvec.errors import StoreError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import (
+from twinvec_qdrant.stores.base import INDEXED_FIELDS, NewCollection
+from twinvec_qdrant.stores.conditions import Conditions, FieldIs, IdIs
+from twinvec_qdrant.stores.counting import indexed_chunks
+from twinvec_qdrant.stores.points import (
     DENSE,
-    INDEXED_FIELDS,
     SPARSE,
-    NewCollection,
     Point,
     Query,
     Scored,
@@ -37,8 +38,6 @@ from twinvec_qdrant.stores.base import (
     states_name,
     stored_states,
 )
-from twinvec_qdrant.stores.conditions import Conditions, FieldIs, IdIs
-from twinvec_qdrant.stores.counting import indexed_chunks
 from twinvec_qdrant.stores.server.retrying import BUSY, beyond, reason, retrying, unsendable
 from twinvec_qdrant.stores.server.values import (
     client_filter,

@@ -7,7 +7,7 @@ from qdrant_client import models
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores import conditions as neutral
-from twinvec_qdrant.stores.base import SPARSE, Point, Query, dense_vectors, stored_point
+from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors, stored_point
 
 
 def struct(point: Point) -> models.PointStruct:
