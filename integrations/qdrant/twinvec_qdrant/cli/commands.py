@@ -7,19 +7,16 @@ Everything heavy is imported within a command, so that ``twinvec --help`` stays 
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from twinvec.cli.terminal import named_text, properties, show, show_json, table
-from twinvec.errors import CollectionNotFoundError
+from twinvec_qdrant.cli.filters import _filter
+from twinvec_qdrant.cli.options import WAIT_SECONDS, AsJson, Model, Name, Place, Url, Wait, open_collection, plain
 from twinvec_qdrant.settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
@@ -30,53 +27,8 @@ if TYPE_CHECKING:
     from twinvec_qdrant.report import IngestReport
     from twinvec_qdrant.settings import ChunkSettings
 
-Name = Annotated[str, typer.Option("--collection", metavar="NAME", help="The collection.")]
-Place = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Folder of the embedded store; ./.twinvec unless given."),
-]
-Url = Annotated[
-    str | None,
-    typer.Option(help="Qdrant server, in place of a folder; its key from QDRANT_API_KEY."),
-]
-Model = Annotated[
-    str | None, typer.Option(help="default, a folder, or org/name@commit; the collection's own unless given.")
-]
-Wait = Annotated[
-    float,
-    typer.Option(
-        "--wait", min=0, metavar="SECONDS", help="For a server that does not answer, or a process that has the store."
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-
-WAIT_SECONDS = 10.0
-"""How long the commands wait for a store, unless told."""
 
 _FAILURES_SHOWN = 10
-_CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
-_BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
-_MEANT = {"=": "=", ">": ">=", "<": "<="}  # by what follows "="
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``."""
-    from twinvec_qdrant.cli.maintenance import (
-        collections_command,
-        drop_command,
-        migrate_command,
-        push_command,
-        verify_command,
-    )
-
-    app.command("ingest")(ingest_command)
-    app.command("search")(search_command)
-    app.command("info")(info_command)
-    app.command("verify")(verify_command)
-    app.command("migrate")(migrate_command)
-    app.command("push")(push_command)
-    app.command("collections")(collections_command)
-    app.command("drop")(drop_command)
 
 
 def ingest_command(
@@ -243,55 +195,6 @@ def info_command(
     show(f"{values['name']} at {values['location']}", properties(shown))
 
 
-def open_collection(
-    name: str,
-    path: Path | None,
-    url: str | None,
-    model: str | None,
-    *,
-    create: bool,
-    chunking: ChunkSettings | Literal[False] | None = None,
-    index: IndexSettings | None = None,
-    tenant_key: str | None = None,
-    late_interaction: bool | None = None,
-    language: str = "english",
-    foresee: bool = False,
-    wait: float = WAIT_SECONDS,
-) -> Collection:
-    """The collection that the options of a command name; with ``foresee``, where there is none, an empty one in memory
-    like the one that would be made.
-    """
-    from twinvec.encoder import Encoder
-    from twinvec_qdrant.collection import Collection
-
-    check_place(path, url)
-    opened = partial(
-        Collection.open,
-        name,
-        encoder=None if model is None else Encoder(model),
-        chunking=chunking,
-        index=index,
-        tenant_key=tenant_key,
-        late_interaction=late_interaction,
-        language=language,
-        wait_seconds=wait,
-    )
-    try:
-        return opened(path=path, url=url, create=create)
-    except CollectionNotFoundError:
-        if not foresee:
-            raise
-        from qdrant_client import QdrantClient
-
-        return opened(client=QdrantClient(":memory:"))
-
-
-def check_place(path: Path | None, url: str | None) -> None:
-    """Refuse options that name two places."""
-    if path is not None and url is not None:
-        raise typer.BadParameter("give --path or --url, not both")
-
-
 def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> ChunkSettings | Literal[False] | None:
     """What the options say; None where they say nothing, and the collection's own settings hold."""
     from twinvec_qdrant.settings import ChunkSettings
@@ -311,51 +214,6 @@ def _reranker(name: str, collection: Collection) -> MaxSimReranker | CrossEncode
     if name == "none":
         return None
     return collection.maxsim() if name == "maxsim" else CrossEncoderReranker(name)
-
-
-def _filter(conditions: Sequence[str]) -> dict[str, Any]:
-    """``["lang=en", "lang=de", "year>=2020"]`` -> ``{"lang": ["en", "de"], "year": {"gte": 2020}}``."""
-    wanted: dict[str, Any] = {}
-    for condition in conditions:
-        match = _CONDITION.fullmatch(condition.strip())
-        if match is None:
-            raise typer.BadParameter(f"--filter {condition!r}: expected KEY=VALUE, or >=, <=, >, < in place of =")
-        key, value = match["key"], _value(match["value"])
-        if match["operator"] == "=":
-            _check_equal(condition, key, match["value"])
-            known = wanted.setdefault(key, [])
-            fits = isinstance(known, list)
-            if fits:
-                known.append(value)
-        else:
-            known = wanted.setdefault(key, {})
-            fits = isinstance(known, dict)
-            if fits:
-                known[_BOUNDS[match["operator"]]] = value
-        if not fits:
-            raise typer.BadParameter(f"--filter {condition!r}: {key} is compared by = and by order; use one of them")
-    return wanted
-
-
-def _check_equal(condition: str, key: str, value: str) -> None:
-    """Refuse what looks like another operator, and would ask for a strange key or value."""
-    if key.endswith("!"):
-        raise typer.BadParameter(f"--filter {condition!r}: there is no !=; list what is wanted, KEY=VALUE for each")
-    if meant := _MEANT.get(value[:1]):
-        quoted = json.dumps(value, ensure_ascii=False)
-        raise typer.BadParameter(
-            f"--filter {condition!r}: there is no ={value[0]}; write {key}{meant}{value[1:].lstrip()}, "
-            f"or, for that very text, '{key}={quoted}'"
-        )
-
-
-def _value(text: str) -> Any:
-    """A number, true or false where it reads as one, else the text; a quoted text is a text."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, (str, int, float, bool)) else text
 
 
 def _show_report(collection: Collection, report: IngestReport, seconds: float) -> None:
@@ -385,14 +243,3 @@ def _show_hits(query: str, hits: Sequence[Hit], took: tuple[float, float], *, re
     if reranked:
         times += f", reranked in {1000 * took[1]:,.0f} ms"
     show(lines, f"{times if hits else 'nothing found'}\n")
-
-
-def plain(value: Any) -> str:
-    """A value of a report in words."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {plain(each)}" for key, each in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(plain, value))
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

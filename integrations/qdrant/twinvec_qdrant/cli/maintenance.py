@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinvec.cli.terminal import properties, show, show_json, table
-from twinvec_qdrant.cli.commands import (
+from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
     AsJson,
     Name,
