@@ -35,11 +35,11 @@ from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank, Twinve
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import as_run, measure_ir, search_all
 from twinvec.evaluation.pairs import load_questions
-from twinvec.retrieval.fusion import Method
+from twinvec.retrieval.fusion import FusionMethod
 
 MEASURES = ("ndcg@10", "recall@100")
 DEPTH = 101  # one more than is measured: a query's own document is left out
-FUSIONS: tuple[Method, ...] = ("adaptive", "rrf", "distribution")
+FUSIONS: tuple[FusionMethod, ...] = ("adaptive", "rrf", "distribution")
 PACKAGES = ("twinvec", "torch", "sentence-transformers", "bm25s", "qdrant-edge-py")
 HERE = Path(__file__).parent
 

@@ -21,11 +21,11 @@ from twinvec.arrays import FloatArray
 from twinvec.engines.base import Engine
 from twinvec.engines.exports import find_ranges
 from twinvec.engines.multi_device import ProcessesEngine, check_devices
-from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
+from twinvec.engines.select import EngineChoice, EngineName, Precision, load_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import ModelFolder, find_model
-from twinvec.models.space import PROBES, fingerprint, network_digest
+from twinvec.models.space import SPACE_PROBES, fingerprint, network_digest
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.support.checks import whole_number
 from twinvec.support.progress import progress_bar
@@ -33,13 +33,13 @@ from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
 from twinvec.tokens.batching import Batch
 from twinvec.tokens.pipeline import run_batches
 from twinvec.tokens.tokenizer import TextTokenizer, TokenIds
-from twinvec.tokens.truncation import CountsCuts
+from twinvec.tokens.truncation import TruncationCounter
 
 _STREAM_TEXTS = 4096
 _STREAM_CHARACTERS = 16 * 1024 * 1024
 
 
-class Encoder(CountsCuts):
+class Encoder(TruncationCounter):
     """Sentence embeddings of one model.
 
     Args:
@@ -88,7 +88,7 @@ class Encoder(CountsCuts):
         max_text_bytes: int = MAX_TEXT_BYTES,
         cache_folder: str | Path | None = None,
     ) -> None:
-        self._wanted = Wanted(engine, device, precision)
+        self._wanted = EngineChoice(engine, device, precision)
         self._devices = check_devices(device, devices)
         if token_budget is not None and whole_number(token_budget, "token_budget") < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
@@ -104,7 +104,7 @@ class Encoder(CountsCuts):
         with ThreadPoolExecutor(1) as beside:  # hashing leaves the interpreter to others
             network = beside.submit(network_digest, self._spec)
             self._tokenizer = TextTokenizer(self._spec.folder, self.max_tokens, lower_case=self._spec.lower_case)
-            identity = self._tokenizer.identity(PROBES)
+            identity = self._tokenizer.identity(SPACE_PROBES)
         self._network = network.result()
         self.space = fingerprint(self._spec, identity, self._network)
         self._ranges = find_ranges(found.path, self._network, self.dim)

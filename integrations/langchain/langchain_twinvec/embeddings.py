@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from twinvec import Encoder
-from twinvec.adapters.embeddings import TwoSided
+from twinvec.adapters.embeddings import QueryDocumentEmbedder
 from twinvec.adapters.opening import Prompt, open_encoder
 from twinvec.adapters.sentence_transformers import encode_options, loading_options
 from twinvec.errors import ConfigurationError
@@ -74,7 +74,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
     query_encode_kwargs: dict[str, Any] = Field(default_factory=dict)
     """As ``encode_kwargs``, and in place of them, for queries."""
 
-    _sides: TwoSided = PrivateAttr()
+    _sides: QueryDocumentEmbedder = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Open the encoder."""
@@ -105,7 +105,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
             raise ConfigurationError(f"an encoder is given; set these there: {', '.join(given) or 'model'}")
         normalize = [self.normalize or bool(each.get("normalize_embeddings")) for each in (queries, documents)]
         progress = self.show_progress or bool(documents.get("show_progress_bar"))
-        self._sides = TwoSided(self.encoder, normalize=(normalize[0], normalize[1]), progress=progress)
+        self._sides = QueryDocumentEmbedder(self.encoder, normalize=(normalize[0], normalize[1]), progress=progress)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector a text, in order; with the model's prompt for documents.

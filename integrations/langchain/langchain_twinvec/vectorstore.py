@@ -20,7 +20,7 @@ from langchain_core.vectorstores import VectorStore
 from langchain_twinvec.embeddings import TwinvecEmbeddings
 from twinvec import Document as Stored
 from twinvec import Encoder, Hit
-from twinvec.adapters.external_encoder import ForeignEncoder
+from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
@@ -273,12 +273,12 @@ class TwinvecVectorStore(VectorStore):
         return [(_document(stored[hit.id]), hit) for hit in hits if hit.id in stored]
 
 
-def _encoder(embedding: Embeddings) -> Encoder | ForeignEncoder:
+def _encoder(embedding: Embeddings) -> Encoder | ExternalEncoder:
     if isinstance(embedding, TwinvecEmbeddings) and embedding.encoder is not None:
         return embedding.encoder
     model = getattr(embedding, "model_name", None) or getattr(embedding, "model", None)
     name = ":".join([type(embedding).__name__, *([model] if isinstance(model, str) else [])])
-    return ForeignEncoder(
+    return ExternalEncoder(
         name, lambda texts: [embedding.embed_query(text) for text in texts], embedding.embed_documents
     )
 

@@ -22,7 +22,7 @@ MOST_AT_ONCE = 64
 used; threads begin when they are needed."""
 
 
-def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+def awaitable(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """The awaitable form of a method; it takes the same arguments and raises the same errors.
 
     Cancelled, it stops waiting; what has begun is done to its end.

@@ -21,12 +21,12 @@ from twinvec.retrieval.base import Hit, Mode
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.async_methods import in_thread
+from twinvec_qdrant.async_methods import awaitable
 from twinvec_qdrant.encoders import SpaceEncoder, token_encoder
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.maintained import Maintained
-from twinvec_qdrant.opening import Wanted, load_recorded, open_in
+from twinvec_qdrant.opening import RequestedSettings, load_recorded, open_in
 from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
@@ -118,7 +118,7 @@ class Collection(Maintained):
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
         store = find_store(name, path, url, client, api_key, wait_seconds)
-        wanted = Wanted(encoder, chunking, index, tenant_key, language, late_interaction)
+        wanted = RequestedSettings(encoder, chunking, index, tenant_key, language, late_interaction)
         return cls(name, *open_in(store, name, wanted, create=create))
 
     def __repr__(self) -> str:
@@ -366,14 +366,14 @@ class Collection(Maintained):
         """What the collection holds and what it was made with; loads no model."""
         return overview(self.name, self._backend)
 
-    aingest = in_thread(ingest)
-    asearch = in_thread(search)
-    asearch_many = in_thread(search_many)
-    asearch_vector = in_thread(search_vector)
-    asearch_diverse = in_thread(search_diverse)
-    aget = in_thread(get)
-    afind = in_thread(find)
-    adelete = in_thread(delete)
+    aingest = awaitable(ingest)
+    asearch = awaitable(search)
+    asearch_many = awaitable(search_many)
+    asearch_vector = awaitable(search_vector)
+    asearch_diverse = awaitable(search_diverse)
+    aget = awaitable(get)
+    afind = awaitable(find)
+    adelete = awaitable(delete)
 
     def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
         try:

@@ -36,7 +36,7 @@ class Opened(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedSettings:
     """What a caller asks of a collection; None for as it is, or as usual for a new one."""
 
     encoder: SpaceEncoder | None
@@ -47,7 +47,7 @@ class Wanted:
     late_interaction: bool | None
 
 
-def open_in(store: Store, name: str, wanted: Wanted, *, create: bool) -> Opened:
+def open_in(store: Store, name: str, wanted: RequestedSettings, *, create: bool) -> Opened:
     """The collection in a store, made where there is none; see ``Collection.open`` for arguments and errors."""
     opened: Store | Backend = store
     try:
@@ -95,7 +95,7 @@ def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEnco
         raise
 
 
-def _new(wanted: Wanted) -> NewCollection:
+def _new(wanted: RequestedSettings) -> NewCollection:
     """What a new collection is made of; what cannot work is refused before anything is made."""
     assert wanted.encoder is not None
     chunking, index = wanted.chunking or ChunkSettings(), wanted.index or IndexSettings()
@@ -113,7 +113,7 @@ def _new(wanted: Wanted) -> NewCollection:
     return NewCollection(wanted.encoder.dim, description.model_dump(), index, path, description.states_dim)
 
 
-def _checked(metadata: Mapping[str, Any], wanted: Wanted, location: str) -> Description:
+def _checked(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:
     """The description of a collection that goes with what is asked for."""
     description = read_description(metadata, location)
     chunking, index = ChunkSettings.from_dict(description.chunking), IndexSettings.from_dict(description.index)

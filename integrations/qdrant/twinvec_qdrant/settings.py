@@ -86,7 +86,7 @@ class IndexSettings:
         return cls(**values)
 
 
-USUAL = IndexSettings()
+DEFAULT_INDEX = IndexSettings()
 """What suits most."""
 
 

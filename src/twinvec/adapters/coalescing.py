@@ -1,7 +1,7 @@
 """Waiting calls, computed together: many awaited calls of one text become few calls of many.
 
 An engine takes little longer for fifty short texts than for a few, and a blocking call would stop the event loop.
-``Gathered`` runs the blocking function in one thread of its own, on all that has come in by the time the thread is
+``Coalescer`` runs the blocking function in one thread of its own, on all that has come in by the time the thread is
 free. It knows nothing of texts or vectors beyond: a list goes in, as many rows come out.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 Row = TypeVar("Row")
 
 
-class Gathered(Generic[Row]):
+class Coalescer(Generic[Row]):
     """An awaitable front of a blocking function of a list; may be awaited in several event loops at once.
 
     Args:

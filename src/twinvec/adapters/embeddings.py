@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from twinvec.adapters.coalescing import Gathered
+from twinvec.adapters.coalescing import Coalescer
 from twinvec.arrays import unit
 from twinvec.text import check_text, check_texts
 
@@ -20,7 +20,7 @@ Row = list[float]
 
 
 class TextEncoder(Protocol):
-    """What ``TwoSided`` needs of an encoder."""
+    """What ``QueryDocumentEmbedder`` needs of an encoder."""
 
     def encode_query(self, texts: Sequence[str]) -> Any:
         """Vectors of queries: shape (n, dim)."""
@@ -31,7 +31,7 @@ class TextEncoder(Protocol):
         ...
 
 
-class TwoSided:
+class QueryDocumentEmbedder:
     """Queries and documents to rows of Python floats.
 
     Awaited calls do not block the event loop: those that wait at the same time are encoded together, queries and
@@ -50,8 +50,8 @@ class TwoSided:
         self.encoder = encoder
         self.normalize = normalize if isinstance(normalize, tuple) else (normalize, normalize)
         self.progress = progress
-        self._gathered_queries = Gathered(self._queries)
-        self._gathered_documents = Gathered(self._documents)
+        self._gathered_queries = Coalescer(self._queries)
+        self._gathered_documents = Coalescer(self._documents)
 
     def query(self, text: str) -> Row:
         """The row of one query.

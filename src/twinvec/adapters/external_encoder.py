@@ -15,7 +15,7 @@ import numpy as np
 from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError
 
-PROBES = (
+EXTERNAL_PROBES = (
     "What is the capital of France?",
     "The invoice was paid on 3 March 2021, two weeks late.",
     "def add(a, b): return a + b",
@@ -29,7 +29,7 @@ PROBES = (
 Embed = Callable[[list[str]], Sequence[Sequence[float]]]
 
 
-class ForeignEncoder:
+class ExternalEncoder:
     """Any functions from texts to vectors.
 
     Args:
@@ -81,11 +81,11 @@ class ForeignEncoder:
 
     def _vectors(self, embed: Embed) -> FloatArray:
         try:
-            vectors_ND = np.asarray(embed(list(PROBES)), dtype=np.float32)
+            vectors_ND = np.asarray(embed(list(EXTERNAL_PROBES)), dtype=np.float32)
         except (TypeError, ValueError) as error:
             raise BadVectorError(f"encoder {self.name!r}: its vectors are no rectangle of numbers: {error}") from error
-        if vectors_ND.ndim != 2 or len(vectors_ND) != len(PROBES) or not np.isfinite(vectors_ND).all():
+        if vectors_ND.ndim != 2 or len(vectors_ND) != len(EXTERNAL_PROBES) or not np.isfinite(vectors_ND).all():
             raise BadVectorError(
-                f"encoder {self.name!r}: expected {len(PROBES)} finite vectors of one size for as many"
+                f"encoder {self.name!r}: expected {len(EXTERNAL_PROBES)} finite vectors of one size for as many"
             )
         return vectors_ND

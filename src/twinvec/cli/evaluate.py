@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from twinvec.evaluation.ir import IrResult
     from twinvec.evaluation.report.figure_tables import FigureTable
-    from twinvec.evaluation.serving import Kept
+    from twinvec.evaluation.serving import StorageVariant
     from twinvec.evaluation.suite import Tasks
     from twinvec.retrieval.base import Mode
 
@@ -166,7 +166,7 @@ def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
     return _drawn(found, plot)
 
 
-def _drawn(found: Mapping[str, Sequence[Kept]], plot: Path) -> dict[str, dict[str, Any]]:
+def _drawn(found: Mapping[str, Sequence[StorageVariant]], plot: Path) -> dict[str, dict[str, Any]]:
     """The figures of all forms, as JSON has them, after they have been drawn."""
     from twinvec.evaluation.report.plots import costs
 

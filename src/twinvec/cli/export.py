@@ -57,14 +57,14 @@ def export_command(
     from twinvec.errors import ConfigurationError
     from twinvec.export.model import export_model
     from twinvec.support.lines import read_texts
-    from twinvec.tokens.truncation import untold_cuts
+    from twinvec.tokens.truncation import unreported_truncations
 
     if calibrate is not None and calibrate_collection is not None:
         raise ConfigurationError("--calibrate and --calibrate-collection exclude each other")
     texts = None if calibrate is None else read_texts(calibrate, field)
     if calibrate_collection is not None:
         texts = _texts_of(calibrate_collection, path, url)
-    with untold_cuts():  # of copies of the model in temporary folders, on a sample of the texts
+    with unreported_truncations():  # of copies of the model in temporary folders, on a sample of the texts
         report = export_model(model, output, engine=engine, precision=precision, calibrate=texts, dims=dims or ())
     if as_json:
         show_json(asdict(report) | {"folder": str(report.folder), "graph": str(report.graph)})

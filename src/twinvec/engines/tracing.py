@@ -30,7 +30,7 @@ from twinvec.engines.torch import has_segments, load_backbone, load_classifier, 
 from twinvec.errors import EngineError
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
-from twinvec.models.space import PROBES
+from twinvec.models.space import SPACE_PROBES
 from twinvec.support import telemetry
 from twinvec.tokens.batching import Batch
 from twinvec.tokens.tokenizer import TextTokenizer
@@ -169,7 +169,7 @@ def reference(module: Network | Classifier, batch: Batch) -> FloatArray:
 
 def probe_batches(tokenizer: TextTokenizer, prompt_tokens: int = 0) -> list[Batch]:
     """Texts of all kinds and lengths to compare two engines with: each alone, and all in one padded batch."""
-    texts = [*PROBES, *(" ".join(PROBES[2:] * repeats) for repeats in (1, 3))]
+    texts = [*SPACE_PROBES, *(" ".join(SPACE_PROBES[2:] * repeats) for repeats in (1, 3))]
     tokens = tokenizer.encode(texts)
     rows = [np.array([index]) for index in (0, 2, 8, len(texts) - 1)]
     return [tokens.batch(chosen, tokenizer.pad_id, prompt_tokens) for chosen in [*rows, np.arange(len(texts))]]
@@ -177,7 +177,10 @@ def probe_batches(tokenizer: TextTokenizer, prompt_tokens: int = 0) -> list[Batc
 
 def probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
     """Pairs of such texts for a cross-encoder: one alone, and all in one padded batch."""
-    pairs = [*zip(PROBES, PROBES[3:], strict=False), (" ".join(PROBES[2:]), " ".join(PROBES * 2))]
+    pairs = [
+        *zip(SPACE_PROBES, SPACE_PROBES[3:], strict=False),
+        (" ".join(SPACE_PROBES[2:]), " ".join(SPACE_PROBES * 2)),
+    ]
     tokens = tokenizer.encode_pairs(pairs)
     return [tokens.batch(chosen, tokenizer.pad_id) for chosen in (np.array([2]), np.arange(len(pairs)))]
 

@@ -37,7 +37,7 @@ from twinvec.models.encoder_spec import read_modules
 from twinvec.models.finding import find_model
 from twinvec.models.integrity import MANIFEST, optional_json, read_object, sha256, write_manifest
 from twinvec.support.checks import whole_number
-from twinvec.support.locks import alone
+from twinvec.support.locks import exclusive_lock
 from twinvec.text import check_text
 from twinvec.tokens.tokenizer import TextTokenizer
 
@@ -315,7 +315,7 @@ def _held(output: Path) -> Iterator[None]:
     busy = f"{output}: another process is exporting into it"
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with alone(home / f"{name}.lock", busy):
+        with exclusive_lock(home / f"{name}.lock", busy):
             if _beside(output)[0] != home:  # made meanwhile, so the lock is another now
                 raise ConfigurationError(busy)
             yield

@@ -22,7 +22,7 @@ from twinvec.export.quantization import cosine_quality, score_quality
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.encoder_spec import read_modules, read_spec
 from twinvec.models.integrity import read_object
-from twinvec.models.space import PROBES, classifier_digest, graph_digest, network_digest
+from twinvec.models.space import SPACE_PROBES, classifier_digest, graph_digest, network_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.storage import measure_ranges
 from twinvec.tokens.batching import Batch
@@ -105,7 +105,7 @@ class _BiEncoder:
         """Every other text as a query, and texts of all kinds, so that nothing is far outside the ranges."""
         query, document = self._spec.prompts["query"], self._spec.prompts["document"]
         inputs = [f"{query}{_beginning(text)}" if row % 2 else f"{document}{text}" for row, text in enumerate(texts)]
-        tokens = self.tokenizer.encode([*inputs, *(f"{document}{probe}" for probe in PROBES)])
+        tokens = self.tokenizer.encode([*inputs, *(f"{document}{probe}" for probe in SPACE_PROBES)])
         return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in np.flatnonzero(tokens.lengths)]
 
     def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class _CrossEncoder:
         """Beginnings of texts with their own text and with another's, in turn."""
         neighbours = pairwise([*texts, texts[0]])
         pairs = [(_beginning(text), other if row % 2 else text) for row, (text, other) in enumerate(neighbours)]
-        tokens = self.tokenizer.encode_pairs([*pairs, *zip(PROBES, PROBES[3:], strict=False)])
+        tokens = self.tokenizer.encode_pairs([*pairs, *zip(SPACE_PROBES, SPACE_PROBES[3:], strict=False)])
         return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in range(len(tokens.lengths))]
 
     def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ _SETTINGS: dict[str, tuple[tuple[str, Any], ...]] = {
         ("rope_parameters", None),
     ),
 }
-PROBES = (
+SPACE_PROBES = (
     "",
     " ",
     "The quick brown fox jumps over the lazy dog.",
@@ -72,7 +72,7 @@ def fingerprint(spec: ModelSpec, tokenizer: str, network: str) -> str:
 
     Args:
         spec: The model's settings.
-        tokenizer: Its tokenizer's ``identity`` by ``PROBES``.
+        tokenizer: Its tokenizer's ``identity`` by ``SPACE_PROBES``.
         network: Its ``network_digest``.
     """
     settings = {

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from twinvec.arrays import FloatArray
 from twinvec.engines.base import ScoringEngine
 from twinvec.engines.multi_device import ProcessesScoringEngine, check_devices
-from twinvec.engines.select import EngineName, Precision, Wanted, load_scoring_engine
+from twinvec.engines.select import EngineChoice, EngineName, Precision, load_scoring_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models.cross_encoder_spec import ClassifierSpec, read_classifier
 from twinvec.models.finding import find_model
@@ -29,7 +29,7 @@ from twinvec.support.progress import progress_bar
 from twinvec.text import check_text, check_texts
 from twinvec.tokens.pipeline import run_batches
 from twinvec.tokens.tokenizer import TextTokenizer
-from twinvec.tokens.truncation import CountsCuts
+from twinvec.tokens.truncation import TruncationCounter
 
 Item = TypeVar("Item")
 
@@ -37,7 +37,7 @@ _QUERIES_AT_ONCE = 1024
 _TEXTS_AT_ONCE = 256
 
 
-class CrossEncoderReranker(CountsCuts):
+class CrossEncoderReranker(TruncationCounter):
     """A cross-encoder in sentence-transformers' CrossEncoder format: one score for each pair of query and text.
 
     Scores are those of ``CrossEncoder.predict``: the logit through the activation that the model states, the
@@ -75,7 +75,7 @@ class CrossEncoderReranker(CountsCuts):
         token_budget: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        wanted = Wanted(engine, device, precision)
+        wanted = EngineChoice(engine, device, precision)
         several = check_devices(device, devices)
         if token_budget is not None and whole_number(token_budget, "token_budget") < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
@@ -169,7 +169,7 @@ class CrossEncoderReranker(CountsCuts):
 
 
 def _load(
-    wanted: Wanted, root: Path, spec: ClassifierSpec, tokenizer: TextTokenizer, device: str | None
+    wanted: EngineChoice, root: Path, spec: ClassifierSpec, tokenizer: TextTokenizer, device: str | None
 ) -> ScoringEngine:
     return load_scoring_engine(replace(wanted, device=device), root, spec, tokenizer)
 

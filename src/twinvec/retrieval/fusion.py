@@ -26,7 +26,7 @@ import numpy.typing as npt
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, InputError
 
-Method = Literal["adaptive", "rrf", "distribution"]
+FusionMethod = Literal["adaptive", "rrf", "distribution"]
 
 CANDIDATES = 100
 """How many results of each stage to fuse, unless more are asked for."""
@@ -50,7 +50,7 @@ def fuse(
     dense: FloatArray,
     sparse: FloatArray,
     *,
-    method: Method = "adaptive",
+    method: FusionMethod = "adaptive",
     weights: tuple[float, float] = (1.0, 1.0),
     terms: int | None = None,
     first: int | None = None,
@@ -98,10 +98,10 @@ def check_method(method: str) -> None:
     """Refuse an unknown method.
 
     Raises:
-        ConfigurationError: it is none of ``Method``.
+        ConfigurationError: it is none of ``FusionMethod``.
     """
-    if method not in get_args(Method):
-        raise ConfigurationError(f"fusion {method!r} is not one of {', '.join(get_args(Method))}")
+    if method not in get_args(FusionMethod):
+        raise ConfigurationError(f"fusion {method!r} is not one of {', '.join(get_args(FusionMethod))}")
 
 
 def _checked(scores: FloatArray, name: str) -> _Scores:

@@ -21,7 +21,7 @@ from twinvec.retrieval.bm25 import Analyzer
 from twinvec.retrieval.corpus import Corpus, Rows
 from twinvec.retrieval.documents import Document, DocumentLike, as_documents
 from twinvec.retrieval.filters import Filter
-from twinvec.retrieval.fusion import CANDIDATES, Method, check_method, fuse
+from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, check_method, fuse
 from twinvec.text import check_text, check_texts
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
@@ -49,12 +49,12 @@ class MemoryIndex:
         documents: Iterable[DocumentLike] = (),
         *,
         language: str = "english",
-        fusion: Method = "adaptive",
+        fusion: FusionMethod = "adaptive",
     ) -> None:
         check_method(fusion)
         self._encoder = encoder
         self._analyzer = Analyzer(language)
-        self._fusion: Method = fusion
+        self._fusion: FusionMethod = fusion
         self._adding = threading.Lock()
         self._corpus = Corpus([], np.empty((0, 0), dtype=np.float32), [])
         self.add(documents)

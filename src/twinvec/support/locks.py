@@ -10,7 +10,7 @@ from twinvec.errors import ConfigurationError
 
 
 @contextmanager
-def alone(lock: Path, busy: str) -> Iterator[None]:
+def exclusive_lock(lock: Path, busy: str) -> Iterator[None]:
     """Hold a lock file, which is gone afterwards; a process that dies lets go of it.
 
     Raises:

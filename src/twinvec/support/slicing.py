@@ -8,7 +8,9 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def in_parts(items: Iterable[Item], weigh: Callable[[Item], int], *, most: int, heaviest: int) -> Iterator[list[Item]]:
+def sliced_by_weight(
+    items: Iterable[Item], weigh: Callable[[Item], int], *, most: int, heaviest: int
+) -> Iterator[list[Item]]:
     """Cut items, in order, into lists of at most ``most`` that weigh at most ``heaviest``; a heavier one is alone."""
     part: list[Item] = []
     weight = 0

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from twinvec.errors import ModelIntegrityError
 from twinvec.models.integrity import optional_json, read_object
-from twinvec.support.slicing import in_parts
+from twinvec.support.slicing import sliced_by_weight
 from twinvec.tokens.batching import Batch
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class TextTokenizer:
 
 def _parts(inputs: Sequence[Any]) -> Iterator[list[Any]]:
     """Texts or pairs in lists small enough to be tokenised at once."""
-    return in_parts(inputs, _characters, most=_TEXTS_AT_ONCE, heaviest=_CHARACTERS_AT_ONCE)
+    return sliced_by_weight(inputs, _characters, most=_TEXTS_AT_ONCE, heaviest=_CHARACTERS_AT_ONCE)
 
 
 def _characters(text: str | tuple[str, str]) -> int:

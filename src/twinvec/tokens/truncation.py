@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 logger = logging.getLogger(__name__)
 
 
-class CountsCuts:
+class TruncationCounter:
     """Base of the classes that users hand texts to.
 
     Attributes:
@@ -61,7 +61,7 @@ class CountsCuts:
 
 
 @contextmanager
-def untold_cuts() -> Iterator[None]:
+def unreported_truncations() -> Iterator[None]:
     """Nothing is said of cuts meanwhile; they are counted."""
 
     def passes(record: logging.LogRecord) -> bool:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from twinvec.adapters.coalescing import Gathered
+from twinvec.adapters.coalescing import Coalescer
 
 
 class Recorder:
@@ -37,7 +37,7 @@ def upper(texts: list[str]) -> list[str]:
 
 async def test_calls_of_one_round_are_computed_at_once_and_answered_each() -> None:
     recorder = Recorder()
-    gathered = Gathered(recorder)
+    gathered = Coalescer(recorder)
     answers = await asyncio.gather(*(gathered([f"a{i}", f"b{i}"]) for i in range(50)))
     assert answers == [[f"A{i}", f"B{i}"] for i in range(50)]
     assert len(recorder.calls) == 1
@@ -47,7 +47,7 @@ async def test_calls_of_one_round_are_computed_at_once_and_answered_each() -> No
 async def test_calls_that_come_while_the_thread_is_busy_wait_for_one_next_call() -> None:
     recorder = Recorder()
     recorder.free.clear()
-    gathered = Gathered(recorder)
+    gathered = Coalescer(recorder)
     first = asyncio.create_task(gathered(["first"]))
     await asyncio.to_thread(recorder.entered.wait, 30)
     others = [asyncio.create_task(gathered([f"x{i}"])) for i in range(5)]
@@ -60,7 +60,7 @@ async def test_calls_that_come_while_the_thread_is_busy_wait_for_one_next_call()
 
 async def test_one_batch_holds_no_more_than_asked_unless_a_single_call_does() -> None:
     recorder = Recorder()
-    gathered = Gathered(recorder, most=4)
+    gathered = Coalescer(recorder, most=4)
     long = [str(i) for i in range(9)]
     answers = await asyncio.gather(gathered(["a", "b", "c"]), gathered(["d", "e"]), gathered(long), gathered([]))
     assert answers == [["A", "B", "C"], ["D", "E"], long, []]
@@ -68,7 +68,7 @@ async def test_one_batch_holds_no_more_than_asked_unless_a_single_call_does() ->
 
 
 async def test_a_bad_call_alone_fails() -> None:
-    gathered = Gathered(Recorder())
+    gathered = Coalescer(Recorder())
     good, bad, also_good = await asyncio.gather(
         gathered(["a"]), gathered(["bad"]), gathered(["b"]), return_exceptions=True
     )
@@ -79,7 +79,7 @@ async def test_a_bad_call_alone_fails() -> None:
 async def test_a_cancelled_call_is_not_computed_and_the_others_are() -> None:
     recorder = Recorder()
     recorder.free.clear()
-    gathered = Gathered(recorder)
+    gathered = Coalescer(recorder)
     first = asyncio.create_task(gathered(["first"]))
     await asyncio.to_thread(recorder.entered.wait, 30)
     cancelled, kept = asyncio.create_task(gathered(["never"])), asyncio.create_task(gathered(["kept"]))
@@ -96,7 +96,7 @@ async def test_a_cancelled_call_is_not_computed_and_the_others_are() -> None:
 async def test_cancelling_a_call_that_is_being_computed_leaves_the_thread_working() -> None:
     recorder = Recorder()
     recorder.free.clear()
-    gathered = Gathered(recorder)
+    gathered = Coalescer(recorder)
     task = asyncio.create_task(gathered(["first"]))
     await asyncio.to_thread(recorder.entered.wait, 30)
     task.cancel()
@@ -107,7 +107,7 @@ async def test_cancelling_a_call_that_is_being_computed_leaves_the_thread_workin
 
 
 def test_several_event_loops_share_it() -> None:
-    gathered = Gathered(upper)
+    gathered = Coalescer(upper)
     answers: dict[int, list[list[str]]] = {}
 
     async def ask(number: int) -> None:
@@ -122,7 +122,7 @@ def test_several_event_loops_share_it() -> None:
 
 
 def test_a_loop_that_ended_in_the_middle_does_not_stop_the_next() -> None:
-    gathered = Gathered(upper)
+    gathered = Coalescer(upper)
 
     async def leave() -> None:
         asyncio.get_running_loop().create_task(gathered(["left behind"]))
@@ -133,5 +133,5 @@ def test_a_loop_that_ended_in_the_middle_does_not_stop_the_next() -> None:
 
 
 async def test_a_copy_from_another_process_works() -> None:
-    copy = pickle.loads(pickle.dumps(Gathered(upper, most=3)))
+    copy = pickle.loads(pickle.dumps(Coalescer(upper, most=3)))
     assert await copy(["a"]) == ["A"]

@@ -87,7 +87,7 @@ def ingest_command(
         tenant_key=tenant_key,
         late_interaction=late_interaction,
         create=not dry_run,
-        foresee=dry_run,
+        dry_run=dry_run,
         language=language,
         wait=wait,
     ) as opened:

@@ -63,10 +63,10 @@ def open_collection(
     tenant_key: str | None = None,
     late_interaction: bool | None = None,
     language: str = "english",
-    foresee: bool = False,
+    dry_run: bool = False,
     wait: float = WAIT_SECONDS,
 ) -> Collection:
-    """The collection that the options of a command name; with ``foresee``, where there is none, an empty one in memory
+    """The collection that the options of a command name; with ``dry_run``, where there is none, an empty one in memory
     like the one that would be made.
     """
     from twinvec.encoder import Encoder
@@ -87,7 +87,7 @@ def open_collection(
     try:
         return opened(path=path, url=url, create=create)
     except CollectionNotFoundError:
-        if not foresee:
+        if not dry_run:
             raise
         from qdrant_client import QdrantClient
 

@@ -11,7 +11,7 @@ import numpy as np
 from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, InputError
 from twinvec_qdrant.encoders import SpaceEncoder, token_states
-from twinvec_qdrant.ingest.planned import Work, texts
+from twinvec_qdrant.ingest.planned import PlannedDocument, texts
 from twinvec_qdrant.records.description import Generation
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import States
@@ -61,7 +61,7 @@ class Vectors:
         self._states_dim = model.states_dim
         self._given = given
 
-    def known(self, batch: Sequence[Work]) -> dict[str, TextVectors]:
+    def known(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
         """Those that need no encoding, by the key of their text."""
         old = [chunk for work in batch if work.old for chunk in work.old.chunks]
         points = self._backend.retrieve(old, ["content"], self._vector).values() if old else ()
@@ -82,7 +82,9 @@ class Vectors:
             if point.dense is not None and (self._states_dim is None or point.id in states)
         } | brought
 
-    def complete(self, batch: Sequence[Work], known: Mapping[str, TextVectors], on_texts: OnTexts) -> Encoded:
+    def complete(
+        self, batch: Sequence[PlannedDocument], known: Mapping[str, TextVectors], on_texts: OnTexts
+    ) -> Encoded:
         """The vectors of all texts; the store is not asked. Where some have none, their documents fail and no other."""
         found = Encoded(dict(known))
         missing = {key: text for key, text in texts(batch).items() if key not in known}

@@ -17,7 +17,7 @@ GROUP_DOCUMENTS = 256
 _GROUP_CHARACTERS = 4 * 1024 * 1024
 
 
-class Intake:
+class DocumentGate:
     """The documents of one ingest, read once.
 
     Args:

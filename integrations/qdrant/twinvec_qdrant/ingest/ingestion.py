@@ -24,8 +24,8 @@ from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec_qdrant.encoders import SpaceEncoder
 from twinvec_qdrant.ingest.chunk_vectors import Encoded, TextVectors, Vectors
 from twinvec_qdrant.ingest.chunking import Chunker
-from twinvec_qdrant.ingest.document_gate import Intake
-from twinvec_qdrant.ingest.planned import Work, in_batches, make_work, texts
+from twinvec_qdrant.ingest.document_gate import DocumentGate
+from twinvec_qdrant.ingest.planned import PlannedDocument, in_batches, plan_document, texts
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog, Change
 from twinvec_qdrant.records.description import Description, check_in_force
@@ -75,7 +75,7 @@ class Ingestion:
         self._tenants = Tenants(backend, description.tenant_key)
         self._tenant_path = tenant_path(description.tenant_key)
         self._report = report
-        self._intake = Intake(chunker.settings.as_dict(), description.tenant_key, self._refused, self._unchanged)
+        self._intake = DocumentGate(chunker.settings.as_dict(), description.tenant_key, self._refused, self._unchanged)
         self._advance: Advance = unseen
         self._encoding = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")
 
@@ -124,7 +124,7 @@ class Ingestion:
                 self._count(work, sum(identity not in work.kept for identity, _ in work.points()))
             self._advance(len(batch))
 
-    def _changed(self, groups: Iterable[Sequence[Document]]) -> Iterator[Work]:
+    def _changed(self, groups: Iterable[Sequence[Document]]) -> Iterator[PlannedDocument]:
         """The documents that are new or changed, cut into chunks."""
         for group in groups:
             records = self._catalog.records(document.id for document in group)
@@ -145,11 +145,13 @@ class Ingestion:
                 except InputError as error:
                     self._refused(document.id, str(error))
                 else:
-                    yield make_work(document, version, chunks, records.get(document.id))
+                    yield plan_document(document, version, chunks, records.get(document.id))
 
-    def _encoded(self, batches: Iterator[list[Work]]) -> Iterator[tuple[list[Work], Encoded, _Moved]]:
+    def _encoded(
+        self, batches: Iterator[list[PlannedDocument]]
+    ) -> Iterator[tuple[list[PlannedDocument], Encoded, _Moved]]:
         """Batches with their vectors. Where reading fails, what was read before comes first."""
-        waiting: deque[tuple[list[Work], Future[Encoded], _Moved]] = deque()
+        waiting: deque[tuple[list[PlannedDocument], Future[Encoded], _Moved]] = deque()
         failure: Exception | None = None
         while True:
             try:
@@ -168,7 +170,7 @@ class Ingestion:
             if batch is None:
                 return
 
-    def _commit_all(self, batch: Sequence[Work], encoded: Encoded) -> None:
+    def _commit_all(self, batch: Sequence[PlannedDocument], encoded: Encoded) -> None:
         """Commit a batch; what another writer changed meanwhile is planned anew on its version."""
         check_in_force(self._backend, self._vector)
         for source, reason in encoded.failures:
@@ -188,11 +190,11 @@ class Ingestion:
         for work in batch:
             self._report.fail(work.document.id, "another writer keeps changing it")
 
-    def _commit(self, batch: Sequence[Work], vectors: Mapping[str, TextVectors]) -> set[str]:
+    def _commit(self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]) -> set[str]:
         """Write a batch; returns the sources that were lost to another writer."""
         terms = self._lexicon.terms([chunk.text for work in batch for chunk in work.chunks])
         weights = iter(zip(self._lexicon.documents(terms), map(len, terms), strict=True))
-        changes: dict[str, tuple[Work, Change]] = {}
+        changes: dict[str, tuple[PlannedDocument, Change]] = {}
         for work in batch:
             points, length, revision = [], 0, uuid4().hex
             for (identity, payload), key in zip(work.points(), work.keys, strict=True):
@@ -211,7 +213,7 @@ class Ingestion:
                 self._count(work, len(change.points))
         return lost
 
-    def _count(self, work: Work, written: int) -> None:
+    def _count(self, work: PlannedDocument, written: int) -> None:
         if work.old is None:
             self._report.new += 1
         elif work.old.version == work.version:  # another writer committed the same

@@ -16,7 +16,7 @@ BATCH_CHUNKS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PlannedDocument:
     """A document to write.
 
     Attributes:
@@ -56,24 +56,26 @@ class Work:
             }
             yield chunk_id(source, chunk.position, content), point_payload(own, self.payload)
 
-    def planned_on(self, old: Record | None) -> Work:
+    def planned_on(self, old: Record | None) -> PlannedDocument:
         """The same, where another version has come in force."""
         return replace(self, old=old)
 
 
-def make_work(document: Document, version: str, chunks: list[Chunk], old: Record | None) -> Work:
+def plan_document(document: Document, version: str, chunks: list[Chunk], old: Record | None) -> PlannedDocument:
     """A document that is new or changed."""
-    return Work(document, dict(document.payload), version, chunks, [digest(chunk.text) for chunk in chunks], old)
+    return PlannedDocument(
+        document, dict(document.payload), version, chunks, [digest(chunk.text) for chunk in chunks], old
+    )
 
 
-def texts(batch: Sequence[Work]) -> dict[str, str]:
+def texts(batch: Sequence[PlannedDocument]) -> dict[str, str]:
     """The different texts of a batch, by key."""
     return {key: chunk.text for work in batch for key, chunk in zip(work.keys, work.chunks, strict=True)}
 
 
-def in_batches(works: Iterable[Work]) -> Iterator[list[Work]]:
+def in_batches(works: Iterable[PlannedDocument]) -> Iterator[list[PlannedDocument]]:
     """Cut works into batches of about equal size."""
-    batch: list[Work] = []
+    batch: list[PlannedDocument] = []
     chunks = characters = 0
     for work in works:
         batch.append(work)

@@ -20,7 +20,7 @@ from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import DENSE
 
-PROBES = (
+COLLECTION_PROBES = (
     "How do I compare two files and show the differences?",
     "The committee postponed its decision until the spring of 2019, citing costs of 4.5 million.",
     "Größe, naïve café, Ελληνικά, русский, 日本語, العربية",
@@ -162,8 +162,8 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
         BadVectorError: the encoder gives no usable vectors.
         ConfigurationError: with ``late_interaction``, it has no token states.
     """
-    vectors_PD = _probe_vectors(encoder, PROBES)
-    probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(PROBES, vectors_PD, strict=True)]
+    vectors_PD = _probe_vectors(encoder, COLLECTION_PROBES)
+    probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(COLLECTION_PROBES, vectors_PD, strict=True)]
     from twinvec.encoder import Encoder
 
     options = EncoderOptions(**encoder.overrides) if isinstance(encoder, Encoder) else EncoderOptions()

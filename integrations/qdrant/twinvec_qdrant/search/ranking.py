@@ -33,7 +33,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryVectors:
     """The vectors of one query, None for a stage left out, and how much each weighs when they are fused."""
 
     dense: FloatArray | None
@@ -46,7 +46,7 @@ class Asked:
         return 0 if self.sparse is None else int(self.sparse[1].sum())
 
 
-def vectors(asked: Asked) -> Iterator[tuple[str, FloatArray | SparseVector]]:
+def vectors(asked: QueryVectors) -> Iterator[tuple[str, FloatArray | SparseVector]]:
     """The stages to ask for; a query without a known word has no sparse one."""
     if asked.dense is not None:
         yield "dense", asked.dense
@@ -60,7 +60,7 @@ def others(stages: Mapping[str, Mapping[str, Scored]], stage: str) -> list[str]:
 
 
 def rank(
-    stages: Mapping[str, Mapping[str, Scored]], asked: Asked, before: Sequence[Candidate] = (), first: int = 0
+    stages: Mapping[str, Mapping[str, Scored]], asked: QueryVectors, before: Sequence[Candidate] = (), first: int = 0
 ) -> list[Candidate]:
     """The candidates of all stages for a query, best first; equal ones by source and position.
 

@@ -26,7 +26,7 @@ from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import SHOWN_FIELDS, Record, filter_conditions, user_payload
-from twinvec_qdrant.search.ranking import Asked, Candidate, marginal, others, rank, vectors
+from twinvec_qdrant.search.ranking import Candidate, QueryVectors, marginal, others, rank, vectors
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import Condition, IdIs
@@ -96,7 +96,7 @@ class Searcher:
         check_limit(limit)
         _check_offset(offset)
         sparse = None if words is None else self._lexicon.queries([check_text(words, "words")])[0]
-        asked = [Asked(vector_D, sparse)]
+        asked = [QueryVectors(vector_D, sparse)]
         (found,) = self._search(asked, offset + limit, self._conditions(filter), group, exact)
         return self._hits([found[offset:]], group)[0]
 
@@ -109,7 +109,7 @@ class Searcher:
         if not isinstance(diversity, Real) or not 0 <= diversity <= 1:
             raise ConfigurationError(f"diversity must be between 0 and 1, got {diversity!r}")
         depth = max(limit, candidates)
-        found = self._search([Asked(vector_D, None)], depth, self._conditions(filter), group=False)[0]
+        found = self._search([QueryVectors(vector_D, None)], depth, self._conditions(filter), group=False)[0]
         points = self._backend.retrieve([each.id for each in found], [], self._vector)
         found = [each for each in found if each.id in points]
         if not found:
@@ -136,7 +136,7 @@ class Searcher:
 
     def _asked(
         self, encoder: SpaceEncoder | None, texts: Sequence[str], weights: tuple[float, float], *, words: bool
-    ) -> list[Asked]:
+    ) -> list[QueryVectors]:
         dense: Sequence[FloatArray | None] = [None] * len(texts)
         if encoder is not None:
             vectors_QD = np.asarray(encoder.encode_query(list(texts)), dtype=np.float32)
@@ -147,11 +147,11 @@ class Searcher:
                 )
             dense = list(vectors_QD)
         sparse: Sequence[SparseVector | None] = self._lexicon.queries(texts) if words else [None] * len(texts)
-        return [Asked(*each, weights) for each in zip(dense, sparse, strict=True)]
+        return [QueryVectors(*each, weights) for each in zip(dense, sparse, strict=True)]
 
     def _search(
         self,
-        asked: Sequence[Asked],
+        asked: Sequence[QueryVectors],
         limit: int,
         conditions: tuple[Condition, ...],
         group: bool,
@@ -180,7 +180,7 @@ class Searcher:
 
     def _stages(
         self,
-        asked: Sequence[Asked],
+        asked: Sequence[QueryVectors],
         known: Sequence[set[str]],
         depth: int,
         conditions: tuple[Condition, ...],

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from twinvec.errors import StoreError
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec_qdrant.settings import USUAL, IndexSettings
+from twinvec_qdrant.settings import DEFAULT_INDEX, IndexSettings
 from twinvec_qdrant.stores.conditions import Conditions
 from twinvec_qdrant.stores.points import Point, Query, Scored, States
 
@@ -55,7 +55,7 @@ class NewCollection:
 
     dim: int
     metadata: Mapping[str, Any]
-    index: IndexSettings = USUAL
+    index: IndexSettings = DEFAULT_INDEX
     tenant_path: str | None = None
     """Where in payloads tenants are named, where there are many: gets an index of its own."""
     states_dim: int | None = None

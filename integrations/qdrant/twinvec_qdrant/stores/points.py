@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from twinvec.arrays import FloatArray
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec.support.slicing import in_parts
-from twinvec_qdrant.settings import USUAL, IndexSettings
+from twinvec.support.slicing import sliced_by_weight
+from twinvec_qdrant.settings import DEFAULT_INDEX, IndexSettings
 from twinvec_qdrant.stores.conditions import Condition
 
 DENSE = "dense"
@@ -69,7 +69,7 @@ class Query:
     fields: tuple[str, ...] = ()
     exact: bool = False
     name: str = DENSE
-    index: IndexSettings = USUAL
+    index: IndexSettings = DEFAULT_INDEX
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def states_name(vector: str) -> str:
 
 def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
     """Cut points into requests of a few megabytes: stores refuse large ones, and a log entry must fit its file."""
-    return in_parts(points, size_of, most=_BATCH_POINTS, heaviest=_BATCH_BYTES)
+    return sliced_by_weight(points, size_of, most=_BATCH_POINTS, heaviest=_BATCH_BYTES)
 
 
 def size_of(point: Point) -> int:

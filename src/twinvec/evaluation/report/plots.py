@@ -12,7 +12,7 @@ import numpy as np
 from twinvec.arrays import FloatArray
 from twinvec.errors import InputError, MissingExtraError
 from twinvec.evaluation.bias import WinogenderResult
-from twinvec.evaluation.serving import Kept
+from twinvec.evaluation.serving import StorageVariant
 from twinvec.evaluation.statistics import Interval, Values
 from twinvec.similarity import Indices
 
@@ -109,7 +109,7 @@ def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
     _save(figure, path)
 
 
-def costs(sets: Mapping[str, Sequence[Kept]], path: Path) -> None:
+def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
     """Quality against bytes, a panel for each set: every form in which vectors can be kept is a numbered point.
 
     Args:

@@ -31,7 +31,7 @@ from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.memory_index import MemoryIndex
 from twinvec.retrieval.tuned_search import Setting
 from twinvec.support.progress import progress_bar
-from twinvec.tokens.truncation import untold_cuts
+from twinvec.tokens.truncation import unreported_truncations
 
 FOLDS = 5
 WORDS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -145,7 +145,7 @@ def tune_by_documents(
     data = pseudo_queries(collection.get([ids[row] for row in chosen]), least=2 * FOLDS)
     encoder = collection.encoder
     index = MemoryIndex(encoder)
-    with untold_cuts():  # documents are compared by their beginnings, as in a search
+    with unreported_truncations():  # documents are compared by their beginnings, as in a search
         index.add(data.documents, progress=progress)
     tokens = encoder if isinstance(encoder, Encoder) else None
     return tune(index, data, encoder=tokens, measure=measure, resamples=resamples, pseudo=True, progress=progress)
@@ -188,7 +188,7 @@ def _maxsim(
     union = {
         query: list({hit.text: hit for found in stages for hit in found[query]}.values()) for query in data.queries
     }
-    with untold_cuts():  # documents are compared by their beginnings, as in a search
+    with unreported_truncations():  # documents are compared by their beginnings, as in a search
         reranked = rerank_all(MaxSimReranker(encoder, mix=1.0), data, union, progress=progress)
     return {query: {hit.text: hit.scores[MaxSimReranker.stage] for hit in hits} for query, hits in reranked.items()}
 

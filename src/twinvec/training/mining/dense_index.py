@@ -23,7 +23,7 @@ from twinvec.encoder import Encoder
 from twinvec.errors import InputError
 from twinvec.retrieval.base import Hit, check_limit
 from twinvec.retrieval.filters import Filter
-from twinvec.support.locks import alone
+from twinvec.support.locks import exclusive_lock
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import text_hash
 from twinvec.training.mining.pair_file import numbered_rows, parse_row
@@ -55,7 +55,7 @@ class DenseIndex:
         if not self._offsets:
             raise InputError(f"{source}: has no pairs")
         if not vectors.is_file():
-            with alone(vectors.with_suffix(".lock"), f"{vectors}: another process is encoding into it"):
+            with exclusive_lock(vectors.with_suffix(".lock"), f"{vectors}: another process is encoding into it"):
                 self._encode(vectors, progress)
         self._vectors_ND: FloatArray = np.load(vectors, mmap_mode="r")
 

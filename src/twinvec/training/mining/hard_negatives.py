@@ -24,7 +24,7 @@ from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.retrieve_rerank import search_many
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import normalised
-from twinvec.training.mining.known_positives import Judged, readings, speaks_of
+from twinvec.training.mining.known_positives import KnownPositives, contains_either_way, text_variants
 from twinvec.training.mining.output_file import MinedFile
 from twinvec.training.mining.pair_file import PairFile
 
@@ -105,7 +105,7 @@ class Mined:
 def mine_negatives(
     pairs: Iterable[tuple[str, str]],
     retriever: Retriever,
-    judged: Judged,
+    judged: KnownPositives,
     options: MiningOptions | None = None,
     *,
     scorer: PairScorer | None = None,
@@ -158,7 +158,7 @@ def mine_file(
     file = open_mined(source, output, options, identity, denoised=scorer is not None)
     with file.held():
         pairs = PairFile(source)
-        judged = Judged(pairs)
+        judged = KnownPositives(pairs)
         done = file.resume(_WINDOW)
         with progress_bar("Mining", len(pairs), "rows", shown=progress) as advance:
             advance(done)
@@ -193,9 +193,9 @@ def _counted(rows: Iterable[tuple[dict[str, Any], bool]]) -> MiningReport:
 class _Candidates:
     """The hits for an anchor, and which of them nothing judges positive."""
 
-    def __init__(self, anchor: str, hits: Sequence[Hit], judged: Judged) -> None:
+    def __init__(self, anchor: str, hits: Sequence[Hit], judged: KnownPositives) -> None:
         self._hits = hits
-        self._readings = [readings(hit) for hit in hits]
+        self._readings = [text_variants(hit) for hit in hits]
         self._judged = judged.verdicts(anchor, self._readings)
         dense = all("dense" in hit.scores for hit in hits)  # what a fusion gives is no cosine
         self._scores = [hit.scores["dense"] if dense else hit.score for hit in hits]
@@ -205,7 +205,7 @@ class _Candidates:
         wanted = normalised(positive)
         found = list(zip(self._readings, self._scores, strict=True))
         same = [score for texts, score in found if wanted in texts]
-        return max(same or (score for texts, score in found if speaks_of(texts, wanted)), default=None)
+        return max(same or (score for texts, score in found if contains_either_way(texts, wanted)), default=None)
 
     def chosen(self, of_positive: float | None, options: MiningOptions) -> list[str]:
         """The texts that may be negatives, hardest first."""

@@ -31,7 +31,7 @@ class Pairs(Protocol):
         ...
 
 
-class Judged:
+class KnownPositives:
     """What pairs judge positive, for each anchor.
 
     Args:
@@ -49,25 +49,26 @@ class Judged:
         return len(self._positives.get(text_hash(anchor), ()))
 
     def verdicts(self, anchor: str, hits: Iterable[Sequence[str]]) -> list[bool]:
-        """For each hit, by its ``readings``, whether it is judged positive for ``anchor``, or is the anchor."""
+        """For each hit, by its ``text_variants``, whether it is judged positive for ``anchor``, or is the anchor."""
         itself = normalised(anchor)
         rows = self._positives.get(text_hash(anchor), {}).values()
         positives = [normalised(self._pairs[row][1]) for row in rows]
         return [
-            readings[0] == itself or any(speaks_of(readings, positive) for positive in positives) for readings in hits
+            text_variants[0] == itself or any(contains_either_way(text_variants, positive) for positive in positives)
+            for text_variants in hits
         ]
 
 
-def readings(hit: Hit) -> tuple[str, ...]:
+def text_variants(hit: Hit) -> tuple[str, ...]:
     """The text of a hit, normalised: as it was found and, of a chunk under a heading, without the heading."""
     heading = hit.payload.get("heading")
     body = hit.text.removeprefix(f"{heading}\n\n") if isinstance(heading, str) and heading else hit.text
     return (normalised(hit.text),) if body == hit.text else (normalised(hit.text), normalised(body))
 
 
-def speaks_of(readings: Sequence[str], positive: str) -> bool:
-    """Whether a text, by its ``readings``, is the normalised ``positive``, lies within it, or holds it."""
-    return any(_stands_in(positive, reading) or _stands_in(reading, positive) for reading in readings)
+def contains_either_way(text_variants: Sequence[str], positive: str) -> bool:
+    """Whether a text, by its ``text_variants``, is the normalised ``positive``, lies within it, or holds it."""
+    return any(_stands_in(positive, reading) or _stands_in(reading, positive) for reading in text_variants)
 
 
 def _stands_in(part: str, whole: str) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.locks import alone
+from twinvec.support.locks import exclusive_lock
 
 
 class MinedFile:
@@ -52,7 +52,7 @@ class MinedFile:
         Raises:
             ConfigurationError: another one does.
         """
-        with alone(self._partial.with_suffix(".lock"), f"{self._output}: another process is mining into it"):
+        with exclusive_lock(self._partial.with_suffix(".lock"), f"{self._output}: another process is mining into it"):
             yield
 
     def resume(self, window: int) -> int:

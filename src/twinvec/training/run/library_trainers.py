@@ -118,7 +118,7 @@ class _OwnParts:
         return map(own_part, self._plan)
 
 
-class _OwnBatches:
+class TrainerOverrides:
     """The changes to either trainer; see the module's docstring."""
 
     def prepare_run(
@@ -142,7 +142,7 @@ class _OwnBatches:
         if patience is not None:
             self.add_callback(_EarlyStop(patience))  # type: ignore[attr-defined]
 
-    def take_over(self: Any, checkpoint: Path) -> bool:
+    def resume_if_finished(self: Any, checkpoint: Path) -> bool:
         """Whether the run had come to its end with its last checkpoint; then this is as if it had trained.
 
         The library would train one step more, where the end is not that of an epoch.
@@ -196,11 +196,11 @@ class _OwnBatches:
         return {name.replace("model.module.", "model."): value for name, value in self.loss.state_dict().items()}
 
 
-class EncoderTrainer(_OwnBatches, SentenceTransformerTrainer):
+class EncoderTrainer(TrainerOverrides, SentenceTransformerTrainer):
     """Trains a bi-encoder."""
 
 
-class PairTrainer(_OwnBatches, CrossEncoderTrainer):
+class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
     """Trains a cross-encoder."""
 
 

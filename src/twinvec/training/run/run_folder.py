@@ -16,7 +16,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError
 from twinvec.models.integrity import MANIFEST, write_manifest
-from twinvec.support.locks import alone
+from twinvec.support.locks import exclusive_lock
 
 _MARKER = "complete"
 _RUN = "training.json"
@@ -72,7 +72,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(f"{self.path}: no folder can be made there: {error.strerror}") from error
-        with alone(self.path / _LOCK, f"{self.path}: another process is training into it"):
+        with exclusive_lock(self.path / _LOCK, f"{self.path}: another process is training into it"):
             yield
 
     def recall(self, key: str) -> Any:

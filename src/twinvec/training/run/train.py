@@ -119,7 +119,7 @@ class _Run:
         if checkpoint is not None:
             logger.info("going on from %s", checkpoint)
         started = time.perf_counter()
-        if checkpoint is None or not trainer.take_over(checkpoint):
+        if checkpoint is None or not trainer.resume_if_finished(checkpoint):
             with trainer.bar:
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
         seconds = time.perf_counter() - started

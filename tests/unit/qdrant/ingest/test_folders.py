@@ -6,7 +6,7 @@ import pytest
 
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection, read_source
-from twinvec_qdrant.records.description import PROBES
+from twinvec_qdrant.records.description import COLLECTION_PROBES
 from words import WordEncoder
 
 LINE = "word and another word, " * 220_000  # 5 MB without a line break
@@ -47,7 +47,7 @@ def test_a_folder_is_taken_in_and_followed(store, folder):
     encoder.encoded.clear()
     again = ingest(store, folder, encoder)
     assert (again.unchanged, again.new, again.updated, again.failed, again.chunks) == (4, 0, 0, 2, 0)
-    assert len(encoder.encoded) == len(PROBES)
+    assert len(encoder.encoded) == len(COLLECTION_PROBES)
 
     (folder / "guide.md").write_text("# Guide\n\nHow to brew tea.\n\n## Water\n\nNot too hot.\n")
     (folder / "line.txt").unlink()
@@ -55,7 +55,7 @@ def test_a_folder_is_taken_in_and_followed(store, folder):
     encoder.encoded.clear()
     report = ingest(store, folder, encoder, prune=True)
     assert (report.updated, report.unchanged, report.deleted, report.failed) == (1, 2, 1, 1)
-    assert encoder.encoded[len(PROBES) :] == ["Guide > Water\n\nNot too hot."]
+    assert encoder.encoded[len(COLLECTION_PROBES) :] == ["Guide > Water\n\nNot too hot."]
     with Collection.open("notes", store, encoder=encoder) as collection:
         assert sorted(collection.find()) == ["deep/bread.txt", "empty.txt", "guide.md"]
         hit = collection.search("hot water", limit=1)[0]

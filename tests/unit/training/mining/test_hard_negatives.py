@@ -16,7 +16,7 @@ from twinvec.support.locks import alone
 from twinvec.training.mining.denoising import ProbabilityScorer
 from twinvec.training.mining.dense_index import DenseIndex
 from twinvec.training.mining.hard_negatives import MiningOptions, mine_file, mine_negatives
-from twinvec.training.mining.known_positives import Judged
+from twinvec.training.mining.known_positives import KnownPositives
 from twinvec.training.mining.pair_file import PairFile
 
 PAIRS = [
@@ -43,7 +43,9 @@ class Fixed:
 
 
 def mined(pairs, retriever, **options):
-    return [each.negatives for each in mine_negatives(pairs, retriever, Judged(PAIRS), MiningOptions(**options))]
+    return [
+        each.negatives for each in mine_negatives(pairs, retriever, KnownPositives(PAIRS), MiningOptions(**options))
+    ]
 
 
 def test_positives_of_any_pair_and_the_anchor_itself_are_no_negatives():
@@ -94,20 +96,20 @@ COPYING = [("how do I copy files", GUIDE), ("how do I copy files", "tar"), ("how
     ],
 )
 def test_a_part_of_a_positive_or_what_holds_one_is_no_negative(text):
-    [found] = mine_negatives(COPYING[:1], Fixed(text, "x"), Judged(COPYING))
+    [found] = mine_negatives(COPYING[:1], Fixed(text, "x"), KnownPositives(COPYING))
     assert found.negatives == ["x"]
     assert mined([("how do I list files", "ls")], Fixed(text, "x")) == [[text, "x"]], "for another anchor it is one"
 
 
 def test_a_short_text_within_a_word_is_another_text():
-    [found] = mine_negatives(COPYING[:1], Fixed("opying", "a star", "il"), Judged(COPYING))
+    [found] = mine_negatives(COPYING[:1], Fixed("opying", "a star", "il"), KnownPositives(COPYING))
     assert found.negatives == ["opying", "a star", "il"]
 
 
 def test_a_chunk_is_judged_without_its_heading():
     hits = [Hit("1", "Shell > Files\n\nWith -r it copies folders too.", 1.0, payload={"heading": "Shell > Files"})]
     hits.append(Hit("2", "Shell > Files\n\nmv moves.", 0.9, payload={"heading": "Shell > Files"}))
-    [found] = mine_negatives(COPYING[:1], Found(hits), Judged(COPYING))
+    [found] = mine_negatives(COPYING[:1], Found(hits), KnownPositives(COPYING))
     assert found.negatives == ["Shell > Files\n\nmv moves."]
     assert found.found
 
@@ -122,12 +124,12 @@ class Found(Fixed):
 def test_a_margin_counts_from_the_best_part_of_the_positive_or_from_the_whole():
     part, other = "cp copies files and keeps their names.", "With -r it copies folders too."
     apart = Fixed("a", part, "b", other, "c")  # 1.0, 0.9, 0.8, 0.7, 0.6
-    [found] = mine_negatives(COPYING[:1], apart, Judged(COPYING), MiningOptions(margin=0.15))
+    [found] = mine_negatives(COPYING[:1], apart, KnownPositives(COPYING), MiningOptions(margin=0.15))
     assert (found.negatives, found.found) == (["c"], True)
     whole = Fixed(part, "a", GUIDE, "b", "c")
-    [found] = mine_negatives(COPYING[:1], whole, Judged(COPYING), MiningOptions(margin=0.15))
+    [found] = mine_negatives(COPYING[:1], whole, KnownPositives(COPYING), MiningOptions(margin=0.15))
     assert (found.negatives, found.found) == (["c"], True)
-    [found] = mine_negatives(COPYING[1:2], apart, Judged(COPYING), MiningOptions(margin=0.15))
+    [found] = mine_negatives(COPYING[1:2], apart, KnownPositives(COPYING), MiningOptions(margin=0.15))
     assert (found.negatives, found.found) == ([], False), "a part of another positive of the anchor"
 
 
@@ -144,7 +146,7 @@ def test_a_cross_encoder_strikes_out_what_it_believes(tiny_cross_encoder):
     limit = sorted(scores)[1]
     kept = [text for text, score in zip(texts, scores, strict=True) if score <= limit]
     options = MiningOptions(denoise_above=limit)
-    [found] = mine_negatives(PAIRS[:1], Fixed(*texts), Judged(PAIRS), options, scorer=scorer)
+    [found] = mine_negatives(PAIRS[:1], Fixed(*texts), KnownPositives(PAIRS), options, scorer=scorer)
     assert found.negatives == kept
     assert 0 < len(kept) < 3
 

@@ -16,7 +16,7 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 
 from llama_index.embeddings.twinvec.cache import SpaceCache, asking
 from twinvec import Encoder
-from twinvec.adapters.embeddings import TwoSided
+from twinvec.adapters.embeddings import QueryDocumentEmbedder
 from twinvec.adapters.opening import Prompt, open_encoder
 from twinvec.adapters.sentence_transformers import loading_options
 from twinvec.errors import ConfigurationError, SpaceMismatchError
@@ -81,7 +81,7 @@ class TwinvecEmbedding(BaseEmbedding):
     space: str = Field(description="Hex digest of all that decides the model's vectors.")
 
     _encoder: Encoder = PrivateAttr()
-    _sides: TwoSided = PrivateAttr()
+    _sides: QueryDocumentEmbedder = PrivateAttr()
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class TwinvecEmbedding(BaseEmbedding):
         }
         super().__init__(**settings)
         self._encoder = encoder
-        self._sides = TwoSided(encoder, normalize=normalize, progress=show_progress_bar)
+        self._sides = QueryDocumentEmbedder(encoder, normalize=normalize, progress=show_progress_bar)
 
     @classmethod
     def class_name(cls) -> str:
