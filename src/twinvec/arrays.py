@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.arrays import FloatArray
-
 _SMALLEST = 1e-12  # as torch.nn.functional.normalize
 
 

@@ -167,7 +167,8 @@ class TwinvecVectorStore(VectorStore):
         Args:
             query: A blank one finds nothing.
             k: How many.
-            filter: Conditions on the metadata, as in ``twinvec.retrieval.filters``: ``{"lang": "en", "year": {"gte": 2020}}``.
+            filter: Conditions on the metadata, as in ``twinvec.retrieval.filters``:
+                ``{"lang": "en", "year": {"gte": 2020}}``.
             mode: In place of the store's own.
         """
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, mode, **kwargs)]

@@ -170,8 +170,8 @@ class Collection(Maintained):
         moment, the collection holds every source in its old or its new version, and the next call goes on.
 
         Args:
-            documents: Anything that ``twinvec.retrieval.documents.as_document`` takes, or a ``Failure`` of ``read_source``; read
-                once.
+            documents: Anything that ``twinvec.retrieval.documents.as_document`` takes, or a ``Failure`` of
+                ``read_source``; read once.
             vectors: Vectors of the collection's space for documents that are embedded already, by id; only where
                 chunking is off and no token states are kept.
             prune: Remove the sources that are not among the documents. Nothing is removed when a failure may hide

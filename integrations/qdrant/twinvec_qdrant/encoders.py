@@ -1,14 +1,14 @@
 """Token states, which late interaction compares: what is kept of a chunk beside its vector.
 
-MaxSim looks at the token states of a query and of each candidate (``twinvec.rerankers.cross_encoder``). A collection that was made
-with ``late_interaction`` keeps those of every chunk, in half precision, as a multivector: reranking computes nothing
+MaxSim looks at the token states of a query and of each candidate (``twinvec.rerankers.maxsim``). A collection that was
+made with ``late_interaction`` keeps those of every chunk, in half precision, as a multivector: reranking computes nothing
 but the query (``stored_maxsim``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.retrieval.base import TokenEncoder
 from twinvec_qdrant.stores.points import States
-
-if TYPE_CHECKING:
-    from twinvec_qdrant.encoders import SpaceEncoder
 
 MAX_NUMBERS = 1024 * 1024
 """Of the token states of one chunk: more a server does not take."""

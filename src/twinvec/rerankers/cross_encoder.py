@@ -7,14 +7,13 @@ earlier stages, and take many queries at once, so that batches are full and a te
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from twinvec.arrays import FloatArray
 from twinvec.engines.base import ScoringEngine
@@ -23,18 +22,14 @@ from twinvec.engines.select import EngineChoice, EngineName, Precision, load_sco
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models.cross_encoder_spec import ClassifierSpec, read_classifier
 from twinvec.models.finding import find_model
-from twinvec.retrieval.base import Hit, check_limit
+from twinvec.rerankers.hit_lists import as_list, checked_hit_lists, reordered
+from twinvec.retrieval.base import Hit
 from twinvec.support.checks import whole_number
 from twinvec.support.progress import progress_bar
-from twinvec.text import check_text, check_texts
+from twinvec.text import check_text
 from twinvec.tokens.pipeline import run_batches
 from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec.tokens.truncation import TruncationCounter
-
-Item = TypeVar("Item")
-
-_QUERIES_AT_ONCE = 1024
-_TEXTS_AT_ONCE = 256
 
 
 class CrossEncoderReranker(TruncationCounter):
@@ -114,7 +109,7 @@ class CrossEncoderReranker(TruncationCounter):
             InputError: a pair is no pair, or ``pairs`` no list.
             BadVectorError: the engine gave a score that is not finite.
         """
-        checked = [_checked_pair(pair, index) for index, pair in enumerate(_listed(pairs, "pairs"))]
+        checked = [_checked_pair(pair, index) for index, pair in enumerate(as_list(pairs, "pairs"))]
         return self._score(checked)
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
@@ -135,12 +130,12 @@ class CrossEncoderReranker(TruncationCounter):
         progress: bool = False,
     ) -> list[list[Hit]]:
         """``rerank`` for many queries, in batches over the pairs of all of them."""
-        queries, lists = _checked(queries, hits_lists, limit)
+        queries, lists = checked_hit_lists(queries, hits_lists, limit)
         pairs = [(query, hit.text) for query, hits in zip(queries, lists, strict=True) for hit in hits]
         scores = self._score(pairs, progress)
         ends = np.cumsum([len(hits) for hits in lists])
         return [
-            _ordered(hits, self.stage, scores[end - len(hits) : end], scores[end - len(hits) : end], limit)
+            reordered(hits, self.stage, scores[end - len(hits) : end], scores[end - len(hits) : end], limit)
             for hits, end in zip(lists, ends, strict=True)
         ]
 
@@ -174,49 +169,8 @@ def _load(
     return load_scoring_engine(replace(wanted, device=device), root, spec, tokenizer)
 
 
-def _checked(
-    queries: Sequence[str], hits_lists: Sequence[Sequence[Hit]], limit: int | None
-) -> tuple[list[str], list[list[Hit]]]:
-    if limit is not None:
-        check_limit(limit)
-    checked = check_texts(queries)
-    lists = [_listed(hits, f"hits of query {row}") for row, hits in enumerate(_listed(hits_lists, "lists of hits"))]
-    if len(lists) != len(checked):
-        raise InputError(f"{len(checked)} queries, but {len(lists)} lists of hits")
-    for row, hits in enumerate(lists):
-        for hit in hits:
-            if not isinstance(hit, Hit):
-                raise InputError(f"query {row}: expected hits, got {type(hit).__name__}")
-            check_text(hit.text, f"query {row}, hit {hit.id!r}")
-            if not np.isfinite(hit.score):
-                raise InputError(f"query {row}, hit {hit.id!r}: its score is {hit.score}")
-    return checked, lists
-
-
-def _listed(values: Iterable[Item], what: str) -> list[Item]:
-    if not isinstance(values, Iterable):
-        raise InputError(f"{what}: expected a list, got {type(values).__name__}")
-    return list(values)
-
-
 def _checked_pair(pair: object, index: int) -> tuple[str, str]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise InputError(f"pair {index}: expected (query, text), got {type(pair).__name__}")
     first, second = pair
     return check_text(first, f"pair {index}: query"), check_text(second, f"pair {index}: text")
-
-
-def _ordered(
-    hits: Sequence[Hit], stage: str, scores: Iterable[float], final: npt.NDArray[np.floating], limit: int | None
-) -> list[Hit]:
-    """New hits by ``final``, best first; equal ones in the order they came in."""
-    new = [
-        replace(hit, score=float(score), scores={**hit.scores, stage: float(of_stage)})
-        for hit, of_stage, score in zip(hits, scores, final, strict=True)
-    ]
-    return [new[index] for index in np.argsort(-final, kind="stable")[:limit]]
-
-
-def _standardized(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    spread = scores.std() if len(scores) else 0.0
-    return (scores - scores.mean()) / spread if spread > 0 else np.zeros(len(scores))

@@ -9,9 +9,12 @@ import numpy.typing as npt
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError
-from twinvec.rerankers.cross_encoder import _QUERIES_AT_ONCE, _TEXTS_AT_ONCE, _checked, _ordered, _standardized
+from twinvec.rerankers.hit_lists import checked_hit_lists, reordered, standardized
 from twinvec.retrieval.base import Hit, TokenEncoder
 from twinvec.support.progress import progress_bar
+
+_QUERIES_AT_ONCE = 1024
+_TEXTS_AT_ONCE = 256
 
 
 class MaxSimReranker:
@@ -57,14 +60,14 @@ class MaxSimReranker:
         progress: bool = False,
     ) -> list[list[Hit]]:
         """``rerank`` for many queries. Memory holds the token states of about 1,000 queries and 256 texts."""
-        queries, lists = _checked(queries, hits_lists, limit)
+        queries, lists = checked_hit_lists(queries, hits_lists, limit)
         reranked: list[list[Hit]] = []
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             part = lists[start : start + _QUERIES_AT_ONCE]
             found = self.compare(queries[start : start + _QUERIES_AT_ONCE], part, progress)
             for hits, scores in zip(part, found, strict=True):
                 before = np.array([hit.score for hit in hits], dtype=np.float64)
-                reranked.append(_ordered(hits, self.stage, scores, mixed_scores(before, scores, self._mix), limit))
+                reranked.append(reordered(hits, self.stage, scores, mixed_scores(before, scores, self._mix), limit))
         return reranked
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
@@ -96,7 +99,7 @@ def mixed_scores(
     before: npt.NDArray[np.floating], maxsim: npt.NDArray[np.floating], mix: float
 ) -> npt.NDArray[np.floating]:
     """The scores of a stage and those of MaxSim for the same n candidates, both standardised, as one: shape (n,)."""
-    return (1 - mix) * _standardized(before) + mix * _standardized(maxsim)
+    return (1 - mix) * standardized(before) + mix * standardized(maxsim)
 
 
 def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:

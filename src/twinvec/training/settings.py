@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from twinvec.training.settings import Role
-
 
 class Section(BaseModel):
     """Fields that cannot be changed; unknown ones, and numbers that are not finite, are errors."""

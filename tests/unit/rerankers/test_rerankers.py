@@ -166,7 +166,7 @@ def test_maxsim_does_not_depend_on_blocks(tiny, monkeypatch):
     lists = [hits_of(texts[start::step]) for start, step in ((0, 1), (3, 2), (1, 5))] + [hits_of(texts[::-1])]
     queries = [*QUERIES, "the sun"]
     whole = MaxSimReranker(tiny).rerank_many(queries, lists)
-    monkeypatch.setattr("twinvec.rerankers.cross_encoder._TEXTS_AT_ONCE", 7)
+    monkeypatch.setattr("twinvec.rerankers.maxsim._TEXTS_AT_ONCE", 7)
     for found, expected in zip(MaxSimReranker(tiny).rerank_many(queries, lists), whole, strict=True):
         ours, theirs = ({hit.id: hit.scores["maxsim"] for hit in hits} for hits in (found, expected))
         assert ours == pytest.approx(theirs, abs=1e-5)

@@ -1,7 +1,7 @@
 """What a collection says of itself, and the check that an encoder belongs to it.
 
-The space (``twinvec.models.space``) tells models apart. The probes, a few texts with the vectors that the collection's model
-gave them, catch what no digest sees: another library, precision or export that moves the vectors.
+The space (``twinvec.models.space``) tells models apart. The probes, a few texts with the vectors that the collection's
+model gave them, catch what no digest sees: another library, precision or export that moves the vectors.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
 
-_HEAD = "softmax_head"
 _PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document", "negatives": "document"}
 
 

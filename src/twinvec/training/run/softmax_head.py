@@ -16,7 +16,8 @@ from twinvec.training.losses import modules as losses
 
 if TYPE_CHECKING:
     from twinvec.encoder import Encoder
-from twinvec.training.run.building import _HEAD
+
+_HEAD = "softmax_head"
 
 
 def save_head(loss: nn.Module, folder: Path) -> None:
