@@ -1,8 +1,8 @@
 """Token states, which late interaction compares: what is kept of a chunk beside its vector.
 
 MaxSim looks at the token states of a query and of each candidate (``twinvec.rerankers.maxsim``). A collection that was
-made with ``late_interaction`` keeps those of every chunk, in half precision, as a multivector: reranking computes nothing
-but the query (``stored_maxsim``).
+made with ``late_interaction`` keeps those of every chunk, in half precision, as a multivector: reranking computes
+nothing but the query (``stored_maxsim``).
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def load_recorded(description: Description, location: str) -> SpaceEncoder:
 
 def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEncoder:
     """The model of this name."""
-    from twinvec import Encoder
+    from twinvec.encoder import Encoder
 
     try:
         return Encoder(model, **(options.given() if options else {}))

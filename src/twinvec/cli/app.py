@@ -13,12 +13,12 @@ from typing import Annotated
 
 import typer
 
-from twinvec import __version__
 from twinvec.cli import evaluate as evaluation_commands
 from twinvec.cli import export as export_command
 from twinvec.cli import train as training_commands
 from twinvec.cli.encode import encode_command, similarity_command
 from twinvec.errors import TwinvecError
+from twinvec.version import __version__
 
 _DEBUG = "--debug"
 _INTERRUPTED = 130

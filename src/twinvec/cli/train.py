@@ -84,7 +84,7 @@ def mine(
     twinvec mine pairs.jsonl -o rows.jsonl --negatives 2 --first-rank 3 --last-rank 30
     twinvec mine pairs.jsonl -o rows.jsonl --collection docs --margin 0.05
     """
-    from twinvec import Encoder
+    from twinvec.encoder import Encoder
     from twinvec.training.mining.denoising import ProbabilityScorer
     from twinvec.training.mining.dense_index import DenseIndex
     from twinvec.training.mining.hard_negatives import MiningOptions, mine_file, open_mined

@@ -1,8 +1,9 @@
 """BM25 weights in a store: the average length they rest on, and how they follow it.
 
 The store multiplies by inverse document frequency; what it keeps are saturated term frequencies
-(``twinvec.retrieval.bm25``), which depend on the average length of all chunks. That is known only at the end of an ingest, so it is recorded with
-the collection, and once it has moved far enough all weights are computed again from the stored texts.
+(``twinvec.retrieval.bm25``), which depend on the average length of all chunks. That is known only at the end of an
+ingest, so it is recorded with the collection, and once it has moved far enough all weights are computed again
+from the stored texts.
 """
 
 from __future__ import annotations

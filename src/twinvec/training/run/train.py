@@ -208,6 +208,6 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
 
 
 def _version() -> str:
-    from twinvec import __version__
+    from twinvec.version import __version__
 
     return __version__

@@ -12,7 +12,7 @@ import torch
 
 from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.support.locks import alone
+from twinvec.support.locks import exclusive_lock
 from twinvec.training.mining.denoising import ProbabilityScorer
 from twinvec.training.mining.dense_index import DenseIndex
 from twinvec.training.mining.hard_negatives import MiningOptions, mine_file, mine_negatives
@@ -251,7 +251,7 @@ def test_two_runs_do_not_write_the_same_file(source, tmp_path, tiny_model):
     assert mine_file(source, tmp_path / "rows.jsonl", Second("a"), MiningOptions()).rows == len(PAIRS)
     assert not (tmp_path / "rows.jsonl.lock").exists()
     with (
-        alone(tmp_path / "vectors.lock", ""),
+        exclusive_lock(tmp_path / "vectors.lock", ""),
         pytest.raises(ConfigurationError, match=r"vectors\.npy: another process is encoding into it"),
     ):
         DenseIndex(Encoder(tiny_model("bert")), source, tmp_path / "vectors.npy")
