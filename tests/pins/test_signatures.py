@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from typer.utils import get_params_from_function
 
 from pins.pinning import plain, recorded
-from twinvec.cli.app import build_app
+from twinvec.cli import build_app
 
 WHERE: dict[str, tuple[str, ...] | None] = {  # None: what __all__ names
     "twinvec": None,
@@ -44,31 +44,23 @@ WHERE: dict[str, tuple[str, ...] | None] = {  # None: what __all__ names
         "softmax_classification",
         "triplet",
     ),
-    "twinvec.cli.app": ("build_app", "main"),
-    "twinvec.retrieval.documents": ("as_document", "as_documents"),
+    "twinvec.cli": ("build_app", "main"),
+    "twinvec.documents": ("as_document", "as_documents"),
     "twinvec.evaluation.beir": ("BeirSet", "load_beir"),
     "twinvec.evaluation.ir": ("as_run", "evaluate_ir", "measure_ir"),
     "twinvec.evaluation.mteb": ("MtebEncoder",),
     "twinvec.evaluation.pairs": ("load_questions",),
     "twinvec.evaluation.serving": ("evaluate_forms",),
     "twinvec.evaluation.sts": ("StsSet", "evaluate_sts", "load_sts", "pair_similarities", "pearson", "spearman"),
-    "twinvec.retrieval.tuned_search": ("Setting", "TunedSearch", "save", "saved"),
-    "twinvec.export.model": ("ExportReport", "export_model"),
-    "twinvec.models.finding": ("ModelFolder", "find_model"),
-    "twinvec.export.quantization": ("BOUNDS",),
-    "twinvec.retrieval.memory_index": (
-        "BatchReranker",
-        "Hit",
-        "MemoryIndex",
-        "Mode",
-        "Reranker",
-        "RetrieveRerank",
-        "Retriever",
-    ),
+    "twinvec.evaluation.tuned_search": ("Setting", "TunedSearch", "save", "saved"),
+    "twinvec.export": ("ExportReport", "export_model"),
+    "twinvec.models": ("ModelFolder", "find_model"),
+    "twinvec.quantization": ("BOUNDS",),
+    "twinvec.retrieval": ("BatchReranker", "Hit", "MemoryIndex", "Mode", "Reranker", "RetrieveRerank", "Retriever"),
     "twinvec.similarity": ("cluster", "most_similar_pairs", "semantic_search"),
-    "twinvec.training.run.building": ("PairClassifier",),
-    "twinvec.training.run.config": ("TrainConfig", "check_config", "read_config"),
-    "twinvec.training.settings": (
+    "twinvec.training.building": ("PairClassifier",),
+    "twinvec.training.config": ("TrainConfig", "check_config", "read_config"),
+    "twinvec.training.sections": (
         "Batches",
         "Binary",
         "Contrastive",
@@ -83,7 +75,7 @@ WHERE: dict[str, tuple[str, ...] | None] = {  # None: what __all__ names
         "Source",
         "Triplet",
     ),
-    "twinvec.training.run.train": ("TrainReport", "train"),
+    "twinvec.training.trainer": ("TrainReport", "train"),
 }
 _OURS = re.compile(r"twinvec|langchain_twinvec|llama_index\..*twinvec")
 _QUALIFIED = re.compile(r"\b(?:twinvec|twinvec_qdrant|langchain_twinvec|llama_index|pathlib|typing)(?:\.\w+)*\.(\w+)")

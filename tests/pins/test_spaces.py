@@ -17,7 +17,7 @@ import numpy as np
 import models
 from pins.pinning import check, cross_encoder_folder, encoder_folder
 from twinvec import Encoder
-from twinvec.adapters.external_encoder import ForeignEncoder
+from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.space import classifier_digest, graph_digest, network_digest
@@ -81,7 +81,7 @@ def values(folder: Path) -> dict[str, Any]:
     for kind in ("bert", "roberta"):
         path = cross_encoder_folder(folder / f"cross-{kind}", kind)
         found[f"cross-encoder {kind}"] = {"digest": _digest(path)}
-    found["foreign"] = {"space": ForeignEncoder("foreign", crossed, lambda texts: -crossed(texts)).space}
+    found["foreign"] = {"space": ExternalEncoder("foreign", crossed, lambda texts: -crossed(texts)).space}
     return found
 
 
