@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+Role = Literal["anchor", "positive", "negative", "negatives", "sentence1", "sentence2", "label", "score"]
+
 
 class Section(BaseModel):
     """Fields that cannot be changed; unknown ones, and numbers that are not finite, are errors."""
@@ -178,6 +180,3 @@ class Lora(Section):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: list[str] = ["query", "value"]
     """Names of the linear layers that get one."""
-
-
-Role = Literal["anchor", "positive", "negative", "negatives", "sentence1", "sentence2", "label", "score"]
