@@ -7,6 +7,7 @@ and may use ``folder`` for its files. ``record.py`` writes the result to ``recor
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 import zlib
 from pathlib import Path
@@ -58,6 +59,17 @@ def settle_weights(folder: Path) -> Path:
 def encoder_folder(folder: Path, kind: str = "bert", **options: Any) -> Path:
     """``models.build`` with settled weights."""
     return settle_weights(models.build(folder, kind, **options))
+
+
+def smallest_folder(folder: Path) -> Path:
+    """The smallest model that all of twinvec takes, 8 numbers a token, for archives."""
+    usual, models.HIDDEN = models.HIDDEN, 8
+    try:
+        encoder_folder(folder)
+    finally:
+        models.HIDDEN = usual
+    shutil.rmtree(folder.parent / f"{folder.name}-backbone")
+    return folder
 
 
 def cross_encoder_folder(folder: Path, kind: str = "bert", **options: Any) -> Path:
