@@ -37,6 +37,13 @@ def check(name: str, found: dict[str, Any]) -> None:
     assert found.keys() == expected.keys(), "record what is new: tests/pins/record.py"
 
 
+def lacking(expected: Any, now: Any, where: str) -> list[str]:
+    """What was recorded and is not there, or is something else; what is new passes."""
+    if isinstance(expected, dict) and isinstance(now, dict):
+        return [text for key in expected for text in lacking(expected[key], now.get(key), f"{where} {key}")]
+    return [] if expected == now else [f"{where}: was {expected!r}, is {now!r}"]
+
+
 def plain(values: Any) -> Any:
     """Values as they come back from a JSON file: tuples become lists, keys become strings."""
     return json.loads(json.dumps(values))

@@ -3,14 +3,15 @@
 What users have stored is compared with what is computed today: a vector, a weight of BM25 or a score that moves changes
 what their searches find and what their thresholds let through.
 
-Vectors lie in ``recorded/vectors.npy``. On the processor and with the packages that they were recorded with
-(``MADE_WITH`` of the values) they have to be the same bit for bit; elsewhere kernels differ in the last bits, and 1e-6
-is allowed. What computes no vectors (words, BM25, fusion of given scores) is exact everywhere, but for the rounding of
+Vectors lie in ``recorded/vectors.npy``. On the processor, and with the threads and packages that they were recorded
+with (``MADE_WITH`` of the values), they have to be the same bit for bit; elsewhere kernels differ in the last bits, and
+1e-6 is allowed. What computes no vectors (words, BM25, fusion of given scores) is exact everywhere, but for the rounding of
 float32 where numpy sums.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from importlib.metadata import version
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pins.pinning import RECORDED, cross_encoder_folder, encoder_folder, plain, recorded
 from twinvec import CrossEncoderReranker, Document, Encoder, Hit, MaxSimReranker, MemoryIndex, RetrieveRerank
@@ -81,14 +83,15 @@ def values(folder: Path) -> dict[str, Any]:
     }
 
 
-def made_with() -> dict[str, str]:
-    """The processor, and the packages that compute."""
+def made_with() -> dict[str, Any]:
+    """The processor, how many threads compute on it, and the packages that do: sums are cut by threads."""
     try:
         found = re.search("model name\\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except OSError:
         found = None
     packages = {name: version(name) for name in ("numpy", "openvino", "tokenizers", "torch")}
-    return {"processor": found[1] if found else platform.processor(), **packages}
+    threads = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0, torch.get_num_threads()]
+    return {"processor": found[1] if found else platform.processor(), "threads": threads, **packages}
 
 
 def _settings(encoder: Encoder) -> dict[str, Any]:
