@@ -4,9 +4,9 @@ What users have stored is compared with what is computed today: a vector, a weig
 what their searches find and what their thresholds let through.
 
 Vectors lie in ``recorded/vectors.npy``. On the processor, and with the threads and packages that they were recorded
-with (``MADE_WITH`` of the values), they have to be the same bit for bit; elsewhere kernels differ in the last bits, and
-1e-6 is allowed. What computes no vectors (words, BM25, fusion of given scores) is exact everywhere, but for the rounding of
-float32 where numpy sums.
+with (``MADE_WITH`` of the values), they have to be the same bit for bit. Elsewhere kernels differ in the last bits, and
+1e-6 is allowed. What computes no vectors (words, BM25, fusion of given scores) is exact everywhere, but for the
+rounding of float32 where numpy sums.
 """
 
 from __future__ import annotations
