@@ -179,7 +179,7 @@ def commands_page() -> str:
     from typer.main import get_command
 
     (entry,) = entry_points(group="console_scripts", name="twinvec")
-    app = sys.modules[entry.load().__module__].build_app()  # type: ignore[attr-defined]
+    app = sys.modules[entry.load().__module__].build_app()
     group: Any = get_command(app)
     parts = ["# Commands", "Each command of `twinvec`, as `twinvec COMMAND --help` shows it."]
     for name in group.commands:
