@@ -5,7 +5,7 @@ in bash. A comment on the line before a block says what else is to be done with 
 
     <!-- not run: REASON -->    show it only; the test knows every reason and how often it may occur
     <!-- file: NAME -->         write it to this file first
-    <!-- output -->             what the block before it prints; "..." stands for anything
+    <!-- output -->             what the block before it prints, but for spaces; "..." stands for anything
 """
 
 from __future__ import annotations
@@ -121,8 +121,9 @@ def _compare(page: Path, printed: str) -> None:
     for fence in fences(page):
         if fence.note == "output":
             assert before is not None, f"{page}:{fence.line}: output of nothing"
-            pattern = ".*?".join(re.escape(part) for part in fence.text.strip().split("..."))
-            found = blocks[str(before.line)].strip()
-            assert re.fullmatch(pattern, found, re.DOTALL), f"{page}:{fence.line}: the output now is\n{found}"
+            found = blocks[str(before.line)]
+            pattern = ".*?".join(re.escape(part) for part in " ".join(fence.text.split()).split("..."))
+            alike = re.fullmatch(pattern, " ".join(found.split()))
+            assert alike, f"{page}:{fence.line}: the output now is\n{found}"
         elif fence.runs:
             before = fence
