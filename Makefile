@@ -6,6 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.docs-installed
 PROJECTS := pyproject.toml $(wildcard integrations/*/pyproject.toml)
 QUESTIONS := \
 	"retry an operation a fixed number of times after a timeout" \
@@ -14,7 +15,7 @@ QUESTIONS := \
 	"read a spreadsheet saved with commas between the values" \
 	"run a shell command and capture what it prints"
 
-.PHONY: help demo test check lint types install benchmark-retrieval clean
+.PHONY: help demo test check lint types install docs benchmark-retrieval clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -46,8 +47,15 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+docs: $(DOCS_STAMP)  ## Build the documentation's site in build/site, offline and strictly
+	$(BIN)/python tools/docs.py
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@touch $@
+
 benchmark-retrieval: $(STAMP)  ## nDCG@10 of every mode on the sets below DATA/ir (make benchmark-retrieval DATA=...)
 	$(BIN)/python benchmarks/retrieval.py --data $(DATA)
 
 clean:  ## Remove the environment, caches and the demo's collection
-	rm -rf $(VENV) .twinvec .twinvec-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .twinvec .twinvec-demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,35 +1,26 @@
-"""Every Python snippet of the README and the guides runs as written, in a fresh interpreter."""
+"""The README: its snippets run and print what it says, and its figures are those of the benchmarks it links to."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+import re
 
-import pytest
-from markdown_it import MarkdownIt
+import fences
 
-ROOT = Path(__file__).parents[1]
-PAGES = [
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "integrations").glob("*/README.md")),
-]
+README = fences.ROOT / "README.md"
 
 
-def snippets(page: Path) -> list[str]:
-    return [token.content for token in MarkdownIt().parse(page.read_text(encoding="utf-8")) if token.info == "python"]
+def test_snippets_run_and_print_what_is_shown(tmp_path):
+    assert len(fences.run(README, tmp_path)) == 2  # one line that marks the beginning, one snippet
 
 
-WITH_SNIPPETS = [page for page in PAGES if snippets(page)]
-
-
-@pytest.mark.parametrize("page", WITH_SNIPPETS, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_snippets_run_one_after_another(page: Path, tmp_path: Path) -> None:
-    program = "\n\n".join(snippets(page))
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_readme_has_its_three_snippets() -> None:
-    assert len(snippets(ROOT / "README.md")) == 3
+def test_figures_are_those_of_the_benchmarks():
+    rows = [line for line in README.read_text(encoding="utf-8").splitlines() if "](benchmarks/" in line and "|" in line]
+    assert len(rows) == 7
+    for row in rows:
+        _, task, ours, theirs, source, _ = row.split("|")
+        (path,) = re.findall(r"\((benchmarks/\w+\.md)\)", source)
+        table = (fences.ROOT / path).read_text(encoding="utf-8")
+        figures = re.findall(r"(?<![\w.@])\d+(?:\.\d+)?(?!\w)", ours + theirs)
+        assert len(figures) >= 2, row
+        for figure in figures:
+            assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", table), f"{figure} is not in {path}: {task}"
