@@ -1,19 +1,27 @@
-"""The four distributions as they are published: what their wheels hold, what they say, what they depend on."""
+"""The four distributions as they are published: their wheels and sdists, their metadata, versions and dependencies."""
 
 from __future__ import annotations
 
 import ast
 import email
 import re
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from sys import stdlib_module_names
+from typing import Any
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
+
+from twinvec import __version__
+from twinvec.moved import MOVED
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
@@ -40,10 +48,8 @@ def test_a_wheel_holds_its_packages_whole_and_nothing_else(project, tmp_path) ->
     expected = {f"{home}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "licenses/LICENSE")}
     if project in (".", "integrations/qdrant"):
         expected.add(f"{home}/entry_points.txt")
-    for package in PACKAGES[project]:
-        files = [each for each in (ROOT / project / package).rglob("*") if each.suffix in (".py", ".typed")]
-        expected |= {each.relative_to(ROOT / project).as_posix().removeprefix("src/") for each in files}
-        assert f"{package.removeprefix('src/')}/py.typed" in names
+    expected |= {name.removeprefix("src/") for name in _files(project)}
+    assert {f"{package.removeprefix('src/')}/py.typed" for package in PACKAGES[project]} < names
     assert names == expected  # so no __init__.py in what LlamaIndex shares with others
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Description-Content-Type"] == "text/markdown"
@@ -51,11 +57,50 @@ def test_a_wheel_holds_its_packages_whole_and_nothing_else(project, tmp_path) ->
 
 
 @pytest.mark.parametrize("project", PACKAGES)
+def test_an_sdist_holds_its_packages_whole_with_readme_and_licence(project, tmp_path) -> None:
+    (path,) = SdistBuilder(str(ROOT / project)).build(directory=str(tmp_path))
+    with tarfile.open(path) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    expected = {*_files(project), "README.md", "LICENSE", "PKG-INFO", "pyproject.toml", ".gitignore"}
+    assert names == (expected | {"CHANGELOG.md"} if project == "." else expected)
+    assert (ROOT / project / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_all_have_one_version_and_require_it_of_one_another() -> None:
+    built = {project: _metadata(project) for project in PACKAGES}
+    names = {each.name for each in built.values()}
+    assert names == {"twinvec", "twinvec-qdrant", "langchain-twinvec", "llama-index-embeddings-twinvec"}
+    assert {each.version for each in built.values()} == {__version__}
+    major, minor = map(int, __version__.split(".")[:2])
+    required = {
+        project: {each for each in metadata.core.dependencies if _name(each) in names}
+        for project, metadata in built.items()
+    }
+    ours = {name: f"{name}<{major}.{minor + 1},>={major}.{minor}" for name in names}
+    adapters = {ours["twinvec"], ours["twinvec-qdrant"]}
+    assert required == {
+        ".": set(),
+        "integrations/qdrant": {ours["twinvec"]},
+        "integrations/langchain": adapters,
+        "integrations/llama_index": adapters,
+    }
+
+
+def test_the_changelog_has_the_version_and_the_moved_modules() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions, dates = zip(*re.findall(r"^## \[(.+?)\](?: - (\S+))?$", text, re.M), strict=True)
+    assert versions[:2] == ("Unreleased", __version__)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", date) for date in dates[1:])
+    assert dict(re.findall(r"^\| `(.+)` \| `(.+)` \|$", text, re.M)) == MOVED
+
+
+@pytest.mark.parametrize("project", PACKAGES)
 def test_what_is_imported_is_declared(project) -> None:
     declared = tomllib.loads((ROOT / project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = declared.get("optional-dependencies", {})
-    wanted = [*declared["dependencies"], *(each for name in extras.keys() - {"dev"} for each in extras[name])]
-    known = {_normal(re.split(r"[\[<>=!~ ;]", each)[0]) for each in (*wanted, declared["name"])}
+    usable = extras.keys() - {"dev", "docs", "release"}
+    wanted = [*declared["dependencies"], *(each for name in usable for each in extras[name])]
+    known = {_name(each) for each in (*wanted, declared["name"])}
     providers = packages_distributions()
     files = [file for package in PACKAGES[project] for file in (ROOT / project / package).rglob("*.py")]
     seen = set()
@@ -79,6 +124,21 @@ def _imported(tree: ast.AST) -> Iterator[str]:
             yield node.module
         else:
             yield from _imported(node)
+
+
+def _files(project: str) -> set[str]:
+    """Paths of a project's modules and type markers."""
+    files = (file for package in PACKAGES[project] for file in (ROOT / project / package).rglob("*"))
+    return {file.relative_to(ROOT / project).as_posix() for file in files if file.suffix in (".py", ".typed")}
+
+
+def _metadata(project: str) -> Any:
+    return ProjectMetadata(str(ROOT / project), PluginManager())
+
+
+def _name(requirement: str) -> str:
+    """The name of a distribution that a requirement such as ``a-name[extra]>=1`` names."""
+    return _normal(re.split(r"[\[<>=!~ ;]", requirement)[0])
 
 
 def _normal(name: str) -> str:
