@@ -29,7 +29,7 @@ COPIED = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENS
 
 @dataclass(frozen=True)
 class Subject:
-    """A page of the reference: title, introduction, and module -> names, all public names of the module if empty."""
+    """A page of the reference: title, introduction, and module -> names; ``*`` is all that the module makes public."""
 
     title: str
     intro: str
@@ -37,7 +37,7 @@ class Subject:
 
 
 SUBJECTS = {
-    "twinvec": Subject("twinvec", "The names of the package itself.", {"twinvec": ""}),
+    "twinvec": Subject("twinvec", "The names of the package itself.", {"twinvec": "*"}),
     "retrieval": Subject(
         "Retrieval and similarity",
         "The protocols of retrieval, the search that `twinvec tune` chose, and similarity over arrays of vectors.",
@@ -50,7 +50,7 @@ SUBJECTS = {
     "objectives": Subject(
         "Objectives",
         "Pure functions of tensors. Each docstring has the formula and the paper.",
-        {"twinvec.training.objectives": ""},
+        {"twinvec.training.objectives": "* CONCATENATIONS"},
     ),
     "training": Subject(
         "Training",
@@ -92,17 +92,17 @@ SUBJECTS = {
             "twinvec.models": "find_model",
         },
     ),
-    "errors": Subject("Errors", "Every error of twinvec belongs to one tree.", {"twinvec.errors": ""}),
-    "twinvec_qdrant": Subject("twinvec_qdrant", "Collections in Qdrant.", {"twinvec_qdrant": ""}),
-    "langchain_twinvec": Subject("langchain_twinvec", "The interfaces of LangChain.", {"langchain_twinvec": ""}),
+    "errors": Subject("Errors", "Every error of twinvec belongs to one tree.", {"twinvec.errors": "*"}),
+    "twinvec_qdrant": Subject("twinvec_qdrant", "Collections in Qdrant.", {"twinvec_qdrant": "*"}),
+    "langchain_twinvec": Subject("langchain_twinvec", "The interfaces of LangChain.", {"langchain_twinvec": "*"}),
     "llama_index": Subject(
         "LlamaIndex",
         "The interfaces of LlamaIndex.",
         {
-            "llama_index.embeddings.twinvec": "",
-            "llama_index.vector_stores.twinvec": "",
-            "llama_index.retrievers.twinvec": "",
-            "llama_index.postprocessor.twinvec_rerank": "",
+            "llama_index.embeddings.twinvec": "*",
+            "llama_index.vector_stores.twinvec": "*",
+            "llama_index.retrievers.twinvec": "*",
+            "llama_index.postprocessor.twinvec_rerank": "*",
         },
     ),
 }
@@ -163,9 +163,13 @@ def _reference_page(subject: Subject) -> str:
 
 def _names(subject: Subject) -> Iterator[str]:
     for path, names in subject.names.items():
-        module = importlib.import_module(path)
-        public = names.split() or getattr(module, "__all__", None) or _defined_in(module)
-        yield from (f"{path}.{name}" for name in public if not name.startswith("_"))
+        for name in names.split():
+            if name == "*":
+                module = importlib.import_module(path)
+                public = getattr(module, "__all__", None) or _defined_in(module)
+                yield from (f"{path}.{each}" for each in public if not each.startswith("_"))
+            else:
+                yield f"{path}.{name}"
 
 
 def _defined_in(module: ModuleType) -> list[str]:
