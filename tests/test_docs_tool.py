@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tools import docs
 
 
@@ -36,7 +35,7 @@ def test_remote_files_and_unresolved_references_are_faults(html, tmp_path, monke
 
 def test_links_and_own_files_are_no_faults(tmp_path):
     (tmp_path / "page.html").write_text(
-        '<link rel="canonical" href="https://example.org/"><a href="https://example.org">a</a><script src="a.js"></script>',
+        '<link rel="canonical" href="https://example.org/"><a href="https://example.org">a</a><script src="a.js">',
         encoding="utf-8",
     )
     assert not list(docs.faults_of(tmp_path / "page.html"))
