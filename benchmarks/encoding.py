@@ -102,7 +102,7 @@ def main() -> None:
 
 def make_export(model: str, folder: Path, words: list[str]) -> Path:
     """An int8 export, calibrated on mixed texts."""
-    from twinvec.export import export_model
+    from twinvec.export.model import export_model
 
     export_model(model, folder, precision="int8", calibrate=calibration_texts(words))
     return folder
@@ -117,8 +117,8 @@ def find_contenders(model: str, export: Path, onnx: Path) -> list[Callable[[], C
     """What makes each of them, the peer first; ``onnx`` is where an ONNX export goes."""
     from twinvec import Encoder
     from twinvec.engines.openvino import has_bfloat16
-    from twinvec.export import export_model
-    from twinvec.models import find_model
+    from twinvec.export.model import export_model
+    from twinvec.models.finding import find_model
 
     graph = export_model(model, onnx, engine="onnx").graph
     makers: list[Callable[[], Contender]] = [partial(peer, str(find_model(model).path))]
@@ -183,7 +183,7 @@ def run_alone(make: Callable[[], Contender], texts: list[str]) -> tuple[str, flo
 
 def openvino_peer(python: Path, model: str, work: Path, texts: list[str]) -> Contender:
     """sentence-transformers' OpenVINO int8, in a process of the other Python."""
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     calibration = work / "calibration.json"
     calibration.write_text(json.dumps(texts), encoding="utf-8")
@@ -211,8 +211,8 @@ class Cost:
 
     def __init__(self, model: str, peak: float) -> None:
         from twinvec import Encoder
-        from twinvec.models import find_model
-        from twinvec.spec import read_spec
+        from twinvec.models.encoder_spec import read_spec
+        from twinvec.models.finding import find_model
 
         config = read_spec(find_model(model).path).config
         self._encoder = Encoder(model)
@@ -278,8 +278,8 @@ def rerank(model: str, root: Path, words: list[str], rounds: int) -> str:
 
     from twinvec import CrossEncoderReranker
     from twinvec.engines.openvino import has_bfloat16
-    from twinvec.export import export_model
-    from twinvec.quantization import top_overlap
+    from twinvec.export.model import export_model
+    from twinvec.export.quantization import top_overlap
 
     folder = make_cross_encoder(model, root / "cross-encoder")
     export_model(folder, root / "cross-encoder-int8", precision="int8", calibrate=calibration_texts(words))
@@ -319,8 +319,8 @@ def make_cross_encoder(model: str, folder: Path) -> Path:
     import torch
     from sentence_transformers import CrossEncoder
 
-    from twinvec.models import find_model
-    from twinvec.spec import read_spec
+    from twinvec.models.encoder_spec import read_spec
+    from twinvec.models.finding import find_model
 
     torch.manual_seed(0)
     made = CrossEncoder(str(read_spec(find_model(model).path).folder), num_labels=1, device="cpu")
@@ -403,7 +403,7 @@ def processor() -> str:
 
 
 def cores() -> int:
-    from twinvec.engines.processor import available_cores
+    from twinvec.engines.cpu import available_cores
 
     return available_cores()
 

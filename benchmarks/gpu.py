@@ -50,7 +50,7 @@ def load(model: str, device: str, precision: Any) -> list[Contender]:
     from sentence_transformers import SentenceTransformer
 
     from twinvec import Encoder
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     peer = SentenceTransformer(str(find_model(model).path), device=device, model_kwargs={"dtype": precision})
     encoder = Encoder(model, device=device, precision=precision)

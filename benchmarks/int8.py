@@ -20,7 +20,7 @@ from twinvec import Encoder
 from twinvec.engines.openvino import has_bfloat16
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_ir
-from twinvec.export import export_model
+from twinvec.export.model import export_model
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ import numpy as np
 
 from langchain_twinvec import TwinvecEmbeddings
 from llama_index.embeddings.twinvec import TwinvecEmbedding
-from twinvec.models import find_model
+from twinvec.models.finding import find_model
 
 TICK_SECONDS = 0.001
 PACKAGES = (

@@ -27,7 +27,7 @@ from typing import Any
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines.torch import quiet_transformers
 from twinvec.evaluation.sts import load_sts
-from twinvec.models import find_model
+from twinvec.models.finding import find_model
 from twinvec.similarity import most_similar_pairs
 
 SAMPLE = 2048
@@ -78,7 +78,7 @@ def measure(sentences: list[str]) -> Times:
         command = [
             sys.executable,
             "-c",
-            "from twinvec.cli import main; main()",
+            "from twinvec.cli.app import main; main()",
             "pairs",
             str(path),
             "--limit",

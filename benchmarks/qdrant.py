@@ -31,7 +31,7 @@ import numpy as np
 from qdrant_client import QdrantClient
 
 from twinvec import Document, Encoder, MaxSimReranker
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.evaluation.beir import load_beir
 from twinvec_qdrant import Collection, IndexSettings
 

@@ -35,11 +35,11 @@ from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank, Twinve
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import as_run, measure_ir, search_all
 from twinvec.evaluation.pairs import load_questions
-from twinvec.fusion import Method
+from twinvec.retrieval.fusion import FusionMethod
 
 MEASURES = ("ndcg@10", "recall@100")
 DEPTH = 101  # one more than is measured: a query's own document is left out
-FUSIONS: tuple[Method, ...] = ("adaptive", "rrf", "distribution")
+FUSIONS: tuple[FusionMethod, ...] = ("adaptive", "rrf", "distribution")
 PACKAGES = ("twinvec", "torch", "sentence-transformers", "bm25s", "qdrant-edge-py")
 HERE = Path(__file__).parent
 
@@ -187,7 +187,7 @@ def search_row(label: str, retriever: Any, data: BeirSet, **options: Any) -> Row
 def peer_rows(data: BeirSet) -> Iterator[Row]:
     from sentence_transformers import SentenceTransformer, util
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     texts = [f"{document.title} {document.text}".strip() for document in data.documents]
     queries = list(data.queries.values())

@@ -19,8 +19,8 @@ from statistics import median
 
 from encoding import KINDS, calibration_texts, documentation, make_texts, processor
 from twinvec import Encoder
-from twinvec.export import export_model
-from twinvec.models import find_model
+from twinvec.export.model import export_model
+from twinvec.models.finding import find_model
 from twinvec_qdrant import Collection
 
 QUESTION = "how do I parse the arguments of a command"

@@ -71,9 +71,9 @@ def measure_steps(contender: str, pairs: Path, batch: int, steps: int) -> dict[s
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import losses as theirs
 
-    from twinvec.models import find_model
-    from twinvec.training.losses import EmbeddingLoss, InfoNCELoss
-    from twinvec.training.masks import text_hashes
+    from twinvec.models.finding import find_model
+    from twinvec.training.losses.modules import EmbeddingLoss, InfoNCELoss
+    from twinvec.training.losses.negatives_mask import text_hashes
 
     model = SentenceTransformer(str(find_model("default").path), device="cpu")
     model.train()
@@ -113,7 +113,7 @@ def time_objective(rows: int, dim: int = 384, repetitions: int = 3) -> None:
     """Print time against the four products, and extra memory."""
     import torch
 
-    from twinvec.training.infonce import tiled_info_nce
+    from twinvec.training.losses.tiled_info_nce import tiled_info_nce
 
     anchors_BD = torch.randn(rows, dim, requires_grad=True)
     candidates_ND = torch.randn(rows, dim, requires_grad=True)

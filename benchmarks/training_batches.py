@@ -53,8 +53,8 @@ def main() -> None:
 def with_negatives(source: Path, target: Path) -> Path:
     """The pairs with one hard negative each."""
     from twinvec import Encoder
-    from twinvec.training.dense_index import DenseIndex
-    from twinvec.training.mining import MiningOptions, mine_file
+    from twinvec.training.mining.dense_index import DenseIndex
+    from twinvec.training.mining.hard_negatives import MiningOptions, mine_file
 
     index = DenseIndex(Encoder("default"), source, target.with_suffix(".npy"))
     mine_file(source, target, index, MiningOptions(negatives=1, first_rank=5, last_rank=30))
@@ -63,8 +63,8 @@ def with_negatives(source: Path, target: Path) -> Path:
 
 def trained(size: int, files: list[Path], datasets: int, seed: int, epochs: int, pairs: Path) -> list[float]:
     """The scores of a model trained so."""
-    from twinvec.training.config import check_config
-    from twinvec.training.trainer import train
+    from twinvec.training.run.config import check_config
+    from twinvec.training.run.train import train
 
     values = {
         "objective": {"name": "info_nce", "symmetric": True},
@@ -87,9 +87,9 @@ def measured(model: str, pairs: Path, work: Path) -> list[float]:
     """The measures on the test pairs of each set."""
     from sentence_transformers import SentenceTransformer
 
-    from twinvec.models import find_model
-    from twinvec.training.measuring import encoder_measure
-    from twinvec.training.sections import Evaluation
+    from twinvec.models.finding import find_model
+    from twinvec.training.run.evaluators import encoder_measure
+    from twinvec.training.settings import Evaluation
 
     loaded = SentenceTransformer(str(find_model(model).path))
     scores = [encoder_measure(loaded, Evaluation(pairs=pairs / each / "test.jsonl"), work)() for each in SETS]

@@ -62,7 +62,7 @@ def run(contender: Contender, data: Path, sets: list[str], rows: int, seed: int)
     """Train, and measure before and after on every set."""
     from sentence_transformers import SentenceTransformer
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -74,8 +74,8 @@ def run(contender: Contender, data: Path, sets: list[str], rows: int, seed: int)
 
 def measure(model: Any, data: Path, sets: list[str], folder: Path) -> dict[str, dict[str, float]]:
     """The scores of a SentenceTransformer on each set."""
-    from twinvec.training.measuring import encoder_measure
-    from twinvec.training.sections import Evaluation
+    from twinvec.training.run.evaluators import encoder_measure
+    from twinvec.training.settings import Evaluation
 
     model.max_seq_length = TOKENS
     sts = data / "sts" / "stsb" / "test.tsv"
@@ -87,8 +87,8 @@ def train_ours(data: Path, sets: list[str], rows: int, seed: int, folder: Path) 
     """A run of ``twinvec train``: its seconds, and the model."""
     from sentence_transformers import SentenceTransformer
 
-    from twinvec.training.config import check_config
-    from twinvec.training.trainer import train
+    from twinvec.training.run.config import check_config
+    from twinvec.training.run.train import train
 
     values = {
         "objective": {"name": "info_nce", "symmetric": True},
@@ -111,7 +111,7 @@ def train_theirs(data: Path, sets: list[str], rows: int, seed: int, folder: Path
     )
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     model = SentenceTransformer(str(find_model("default").path))
     model.max_seq_length = TOKENS

@@ -26,9 +26,9 @@ from typing import Any
 
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.evaluation.sts import StsSet, load_sts, pair_similarities, pearson, spearman
-from twinvec.training.config import check_config
 from twinvec.training.objectives import CONCATENATIONS
-from twinvec.training.trainer import train
+from twinvec.training.run.config import check_config
+from twinvec.training.run.train import train
 
 DRAWN_ANEW = 2  # layers of six
 PAPER_POOLING = {"mean": (80.78, 87.44), "max": (79.07, 69.92), "cls": (79.80, 86.62)}
@@ -167,7 +167,7 @@ def fresh_base(folder: Path) -> Path:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     torch.manual_seed(0)
     transformer = Transformer(str(find_model("default").path))

@@ -17,9 +17,9 @@ from langchain_core.documents import Document
 from langchain_twinvec import TwinvecEmbeddings, TwinvecRetriever, TwinvecVectorStore
 from twinvec import Encoder
 from twinvec.errors import SpaceMismatchError
-from twinvec.training.config import TrainConfig
-from twinvec.training.sections import Batches, InfoNCE, Schedule, Source
-from twinvec.training.trainer import train
+from twinvec.training.run.config import TrainConfig
+from twinvec.training.run.train import train
+from twinvec.training.settings import Batches, InfoNCE, Schedule, Source
 
 HANDBOOK = {
     "leave": "Holidays are requested two weeks ahead, in the calendar of the team.",

@@ -42,7 +42,7 @@ def reference():
     """The default model in sentence-transformers, on the CPU."""
     from sentence_transformers import SentenceTransformer
 
-    from twinvec.models import find_model
+    from twinvec.models.finding import find_model
 
     return SentenceTransformer(str(find_model("default").path), device="cpu")
 
@@ -83,7 +83,7 @@ class Done(NamedTuple):
 @pytest.fixture
 def twinvec(capsys) -> Callable[..., Done]:
     """``twinvec("info", "--collection", "docs")``: the command line, in this process."""
-    from twinvec.cli import main
+    from twinvec.cli.app import main
 
     def run(*arguments: object) -> Done:
         capsys.readouterr()
@@ -103,7 +103,7 @@ def on_terminal():
 
     def run(columns, *arguments):
         """What a command shows on a terminal of so many columns."""
-        program = "from twinvec.cli import main; main()"
+        program = "from twinvec.cli.app import main; main()"
         parent, child = pty.openpty()
         environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
         command = [sys.executable, "-c", program, *map(str, arguments)]

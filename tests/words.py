@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.tokenizer import TextTokenizer
+from twinvec.tokens.tokenizer import TextTokenizer
 
 _WORDS = "the quick brown fox jumps over a lazy dog while two men on the moon compare files Größe 日本語 384,400"
 WORDS = _WORDS.split()

@@ -1,33 +1,25 @@
 """twinvec: train, run and serve sentence embeddings for retrieval.
 
-Names are loaded when first used: importing ``twinvec`` imports neither torch nor Qdrant.
+Names are loaded when first used: ``import twinvec`` loads neither torch nor a Qdrant client.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from twinvec.moved import find_moved_modules
+from twinvec.support.lazy import lazy_names
+from twinvec.version import __version__
 
 if TYPE_CHECKING:
-    from twinvec.documents import Document
     from twinvec.encoder import Encoder
     from twinvec.errors import TwinvecError
-    from twinvec.reranker import CrossEncoderReranker, MaxSimReranker
-    from twinvec.retrieval import Hit, MemoryIndex, Retriever, RetrieveRerank
-
-__version__ = "0.1.0"
-
-_HOMES = {
-    "CrossEncoderReranker": "reranker",
-    "Document": "documents",
-    "Encoder": "encoder",
-    "Hit": "retrieval",
-    "MaxSimReranker": "reranker",
-    "MemoryIndex": "retrieval",
-    "RetrieveRerank": "retrieval",
-    "Retriever": "retrieval",
-    "TwinvecError": "errors",
-}
+    from twinvec.rerankers.cross_encoder import CrossEncoderReranker
+    from twinvec.rerankers.maxsim import MaxSimReranker
+    from twinvec.retrieval.base import Hit, Retriever
+    from twinvec.retrieval.documents import Document
+    from twinvec.retrieval.memory_index import MemoryIndex
+    from twinvec.retrieval.retrieve_rerank import RetrieveRerank
 
 __all__ = [
     "CrossEncoderReranker",
@@ -42,15 +34,19 @@ __all__ = [
     "__version__",
 ]
 
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "CrossEncoderReranker": "rerankers.cross_encoder",
+        "Document": "retrieval.documents",
+        "Encoder": "encoder",
+        "Hit": "retrieval.base",
+        "MaxSimReranker": "rerankers.maxsim",
+        "MemoryIndex": "retrieval.memory_index",
+        "RetrieveRerank": "retrieval.retrieve_rerank",
+        "Retriever": "retrieval.base",
+        "TwinvecError": "errors",
+    },
+)
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'twinvec' has no attribute {name!r}")
-    value = getattr(import_module(f"twinvec.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+find_moved_modules()

@@ -1,6 +1,6 @@
 """``python -m twinvec``: the command line."""
 
-from twinvec.cli import main
+from twinvec.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -17,38 +17,40 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.arguments import whole_number
-from twinvec.engines.base import Batch, Engine, FloatArray
-from twinvec.engines.processes import ProcessesEngine, check_devices
-from twinvec.engines.select import EngineName, Precision, Wanted, load_engine
+from twinvec.arrays import FloatArray
+from twinvec.engines.base import Engine
+from twinvec.engines.exports import find_ranges
+from twinvec.engines.multi_device import ProcessesEngine, check_devices
+from twinvec.engines.select import EngineChoice, EngineName, Precision, load_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
-from twinvec.exported import find_ranges
-from twinvec.models import ModelFolder, find_model
-from twinvec.pipeline import run_batches
-from twinvec.progress import progress_bar
-from twinvec.space import PROBES, fingerprint, network_digest
-from twinvec.spec import read_spec
+from twinvec.models.encoder_spec import read_spec
+from twinvec.models.finding import ModelFolder, find_model
+from twinvec.models.space import SPACE_PROBES, fingerprint, network_digest
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
+from twinvec.support.checks import whole_number
+from twinvec.support.progress import progress_bar
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
-from twinvec.tokenizer import TextTokenizer, TokenIds
-from twinvec.truncation import CountsCuts
+from twinvec.tokens.batching import Batch
+from twinvec.tokens.pipeline import run_batches
+from twinvec.tokens.tokenizer import TextTokenizer, TokenIds
+from twinvec.tokens.truncation import TruncationCounter
 
 _STREAM_TEXTS = 4096
 _STREAM_CHARACTERS = 16 * 1024 * 1024
 
 
-class Encoder(CountsCuts):
+class Encoder(TruncationCounter):
     """Sentence embeddings of one model.
 
     Args:
         model: ``"default"`` (all-MiniLM-L6-v2), a folder in the sentence-transformers format, a hub name,
-            ``"org/name"`` or ``"org/name@commit"``, or what ``twinvec.models.find_model`` has found.
+            ``"org/name"`` or ``"org/name@commit"``, or what ``twinvec.models.finding.find_model`` has found.
         engine: What computes: ``"auto"`` takes the fastest that is exact; see ``twinvec.engines.select``.
         precision: Of the computation; ``"auto"`` is float32, or int8 where the folder holds an int8 export that
             passed its check (``twinvec export``); bfloat16 and float16 never unless asked for.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; a GPU is taken where there is one unless given.
         devices: In place of one device: each computes in a process of its own, as in
-            ``devices=["cuda:0", "cuda:1"]``; see ``twinvec.engines.processes``.
+            ``devices=["cuda:0", "cuda:1"]``; see ``twinvec.engines.multi_device``.
         dim: Keep this many leading dimensions (Matryoshka models), normalised again where the model normalises.
         max_tokens: Cut longer texts here, in place of the model's own limit; at most as many as it has positions.
         prompts: Name -> text put before an input, in place of the model's own.
@@ -62,7 +64,7 @@ class Encoder(CountsCuts):
         overrides: The arguments given in place of the model's own settings: with ``name``, the same encoder again.
         dim: Size of the vectors.
         max_tokens: Longest input in tokens, special tokens included.
-        space: Hex digest of all that decides the vectors; see ``twinvec.space``.
+        space: Hex digest of all that decides the vectors; see ``twinvec.models.space``.
         truncated: How many texts this encoder has cut so far; one that comes several times in a call counts once.
 
     Raises:
@@ -86,7 +88,7 @@ class Encoder(CountsCuts):
         max_text_bytes: int = MAX_TEXT_BYTES,
         cache_folder: str | Path | None = None,
     ) -> None:
-        self._wanted = Wanted(engine, device, precision)
+        self._wanted = EngineChoice(engine, device, precision)
         self._devices = check_devices(device, devices)
         if token_budget is not None and whole_number(token_budget, "token_budget") < 1:
             raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
@@ -102,7 +104,7 @@ class Encoder(CountsCuts):
         with ThreadPoolExecutor(1) as beside:  # hashing leaves the interpreter to others
             network = beside.submit(network_digest, self._spec)
             self._tokenizer = TextTokenizer(self._spec.folder, self.max_tokens, lower_case=self._spec.lower_case)
-            identity = self._tokenizer.identity(PROBES)
+            identity = self._tokenizer.identity(SPACE_PROBES)
         self._network = network.result()
         self.space = fingerprint(self._spec, identity, self._network)
         self._ranges = find_ranges(found.path, self._network, self.dim)

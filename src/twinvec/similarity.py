@@ -12,13 +12,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray, unit
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
-from twinvec.vectors import unit
 
 Indices = npt.NDArray[np.int64]
 Measure = Literal["cosine", "dot"]
-Method = Literal["kmeans", "agglomerative", "density"]
+ClusteringMethod = Literal["kmeans", "agglomerative", "density"]
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
 _TILE = 2048  # side of the squares in which pairs are compared: 16 MB
@@ -107,7 +106,7 @@ def most_similar_pairs(
 
 def cluster(
     vectors: FloatArray,
-    method: Method = "kmeans",
+    method: ClusteringMethod = "kmeans",
     *,
     clusters: int | None = None,
     threshold: float | None = None,
@@ -159,15 +158,15 @@ def medoids(vectors: FloatArray, labels: Indices) -> dict[int, int]:
     return found
 
 
-def check_clustering(method: Method, clusters: int | None, threshold: float | None) -> None:
+def check_clustering(method: ClusteringMethod, clusters: int | None, threshold: float | None) -> None:
     """Refuse settings of ``cluster`` that cannot work, before there are vectors.
 
     Raises:
         ConfigurationError: the method is unknown, lacks what it wants, or gets what it does not use.
         MissingExtraError: scikit-learn is not installed.
     """
-    if method not in get_args(Method):
-        raise ConfigurationError(f"method {method!r} is not one of {', '.join(get_args(Method))}")
+    if method not in get_args(ClusteringMethod):
+        raise ConfigurationError(f"method {method!r} is not one of {', '.join(get_args(ClusteringMethod))}")
     if method == "kmeans" and (clusters is None or threshold is not None):
         raise ConfigurationError("kmeans needs to know how many clusters to make, such as 20, and takes no threshold")
     if method == "density" and (threshold is None or clusters is not None):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 
 Storage = Literal["float16", "int8", "binary"]
 Vectors = npt.NDArray[Any]

@@ -15,10 +15,10 @@ import numpy as np
 
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.files import read_texts
-from twinvec.locks import alone
-from twinvec.progress import progress_bar
 from twinvec.storage import Storage, Vectors
+from twinvec.support.lines import read_texts
+from twinvec.support.locks import exclusive_lock
+from twinvec.support.progress import progress_bar
 
 
 def encode_file(
@@ -91,7 +91,7 @@ def _partial(output: Path) -> Iterator[Path]:
     lock, partial = (output.with_name(f"{output.name}{suffix}") for suffix in (".lock", ".partial"))
     with ExitStack() as held:
         with _writing(output):
-            held.enter_context(alone(lock, f"{output}: another process is encoding into it"))
+            held.enter_context(exclusive_lock(lock, f"{output}: another process is encoding into it"))
             partial.write_bytes(b"")
             held.callback(partial.unlink, missing_ok=True)
         yield partial

@@ -24,7 +24,7 @@ from qdrant_client import QdrantClient
 from qdrant_stand_in import StandIn
 from twinvec import Document, Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec_qdrant import Collection, drop_collection
-from twinvec_qdrant.lexicon import DRIFT
+from twinvec_qdrant.records.bm25_weights import DRIFT
 
 QUERIES = [
     "copy a file with its permissions",

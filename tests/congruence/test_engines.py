@@ -9,7 +9,7 @@ import models
 from congruence.test_vectors import assert_equal, cosines, mixed_texts
 from twinvec import Encoder
 from twinvec.engines.runtimes import RUNTIMES
-from twinvec.export import export_model
+from twinvec.export.model import export_model
 
 each_runtime = pytest.mark.parametrize("engine", list(RUNTIMES))
 

@@ -13,11 +13,11 @@ from sentence_transformers.sentence_transformer.evaluation import (
     TripletEvaluator,
 )
 
-from twinvec.documents import Document
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import evaluate_ir
 from twinvec.evaluation.pairs import LabelledPairs, Triplets, evaluate_pairs, evaluate_triplets
 from twinvec.evaluation.sts import StsSet, evaluate_sts, load_sts
+from twinvec.retrieval.documents import Document
 
 TEXTS = (
     "A cat sleeps on the sofa.",

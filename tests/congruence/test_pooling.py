@@ -6,7 +6,7 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from twinvec.pooling import MODES, pool
+from twinvec.engines.pooling import MODES, pool
 
 MODE_LISTS = [*((mode,) for mode in MODES), tuple(MODES), ("max", "cls")]
 

@@ -24,9 +24,9 @@ from killing import command_line, killed
 
 from twinvec.errors import CollectionNotFoundError
 from twinvec_qdrant import Collection
-from twinvec_qdrant import work as batches
-from twinvec_qdrant.backends import embedded
-from twinvec_qdrant.backends.conditions import field_is
+from twinvec_qdrant.ingest import planned as batches
+from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.stores.embedded import backend as embedded
 from words import StateEncoder
 
 DOCUMENTS = 40

@@ -20,7 +20,8 @@ import numpy as np
 from killing import command_line, killed
 
 from twinvec import MaxSimReranker
-from twinvec_qdrant import Collection, migration
+from twinvec_qdrant import Collection
+from twinvec_qdrant.maintenance import migration
 from words import StateEncoder
 
 DOCUMENTS = {f"n{number:03}": f"note {number} about topic {number % 7} and {number % 11}" for number in range(300)}

@@ -58,7 +58,7 @@ def test_two_processes_write_at_once(store):
 
 
 def test_two_threads_write_the_same_and_other_documents_through_clients(folders, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.work.BATCH_CHUNKS", 4)
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 4)
     client = QdrantClient(":memory:")
     collections = [
         Collection.open("notes", client=client, encoder=WordEncoder(max_tokens=16)) for _ in folders

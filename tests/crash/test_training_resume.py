@@ -23,7 +23,9 @@ TOPICS = ("files", "dogs", "rain", "money", "music", "bread", "stars", "doors")
 @pytest.fixture(scope="module")
 def processes():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["twinvec.training.trainers", "twinvec.training.trainer", "matplotlib.figure"])
+    context.set_forkserver_preload(
+        ["twinvec.training.run.library_trainers", "twinvec.training.run.train", "matplotlib.figure"]
+    )
     return context
 
 
@@ -58,9 +60,10 @@ def _train(values, root, folder, die_in):
     """In a child: train; ``die_in`` (function, call) is where it kills itself, just before the call."""
     import torch
 
-    from twinvec.training import run_folder, trainers
-    from twinvec.training.config import check_config
-    from twinvec.training.trainer import train
+    from twinvec.training.run import library_trainers as trainers
+    from twinvec.training.run import run_folder
+    from twinvec.training.run.config import check_config
+    from twinvec.training.run.train import train
 
     torch.set_num_threads(1)
     if die_in is not None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinvec.fusion import EVIDENCE, fuse
+from twinvec.retrieval.fusion import EVIDENCE, fuse
 
 METHODS = st.sampled_from(["adaptive", "rrf", "distribution"])
 SCORE = st.integers(-1000, 1000).map(lambda n: n / 1000)

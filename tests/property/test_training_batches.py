@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinvec.training.batches import BatchPlan, dataset_weights
+from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
 
 DATASETS = st.lists(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40), min_size=1, max_size=4

@@ -368,7 +368,7 @@ def test_many_threads_share_one_encoder(tiny_model):
 
 
 def test_failure_of_the_engine_has_its_name(tiny):
-    from twinvec.engines.base import Batch
+    from twinvec.tokens.batching import Batch
 
     beyond = np.full((1, 3), 10**6)
     with pytest.raises(EngineError, match=r"engine \w+"):

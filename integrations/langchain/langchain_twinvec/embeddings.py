@@ -11,9 +11,10 @@ from langchain_core.embeddings import Embeddings
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from twinvec import Encoder
+from twinvec.adapters.embeddings import QueryDocumentEmbedder
+from twinvec.adapters.opening import Prompt, open_encoder
+from twinvec.adapters.sentence_transformers import encode_options, loading_options
 from twinvec.errors import ConfigurationError
-from twinvec.frameworks import Prompt, TwoSided, open_encoder
-from twinvec.passed_on import encode_options, loading_options
 
 
 class TwinvecEmbeddings(BaseModel, Embeddings):
@@ -73,7 +74,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
     query_encode_kwargs: dict[str, Any] = Field(default_factory=dict)
     """As ``encode_kwargs``, and in place of them, for queries."""
 
-    _sides: TwoSided = PrivateAttr()
+    _sides: QueryDocumentEmbedder = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Open the encoder."""
@@ -104,7 +105,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
             raise ConfigurationError(f"an encoder is given; set these there: {', '.join(given) or 'model'}")
         normalize = [self.normalize or bool(each.get("normalize_embeddings")) for each in (queries, documents)]
         progress = self.show_progress or bool(documents.get("show_progress_bar"))
-        self._sides = TwoSided(self.encoder, normalize=(normalize[0], normalize[1]), progress=progress)
+        self._sides = QueryDocumentEmbedder(self.encoder, normalize=(normalize[0], normalize[1]), progress=progress)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector a text, in order; with the model's prompt for documents.

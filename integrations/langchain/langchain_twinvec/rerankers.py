@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langchain_twinvec.documents import hit_of, with_scores
 from twinvec import CrossEncoderReranker
-from twinvec.frameworks import open_reranker
-from twinvec.retrieval import Reranker
+from twinvec.rerankers.open import open_reranker
+from twinvec.retrieval.base import Reranker
 
 
 class TwinvecReranker(BaseDocumentCompressor):

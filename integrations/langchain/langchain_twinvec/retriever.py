@@ -36,7 +36,7 @@ class TwinvecRetriever(BaseRetriever):
     candidates: int = Field(default=100, ge=1)
     """How many to retrieve for the reranker."""
     filter: dict[str, Any] | None = None
-    """Conditions on the payload, as in ``twinvec.filters``."""
+    """Conditions on the payload, as in ``twinvec.retrieval.filters``."""
     search_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the retriever's ``search``, such as ``{"mode": "dense"}``."""
 

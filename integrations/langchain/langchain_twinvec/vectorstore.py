@@ -20,12 +20,12 @@ from langchain_core.vectorstores import VectorStore
 from langchain_twinvec.embeddings import TwinvecEmbeddings
 from twinvec import Document as Stored
 from twinvec import Encoder, Hit
+from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.filters import Filter
-from twinvec.foreign import ForeignEncoder
-from twinvec.retrieval import Mode
+from twinvec.retrieval.base import Mode
+from twinvec.retrieval.filters import Filter
 from twinvec_qdrant import Collection
-from twinvec_qdrant.whole import open_whole
+from twinvec_qdrant.whole_documents import open_whole
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -167,7 +167,8 @@ class TwinvecVectorStore(VectorStore):
         Args:
             query: A blank one finds nothing.
             k: How many.
-            filter: Conditions on the metadata, as in ``twinvec.filters``: ``{"lang": "en", "year": {"gte": 2020}}``.
+            filter: Conditions on the metadata, as in ``twinvec.retrieval.filters``:
+                ``{"lang": "en", "year": {"gte": 2020}}``.
             mode: In place of the store's own.
         """
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, mode, **kwargs)]
@@ -273,12 +274,12 @@ class TwinvecVectorStore(VectorStore):
         return [(_document(stored[hit.id]), hit) for hit in hits if hit.id in stored]
 
 
-def _encoder(embedding: Embeddings) -> Encoder | ForeignEncoder:
+def _encoder(embedding: Embeddings) -> Encoder | ExternalEncoder:
     if isinstance(embedding, TwinvecEmbeddings) and embedding.encoder is not None:
         return embedding.encoder
     model = getattr(embedding, "model_name", None) or getattr(embedding, "model", None)
     name = ":".join([type(embedding).__name__, *([model] if isinstance(model, str) else [])])
-    return ForeignEncoder(
+    return ExternalEncoder(
         name, lambda texts: [embedding.embed_query(text) for text in texts], embedding.embed_documents
     )
 

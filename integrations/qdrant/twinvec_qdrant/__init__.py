@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from twinvec_qdrant.chunking import Chunk, Chunker, ChunkSettings
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.index_settings import IndexSettings
-from twinvec_qdrant.reading import Failure, read_source
+from twinvec_qdrant.ingest.chunking import Chunk, Chunker
+from twinvec_qdrant.ingest.reading import Failure, read_source
+from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.stores import CollectionEntry, drop_collection, list_collections
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 
 __all__ = [
     "Chunk",

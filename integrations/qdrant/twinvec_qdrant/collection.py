@@ -15,35 +15,35 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from twinvec.documents import Document
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, StoreError
-from twinvec.filters import Filter
-from twinvec.retrieval import Hit, Mode
+from twinvec.retrieval.base import Hit, Mode
+from twinvec.retrieval.documents import Document
+from twinvec.retrieval.filters import Filter
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.backends.base import Backend
-from twinvec_qdrant.backends.conditions import field_is
-from twinvec_qdrant.catalog import Catalog
-from twinvec_qdrant.chunking import Chunker, ChunkSettings
-from twinvec_qdrant.description import Description, SpaceEncoder
-from twinvec_qdrant.index_settings import IndexSettings
-from twinvec_qdrant.ingest import Ingestion
-from twinvec_qdrant.late_interaction import token_encoder
-from twinvec_qdrant.lexicon import Lexicon
-from twinvec_qdrant.maintenance import Maintained
-from twinvec_qdrant.notes import Notes
-from twinvec_qdrant.opening import Wanted, load_recorded, open_in
-from twinvec_qdrant.overview import overview
+from twinvec_qdrant.async_methods import awaitable
+from twinvec_qdrant.encoders import SpaceEncoder, token_encoder
+from twinvec_qdrant.ingest.chunking import Chunker
+from twinvec_qdrant.ingest.ingestion import Ingestion
+from twinvec_qdrant.maintained import Maintained
+from twinvec_qdrant.opening import RequestedSettings, load_recorded, open_in
+from twinvec_qdrant.opening_store import find_store
+from twinvec_qdrant.records.bm25_weights import Lexicon
+from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.description import Description
+from twinvec_qdrant.records.documents import StoredDocuments
+from twinvec_qdrant.records.notes import Notes
+from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.search import Searcher
-from twinvec_qdrant.stored_documents import StoredDocuments
-from twinvec_qdrant.stores import find_store
-from twinvec_qdrant.twins import in_thread
+from twinvec_qdrant.search.searcher import Searcher
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.conditions import field_is
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-    from twinvec.reranker import MaxSimReranker
+    from twinvec.rerankers.maxsim import MaxSimReranker
 
 
 class Collection(Maintained):
@@ -118,7 +118,7 @@ class Collection(Maintained):
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
         store = find_store(name, path, url, client, api_key, wait_seconds)
-        wanted = Wanted(encoder, chunking, index, tenant_key, language, late_interaction)
+        wanted = RequestedSettings(encoder, chunking, index, tenant_key, language, late_interaction)
         return cls(name, *open_in(store, name, wanted, create=create))
 
     def __repr__(self) -> str:
@@ -170,8 +170,8 @@ class Collection(Maintained):
         moment, the collection holds every source in its old or its new version, and the next call goes on.
 
         Args:
-            documents: Anything that ``twinvec.documents.as_document`` takes, or a ``Failure`` of ``read_source``; read
-                once.
+            documents: Anything that ``twinvec.retrieval.documents.as_document`` takes, or a ``Failure`` of
+                ``read_source``; read once.
             vectors: Vectors of the collection's space for documents that are embedded already, by id; only where
                 chunking is off and no token states are kept.
             prune: Remove the sources that are not among the documents. Nothing is removed when a failure may hide
@@ -216,7 +216,7 @@ class Collection(Maintained):
             query: A blank one finds nothing.
             limit: How many.
             mode: By vectors ("dense"), by words ("sparse", BM25), or both fused ("hybrid").
-            filter: On the documents' payloads; see ``twinvec.filters``.
+            filter: On the documents' payloads; see ``twinvec.retrieval.filters``.
             group: The best chunk of each source, with the source's id; without it, chunks, with ids like "source#3".
             offset: How many of the best to leave out: the hits of the pages before.
             weights: Of vectors and of words, where they are fused.
@@ -306,8 +306,8 @@ class Collection(Maintained):
         Raises:
             ConfigurationError: the encoder has no token states, or ``mix`` lies outside 0 to 1.
         """
-        from twinvec.reranker import MaxSimReranker
-        from twinvec_qdrant.stored_maxsim import StoredMaxSim
+        from twinvec.rerankers.maxsim import MaxSimReranker
+        from twinvec_qdrant.search.maxsim import StoredMaxSim
 
         encoder = token_encoder(self.encoder)
         if self._description.states_dim is None:
@@ -366,14 +366,14 @@ class Collection(Maintained):
         """What the collection holds and what it was made with; loads no model."""
         return overview(self.name, self._backend)
 
-    aingest = in_thread(ingest)
-    asearch = in_thread(search)
-    asearch_many = in_thread(search_many)
-    asearch_vector = in_thread(search_vector)
-    asearch_diverse = in_thread(search_diverse)
-    aget = in_thread(get)
-    afind = in_thread(find)
-    adelete = in_thread(delete)
+    aingest = awaitable(ingest)
+    asearch = awaitable(search)
+    asearch_many = awaitable(search_many)
+    asearch_vector = awaitable(search_vector)
+    asearch_diverse = awaitable(search_diverse)
+    aget = awaitable(get)
+    afind = awaitable(find)
+    adelete = awaitable(delete)
 
     def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
         try:

@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
-from twinvec_qdrant.backends.base import Backend, NewCollection, Store
-from twinvec_qdrant.chunking import Chunker, ChunkSettings
-from twinvec_qdrant.description import (
+from twinvec_qdrant.encoders import SpaceEncoder
+from twinvec_qdrant.ingest.chunking import Chunker
+from twinvec_qdrant.records.bm25_weights import Lexicon
+from twinvec_qdrant.records.description import (
     Description,
     EncoderOptions,
-    SpaceEncoder,
     check_probes,
     check_space,
     describe,
     read_description,
 )
-from twinvec_qdrant.index_settings import IndexSettings
-from twinvec_qdrant.lexicon import Lexicon
-from twinvec_qdrant.schema import tenant_path
+from twinvec_qdrant.records.schema import tenant_path
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings
+from twinvec_qdrant.stores.base import Backend, NewCollection, Store
 
 
 class Opened(NamedTuple):
@@ -36,7 +36,7 @@ class Opened(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedSettings:
     """What a caller asks of a collection; None for as it is, or as usual for a new one."""
 
     encoder: SpaceEncoder | None
@@ -47,7 +47,7 @@ class Wanted:
     late_interaction: bool | None
 
 
-def open_in(store: Store, name: str, wanted: Wanted, *, create: bool) -> Opened:
+def open_in(store: Store, name: str, wanted: RequestedSettings, *, create: bool) -> Opened:
     """The collection in a store, made where there is none; see ``Collection.open`` for arguments and errors."""
     opened: Store | Backend = store
     try:
@@ -84,7 +84,7 @@ def load_recorded(description: Description, location: str) -> SpaceEncoder:
 
 def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEncoder:
     """The model of this name."""
-    from twinvec import Encoder
+    from twinvec.encoder import Encoder
 
     try:
         return Encoder(model, **(options.given() if options else {}))
@@ -95,7 +95,7 @@ def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEnco
         raise
 
 
-def _new(wanted: Wanted) -> NewCollection:
+def _new(wanted: RequestedSettings) -> NewCollection:
     """What a new collection is made of; what cannot work is refused before anything is made."""
     assert wanted.encoder is not None
     chunking, index = wanted.chunking or ChunkSettings(), wanted.index or IndexSettings()
@@ -113,7 +113,7 @@ def _new(wanted: Wanted) -> NewCollection:
     return NewCollection(wanted.encoder.dim, description.model_dump(), index, path, description.states_dim)
 
 
-def _checked(metadata: Mapping[str, Any], wanted: Wanted, location: str) -> Description:
+def _checked(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:
     """The description of a collection that goes with what is asked for."""
     description = read_description(metadata, location)
     chunking, index = ChunkSettings.from_dict(description.chunking), IndexSettings.from_dict(description.index)

@@ -1,1 +1,1 @@
-"""Engines: token ids and mask in, vectors out. ``base`` is the border, the other files implement it."""
+"""Engines: a batch of token ids goes in, pooled vectors come out. ``base`` is the border, the engines implement it."""

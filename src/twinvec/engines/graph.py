@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from twinvec.engines.base import Batch, FloatArray
-from twinvec.engines.processor import available_cores
-from twinvec.vectors import unit
+from twinvec.arrays import FloatArray, unit
+from twinvec.engines.cpu import available_cores
+from twinvec.tokens.batching import Batch
 
 BATCH_TOKENS = 1024
 

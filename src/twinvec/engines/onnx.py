@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from twinvec import telemetry
-from twinvec.engines.base import Batch, FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
 from twinvec.errors import EngineError, ModelIntegrityError, not_imported
+from twinvec.support import telemetry
+from twinvec.tokens.batching import Batch
 
 _ERRORS_ONLY = 3
 

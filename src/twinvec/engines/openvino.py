@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from twinvec import telemetry
-from twinvec.engines.base import Batch, FloatArray
+from twinvec.arrays import FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
 from twinvec.errors import EngineError, ModelIntegrityError, not_imported
+from twinvec.support import telemetry
+from twinvec.tokens.batching import Batch
 
 _FIRST_LOOK = threading.Lock()
 

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from twinvec.classifier import ClassifierSpec
 from twinvec.engines.base import Engine, ScoringEngine
-from twinvec.engines.processor import sums_bytes_exactly
+from twinvec.engines.cpu import sums_bytes_exactly
+from twinvec.engines.exports import find_export
+from twinvec.engines.graph_cache import EXACT, CachedGraph, classifier_graph, encoder_graph
 from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
 from twinvec.errors import ConfigurationError, EngineError
-from twinvec.exported import find_export
-from twinvec.graph_cache import EXACT, CachedGraph, classifier_graph, encoder_graph
-from twinvec.space import classifier_digest, graph_digest
-from twinvec.spec import ModelSpec
-from twinvec.tokenizer import TextTokenizer
+from twinvec.models.cross_encoder_spec import ClassifierSpec
+from twinvec.models.encoder_spec import ModelSpec
+from twinvec.models.space import classifier_digest, graph_digest
+from twinvec.tokens.tokenizer import TextTokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _WORTH_CONVERTING = 16 * 1024 * 1024  # bytes of weights
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EngineChoice:
     """What was asked for.
 
     Attributes:
@@ -61,7 +61,7 @@ class Wanted:
         return "float32" if self.precision == "auto" else self.precision
 
 
-def load_engine(wanted: Wanted, root: Path, spec: ModelSpec, tokenizer: TextTokenizer, network: str) -> Engine:
+def load_engine(wanted: EngineChoice, root: Path, spec: ModelSpec, tokenizer: TextTokenizer, network: str) -> Engine:
     """Load the engine for an encoder.
 
     Args:
@@ -87,7 +87,9 @@ def load_engine(wanted: Wanted, root: Path, spec: ModelSpec, tokenizer: TextToke
     return engine(graph.path, precision=graph.precision, dim=spec.truncate_dim, normalizes=spec.normalizes)
 
 
-def load_scoring_engine(wanted: Wanted, root: Path, spec: ClassifierSpec, tokenizer: TextTokenizer) -> ScoringEngine:
+def load_scoring_engine(
+    wanted: EngineChoice, root: Path, spec: ClassifierSpec, tokenizer: TextTokenizer
+) -> ScoringEngine:
     """Load the engine for a cross-encoder; arguments and errors as for ``load_engine``."""
     digest = classifier_digest(spec)
     graph = _graph(wanted, root, spec.folder, digest, lambda name: classifier_graph(name, spec, tokenizer, digest))
@@ -106,7 +108,7 @@ class _Graph:
 
 
 def _graph(
-    wanted: Wanted, root: Path, weights: Path, digest: str, convert: Callable[[RuntimeName], CachedGraph]
+    wanted: EngineChoice, root: Path, weights: Path, digest: str, convert: Callable[[RuntimeName], CachedGraph]
 ) -> _Graph | None:
     """The graph that is to be computed; None where torch computes."""
     runtimes = _runtimes(wanted)
@@ -130,7 +132,7 @@ def _graph(
     return _Graph(runtime, made.path, _of_float32(wanted.precision))
 
 
-def _runtimes(wanted: Wanted) -> list[Runtime]:
+def _runtimes(wanted: EngineChoice) -> list[Runtime]:
     """Those that can do what was asked for, and should, best first; none where torch is to compute.
 
     Raises:

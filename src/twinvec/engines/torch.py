@@ -19,12 +19,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from twinvec.engines.base import GPU_STREAMS, Batch, FloatArray
-from twinvec.engines.processor import available_cores
+from twinvec.arrays import FloatArray
+from twinvec.engines.base import GPU_STREAMS
+from twinvec.engines.cpu import available_cores
+from twinvec.engines.pooling import pool
 from twinvec.engines.unpadded import without_padding
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError, TwinvecError
-from twinvec.pooling import pool
-from twinvec.spec import Dense, ModelSpec
+from twinvec.models.encoder_spec import Dense, ModelSpec
+from twinvec.tokens.batching import Batch
 
 _CPU_TOKENS = 2048
 _GPU_TOKENS = 65536

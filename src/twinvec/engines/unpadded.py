@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from twinvec.engines.base import IntArray
+from twinvec.arrays import IntArray
 
 logger = logging.getLogger(__name__)
 

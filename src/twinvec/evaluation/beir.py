@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinvec.documents import Document, as_document
 from twinvec.errors import InputError
-from twinvec.evaluation.tables import read_table, whole_number
-from twinvec.files import read_jsonl, text_field
+from twinvec.evaluation.tsv import read_table, whole_number
+from twinvec.retrieval.documents import Document, as_document
+from twinvec.support.lines import read_jsonl, text_field
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> relevance; larger is more relevant, a document not listed is not relevant."""

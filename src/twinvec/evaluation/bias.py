@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import InputError
-from twinvec.evaluation.models import TextModel, encode_distinct
+from twinvec.evaluation.models.text_model import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval, share_interval
 from twinvec.evaluation.sts import pair_similarities, pearson
-from twinvec.evaluation.tables import number, read_table
-from twinvec.files import read_lines
+from twinvec.evaluation.tsv import number, read_table
+from twinvec.support.lines import read_lines
 
 _GENDERS = ("male", "female", "neutral")
 _NEUTRAL = {"he": "they", "him": "them", "his": "their", "himself": "themselves"}

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.documents import Document
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.measures import MEASURES, Measured, cutoff, measure_run
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test
-from twinvec.retrieval import Hit, MemoryIndex, Retriever, search_many
+from twinvec.retrieval.base import Hit, Retriever
+from twinvec.retrieval.documents import Document
+from twinvec.retrieval.memory_index import MemoryIndex
+from twinvec.retrieval.retrieve_rerank import search_many
 from twinvec.similarity import semantic_search
 
 

@@ -26,8 +26,8 @@ import numpy as np
 from twinvec.errors import ConfigurationError, InputError, MissingExtraError
 from twinvec.evaluation.beir import Qrels
 from twinvec.evaluation.statistics import Values
-from twinvec.evaluation.tables import number
-from twinvec.files import read_lines
+from twinvec.evaluation.tsv import number
+from twinvec.support.lines import read_lines
 
 Run = Mapping[str, Mapping[str, float]]
 """Query id -> document id -> score; larger is better."""

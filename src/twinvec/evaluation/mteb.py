@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from twinvec.arrays import FloatArray
 from twinvec.encoder import Encoder
-from twinvec.engines.base import FloatArray
 from twinvec.errors import InputError, MissingExtraError
-from twinvec.models import DEFAULT_REPOSITORY
+from twinvec.models.finding import DEFAULT_REPOSITORY
 
 try:
     from mteb.models import ModelMeta

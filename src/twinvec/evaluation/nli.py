@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from twinvec.errors import InputError, MissingExtraError
-from twinvec.evaluation.models import TextModel, encode_distinct
+from twinvec.evaluation.models.text_model import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval
-from twinvec.evaluation.tables import data_name, read_table
+from twinvec.evaluation.tsv import data_name, read_table
 
 FOLDS = 5
 
@@ -34,7 +34,7 @@ class NliSet:
 
 
 class PairLabeller(Protocol):
-    """A trained head, such as ``twinvec.training.building.PairClassifier``."""
+    """A trained head, such as ``twinvec.training.run.softmax_head.PairClassifier``."""
 
     labels: list[str]
 

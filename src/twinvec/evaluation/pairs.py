@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.documents import Document
 from twinvec.errors import InputError, MissingExtraError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.models import TextModel, encode_distinct
+from twinvec.evaluation.models.text_model import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Values, interval, share_interval
 from twinvec.evaluation.sts import pair_similarities
-from twinvec.evaluation.tables import data_name, read_table
-from twinvec.files import read_jsonl, text_field
+from twinvec.evaluation.tsv import data_name, read_table
+from twinvec.retrieval.documents import Document
+from twinvec.support.lines import read_jsonl, text_field
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import IrResult, as_run, compare_ir, measure_ir, search_all
 from twinvec.evaluation.measures import MEASURES
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest
-from twinvec.frameworks import open_reranker
-from twinvec.retrieval import Hit, Reranker, Retriever, rerank_many
+from twinvec.rerankers.open import open_reranker
+from twinvec.retrieval.base import Hit, Reranker, Retriever
+from twinvec.retrieval.retrieve_rerank import rerank_many
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from twinvec.engines.base import FloatArray
+from twinvec.arrays import FloatArray, unit
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import IrResult, as_run, measure_ir
 from twinvec.evaluation.measures import MEASURES, cutoff
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.reranking import Reranked, gain
 from twinvec.evaluation.statistics import RESAMPLES
-from twinvec.filters import Filter
-from twinvec.progress import progress_bar
-from twinvec.retrieval import Hit, Mode, Reranker, Retriever, RetrieveRerank
+from twinvec.retrieval.base import Hit, Mode, Reranker, Retriever
+from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.retrieve_rerank import RetrieveRerank
 from twinvec.similarity import semantic_search
 from twinvec.storage import from_int8, measure_ranges, to_int8
-from twinvec.vectors import unit
+from twinvec.support.progress import progress_bar
 
 NEIGHBOURS = 10
 """How many of the exact nearest neighbours an index, or a form, has to find."""
@@ -78,7 +78,7 @@ class IndexedCollection(ServedCollection, Protocol):
 
 
 @dataclass(frozen=True)
-class Kept:
+class StorageVariant:
     """One form of keeping vectors, measured.
 
     Attributes:
@@ -135,7 +135,7 @@ def evaluate_indexes(
     resamples: int = RESAMPLES,
     progress: bool = False,
     **options: Any,
-) -> list[Kept]:
+) -> list[StorageVariant]:
     """``evaluate_collection`` with one index after another; at the end the collection has its own again."""
     own = collection.info()["index"]
     kept = []
@@ -146,7 +146,7 @@ def evaluate_indexes(
                 collection, data, measures=measures, resamples=resamples, progress=progress, **options
             )
             found = result.figures[f"neighbours@{NEIGHBOURS}"]
-            kept.append(Kept(name, int(result.figures["bytes"]), found, result))
+            kept.append(StorageVariant(name, int(result.figures["bytes"]), found, result))
     finally:
         collection.reindex(own)
     return kept
@@ -216,7 +216,7 @@ def evaluate_forms(
     measures: Sequence[str] = MEASURES,
     resamples: int = RESAMPLES,
     progress: bool = False,
-) -> list[Kept]:
+) -> list[StorageVariant]:
     """Exact search over the model's document vectors in each form: float32 first, then from large to small."""
     corpus_ND = unit(np.asarray(model.encode_document([each.full_text for each in data.documents], progress=progress)))
     queries_QD = unit(np.asarray(model.encode_query(list(data.queries.values()))))
@@ -243,7 +243,7 @@ def evaluate_forms(
             for index, query in enumerate(data.queries)
         }
         result = measure_ir(run, data, measures=measures, resamples=resamples)
-        kept.append(Kept(form, size, _overlap(exact, nearest), result))
+        kept.append(StorageVariant(form, size, _overlap(exact, nearest), result))
     return kept
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import InputError
-from twinvec.evaluation.models import TextModel, encode_distinct
+from twinvec.evaluation.models.text_model import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, interval, paired_test
-from twinvec.evaluation.tables import data_name, number, read_table
+from twinvec.evaluation.tsv import data_name, number, read_table
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.evaluation.baselines import load_model
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.bias import (
     WinobiasResult,
@@ -29,7 +28,8 @@ from twinvec.evaluation.bias import (
 )
 from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_retriever, measure_ir
 from twinvec.evaluation.measures import MEASURES, cutoff, import_ir_measures, read_run
-from twinvec.evaluation.models import TextModel
+from twinvec.evaluation.models.baselines import load_model
+from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.nli import NliResult, NliSet, PairLabeller, evaluate_nli, load_nli
 from twinvec.evaluation.pairs import (
     LabelledPairs,
@@ -43,7 +43,7 @@ from twinvec.evaluation.pairs import (
 from twinvec.evaluation.reranking import Reranked, find_reranker, rerank_result
 from twinvec.evaluation.statistics import RESAMPLES, Interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
-from twinvec.models import find_model
+from twinvec.models.finding import find_model
 
 BM25 = "bm25"
 RUN = "run:"
@@ -64,7 +64,7 @@ class Tasks:
 
     Attributes:
         measures: Of the retrieval sets.
-        rerank: Reranker behind the retrieval sets, by name; see ``twinvec.frameworks.open_reranker``.
+        rerank: Reranker behind the retrieval sets, by name; see ``twinvec.rerankers.open.open_reranker``.
         candidates: How many hits it looks at.
     """
 
@@ -247,7 +247,7 @@ def _trained_head(model: TextModel) -> PairLabeller | None:
     folder = find_model(model.name).path
     if not (folder / "softmax_head.json").is_file():
         return None
-    from twinvec.training.building import PairClassifier
+    from twinvec.training.run.softmax_head import PairClassifier
 
     return PairClassifier(model, folder)
 

@@ -7,7 +7,7 @@ import pytest
 
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, InputError, ModelError
-from twinvec.evaluation.baselines import load_model, untrained
+from twinvec.evaluation.models.baselines import load_model, untrained
 
 GLOVE = "cats 1.0 0.0 0.5\ndogs 0.0 1.0 0.5\nsleep -1.0 0.25 0.0\n"
 

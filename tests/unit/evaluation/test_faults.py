@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from twinvec.evaluation.tables import read_table
+from twinvec.evaluation.tsv import read_table
 
 STS = "score\tsentence1\tsentence2\n5\ta\tb\n0\tc\td\n"
 NLI = "label\tpremise\thypothesis\nyes\ta\tb\nno\tc\td\n"

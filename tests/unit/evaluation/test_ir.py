@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from twinvec import MaxSimReranker, MemoryIndex
-from twinvec.documents import Document
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import (
     as_run,
@@ -21,7 +20,8 @@ from twinvec.evaluation.ir import (
 )
 from twinvec.evaluation.measures import read_run, write_run
 from twinvec.evaluation.reranking import evaluate_stages, rerank_result
-from twinvec.retrieval import Hit
+from twinvec.retrieval.base import Hit
+from twinvec.retrieval.documents import Document
 
 FAST = {"resamples": 50}
 

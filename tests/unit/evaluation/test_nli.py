@@ -76,8 +76,8 @@ def test_the_head_that_training_left_with_a_model_is_found(tiny_copy, write):
     import torch
 
     from twinvec import Encoder
-    from twinvec.training.building import PairClassifier, save_head
-    from twinvec.training.losses import SoftmaxLoss
+    from twinvec.training.losses.modules import SoftmaxLoss
+    from twinvec.training.run.softmax_head import PairClassifier, save_head
 
     encoder = Encoder(tiny_copy)
     torch.manual_seed(0)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from twinvec import MemoryIndex
-from twinvec.documents import Document
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_ir
@@ -17,6 +16,7 @@ from twinvec.evaluation.serving import (
     evaluate_served,
     latencies,
 )
+from twinvec.retrieval.documents import Document
 from twinvec_qdrant import Collection
 from words import WordEncoder
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.evaluation.layout import figure_tables, form_tables
 from twinvec.evaluation.measures import MEASURES
+from twinvec.evaluation.report.figure_tables import figure_tables, form_tables
 from twinvec.evaluation.suite import evaluate, load_tasks
 
 STS = "score\tsentence1\tsentence2\n5\tA cat sleeps.\tThe cat is asleep.\n2\tA cat sleeps.\tA dog barks.\n0\tA\tBread\n"

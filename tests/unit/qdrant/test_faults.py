@@ -9,11 +9,11 @@ import tenacity
 from qdrant_client import QdrantClient
 
 from qdrant_stand_in import Fault, StandIn
+from twinvec.arrays import unit
 from twinvec.errors import StoreUnavailableError
-from twinvec.vectors import unit
 from twinvec_qdrant import Collection, IndexSettings
-from twinvec_qdrant.backends.base import INDEXED_FIELDS
-from twinvec_qdrant.backends.client_values import client_quantization
+from twinvec_qdrant.stores.base import INDEXED_FIELDS
+from twinvec_qdrant.stores.server.values import client_quantization
 from words import StateEncoder, WordEncoder
 
 NOTES = {f"n{row:02}": f"note {row}\n\n" + "word " * (9 * (row % 3 + 1)) for row in range(40)}
@@ -22,9 +22,9 @@ LATER = {**{name: text.replace("note", "newer note") for name, text in list(NOTE
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.backends.retrying._GROWING", tenacity.wait_none())
-    monkeypatch.setattr("twinvec_qdrant.work.BATCH_CHUNKS", 10)
-    monkeypatch.setattr("twinvec_qdrant.migration._PAGE", 20)
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 10)
+    monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 20)
     with StandIn().running() as running:
         yield running
 

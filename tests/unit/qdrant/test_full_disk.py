@@ -33,8 +33,8 @@ def disk(tmp_path):
 
 
 def test_a_disk_that_fills_up_ends_the_ingest_and_loses_nothing(disk, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.intake.GROUP_DOCUMENTS", 8)
-    monkeypatch.setattr("twinvec_qdrant.work.BATCH_CHUNKS", 8)
+    monkeypatch.setattr("twinvec_qdrant.ingest.document_gate.GROUP_DOCUMENTS", 8)
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 8)
     place, resize = disk
     with pytest.raises(StoreUnavailableError, match="disk is full"):
         Collection.open("notes", place, encoder=WordEncoder(), chunking=False)

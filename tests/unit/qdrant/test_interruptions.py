@@ -11,8 +11,8 @@ import pytest
 
 from deaths import Died, die_at
 from twinvec_qdrant import Collection
-from twinvec_qdrant.backends.conditions import field_is
-from twinvec_qdrant.lexicon import DRIFT
+from twinvec_qdrant.records.bm25_weights import DRIFT
+from twinvec_qdrant.stores.conditions import field_is
 from words import StateEncoder
 
 BEFORE = {"same": "tea with mint", "changed": "old bread\n\n" + "rye " * 20, "gone": "rain", "emptied": "snow"}

@@ -16,9 +16,10 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 
 from llama_index.embeddings.twinvec.cache import SpaceCache, asking
 from twinvec import Encoder
+from twinvec.adapters.embeddings import QueryDocumentEmbedder
+from twinvec.adapters.opening import Prompt, open_encoder
+from twinvec.adapters.sentence_transformers import loading_options
 from twinvec.errors import ConfigurationError, SpaceMismatchError
-from twinvec.frameworks import Prompt, TwoSided, open_encoder
-from twinvec.passed_on import loading_options
 
 _BGE = re.compile(r"BAAI/bge-(?:small|base|large)-(?P<language>en|zh)(?:-v1\.5)?(?:@.*)?")
 _BGE_QUERY_INSTRUCTIONS = {
@@ -80,7 +81,7 @@ class TwinvecEmbedding(BaseEmbedding):
     space: str = Field(description="Hex digest of all that decides the model's vectors.")
 
     _encoder: Encoder = PrivateAttr()
-    _sides: TwoSided = PrivateAttr()
+    _sides: QueryDocumentEmbedder = PrivateAttr()
 
     def __init__(
         self,
@@ -174,7 +175,7 @@ class TwinvecEmbedding(BaseEmbedding):
         }
         super().__init__(**settings)
         self._encoder = encoder
-        self._sides = TwoSided(encoder, normalize=normalize, progress=show_progress_bar)
+        self._sides = QueryDocumentEmbedder(encoder, normalize=normalize, progress=show_progress_bar)
 
     @classmethod
     def class_name(cls) -> str:

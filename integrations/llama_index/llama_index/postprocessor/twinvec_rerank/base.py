@@ -13,8 +13,8 @@ from llama_index_instrumentation import get_dispatcher
 
 from twinvec import Encoder, Hit
 from twinvec.errors import ConfigurationError
-from twinvec.frameworks import open_reranker
-from twinvec.retrieval import Reranker
+from twinvec.rerankers.open import open_reranker
+from twinvec.retrieval.base import Reranker
 
 dispatcher = get_dispatcher(__name__)
 

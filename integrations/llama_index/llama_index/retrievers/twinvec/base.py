@@ -12,8 +12,8 @@ from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
 
 from llama_index.vector_stores.twinvec.nodes import scored_node
 from twinvec import Retriever, RetrieveRerank
-from twinvec.filters import Filter
-from twinvec.retrieval import Reranker, check_limit
+from twinvec.retrieval.base import Reranker, check_limit
+from twinvec.retrieval.filters import Filter
 
 
 class TwinvecRetriever(BaseRetriever):
@@ -30,7 +30,7 @@ class TwinvecRetriever(BaseRetriever):
         reranker: Anything with ``rerank(query, hits, limit)``; None for no reranking.
         similarity_top_k: How many nodes to give.
         candidates: How many to retrieve for the reranker.
-        filter: Conditions on the payload, as in ``twinvec.filters``.
+        filter: Conditions on the payload, as in ``twinvec.retrieval.filters``.
         search_options: Further arguments of the retriever's ``search``, such as ``{"mode": "dense"}``.
 
     Raises:

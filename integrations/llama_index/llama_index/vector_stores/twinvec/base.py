@@ -26,12 +26,12 @@ from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.vector_stores.twinvec.filters import as_filter, both
 from llama_index.vector_stores.twinvec.nodes import embedded_text, node_of, stored
 from twinvec import Encoder, Hit
+from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, SpaceMismatchError
-from twinvec.filters import Filter
-from twinvec.foreign import ForeignEncoder
+from twinvec.retrieval.filters import Filter
 from twinvec_qdrant import Collection
-from twinvec_qdrant.description import SAME_VECTOR
-from twinvec_qdrant.whole import open_whole
+from twinvec_qdrant.records.description import SAME_VECTOR
+from twinvec_qdrant.whole_documents import open_whole
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -300,10 +300,10 @@ def _mode(query: VectorStoreQuery) -> VectorStoreQueryMode:
     )
 
 
-def _encoder(embed_model: BaseEmbedding) -> Encoder | ForeignEncoder:
+def _encoder(embed_model: BaseEmbedding) -> Encoder | ExternalEncoder:
     if isinstance(embed_model, TwinvecEmbedding):
         return embed_model.encoder
-    return ForeignEncoder(
+    return ExternalEncoder(
         f"{embed_model.class_name()}:{embed_model.model_name}",
         lambda texts: [embed_model.get_query_embedding(text) for text in texts],
         embed_model.get_text_embedding_batch,

@@ -12,7 +12,7 @@ from typing import Any
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from twinvec.errors import FilterError
-from twinvec.filters import Filter
+from twinvec.retrieval.filters import Filter
 
 Find = Callable[[Filter | None], list[str]]
 """The ids of all documents that satisfy a filter."""

@@ -1,0 +1,1 @@
+"""The commands that twinvec_qdrant adds to ``twinvec``."""

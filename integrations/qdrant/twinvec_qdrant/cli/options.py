@@ -1,0 +1,81 @@
+"""Options that the commands of collections share, and opening the collection that they name.
+
+The options that the core's commands have too are in ``twinvec.cli.options``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from twinvec.cli.options import check_store
+from twinvec.errors import CollectionNotFoundError
+from twinvec_qdrant.settings import Quantization
+
+if TYPE_CHECKING:
+    from twinvec_qdrant.collection import Collection
+
+WAIT_SECONDS = 10.0
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait",
+        min=0,
+        metavar="SECONDS",
+        help="Longest wait for a busy server or a process that holds the store.",
+    ),
+]
+QuantizationOption = Annotated[
+    Quantization | None,
+    typer.Option("--quantization", help="Number format of the small copies of vectors that the index searches."),
+]
+
+
+class CollectionPlace(NamedTuple):
+    """The collection that the options of a command name, and how long to wait for its store."""
+
+    name: str
+    path: Path | None
+    url: str | None
+    wait: float
+
+
+def open_collection(
+    place: CollectionPlace, model: str | None = None, *, create: bool = False, dry_run: bool = False, **settings: Any
+) -> Collection:
+    """Open the collection that the options of a command name.
+
+    Args:
+        place: The collection and its store.
+        model: A model's name, instead of the model that the collection records.
+        create: Create the collection if it does not exist.
+        dry_run: If the collection does not exist, return an empty one in memory with the same settings.
+        settings: Arguments of ``Collection.open`` for a new collection.
+    """
+    from twinvec.encoder import Encoder
+    from twinvec_qdrant.collection import Collection
+
+    check_store(place.path, place.url)
+    encoder = None if model is None else Encoder(model)
+    options = {"encoder": encoder, "wait_seconds": place.wait, **settings}
+    try:
+        return Collection.open(place.name, place.path, url=place.url, create=create and not dry_run, **options)
+    except CollectionNotFoundError:
+        if not dry_run:
+            raise
+        from qdrant_client import QdrantClient
+
+        return Collection.open(place.name, client=QdrantClient(":memory:"), **options)
+
+
+def as_text(value: Any) -> str:
+    """Write a value of a report for people: thousands separators, four digits, lists and tables in one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {as_text(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(as_text, value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

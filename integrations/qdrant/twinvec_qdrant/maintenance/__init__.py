@@ -1,0 +1,1 @@
+"""Maintenance: verify, migrate, reindex and push a collection."""

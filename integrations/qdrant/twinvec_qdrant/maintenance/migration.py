@@ -1,0 +1,226 @@
+"""Migration: a collection from one model to another while it serves.
+
+    1. the description names the next model, and points get room for its vectors, beside those they have
+    2. every chunk without such a vector is encoded from its stored text, until none is left
+    3. a sample is encoded again and searched for
+    4. what came in meanwhile is encoded, and the description names the next model as the one in force: one write
+    5. what other processes wrote just before that write is brought over too
+
+Vectors of two models never stand under one name, so that nothing can mix them up: whoever searches names the vectors of
+their own model, and whoever writes for a model that is no longer in force is refused. All state is in the store; a
+migration that was killed goes on where it stopped, in 5 as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from twinvec.arrays import unit, without_direction
+from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.support.progress import Advance, progress_bar, unseen
+from twinvec.tokens.tokenizer import TextTokenizer
+from twinvec_qdrant.encoders import SpaceEncoder, token_states
+from twinvec_qdrant.records.description import (
+    SAME_VECTOR,
+    Description,
+    Generation,
+    check_probes,
+    generation,
+    read_description,
+)
+from twinvec_qdrant.report import MigrationReport
+from twinvec_qdrant.settings import IndexSettings
+from twinvec_qdrant.stores.base import Backend, update_there
+from twinvec_qdrant.stores.conditions import LacksVector, field_is
+from twinvec_qdrant.stores.points import Point, Query, States
+
+logger = logging.getLogger(__name__)
+
+_PAGE = 512
+_SAMPLE = 64
+_CHUNKS = field_is("kind", "chunk")
+
+
+class Migration:
+    """One migration of the collection in ``backend`` to the model of ``encoder``; see ``Collection.migrate``.
+
+    Raises:
+        ConfigurationError: the collection is of this model, complete, or a migration to another is under way.
+        BadVectorError: the encoder gives no usable vectors.
+    """
+
+    def __init__(self, backend: Backend, encoder: SpaceEncoder, chunks_per_second: float | None) -> None:
+        if chunks_per_second is not None and not chunks_per_second > 0:
+            raise ConfigurationError(f"chunks_per_second must be above 0, got {chunks_per_second!r}")
+        self.report = MigrationReport(encoder.name)
+        self._backend = backend
+        self._encoder = encoder
+        self._chunks_per_second = chunks_per_second
+        tokenizer = getattr(encoder, "tokenizer", None)
+        self._tokenizer = tokenizer if isinstance(tokenizer, TextTokenizer) else None
+        with backend.writing:
+            self._next = self._begun()
+
+    def target(self) -> Description:
+        """The collection's description as it will be, or as it is, where another process has finished this migration.
+
+        Raises:
+            ConfigurationError: the migration has been given up meanwhile, or another took its place.
+        """
+        now = self._description()
+        if now.vector == self._next.vector:
+            return now
+        if now.next is None or now.next.vector != self._next.vector:
+            instead = "it has been given up" if now.next is None else f"one to {now.next.model!r} took its place"
+            raise ConfigurationError(
+                f"{self._backend.location}: the migration to {self._next.model!r} was under way, but {instead} "
+                "meanwhile; begin it again"
+            )
+        return now.switched(now.next)
+
+    def fill(self, *, progress: bool) -> None:
+        """Encode what has no vector of the next model yet, and check a sample."""
+        left = self._backend.count([_CHUNKS, LacksVector(self._next.vector)])
+        with progress_bar("Migrating", left, "chunks", shown=progress) as advance:
+            self._sweep(advance)
+        self._backend.build_index(IndexSettings.from_dict(self._description().index))
+        self._check_sample()
+
+    def switch(self) -> None:
+        """Put the next model in force."""
+        self._sweep(unseen)
+        with self._backend.writing:  # other threads wait: as briefly as can be
+            self._sweep(unseen, throttled=False)
+            self._backend.flush()
+            self._backend.write_metadata(self.target().changes(self._description()))
+            self.report.switched = True
+        self._sweep(unseen, throttled=False)  # of writers in other processes that had not seen the switch
+        self._backend.flush()
+
+    def _description(self) -> Description:
+        return read_description(self._backend.read_metadata(), self._backend.location)
+
+    def _begun(self) -> Generation:
+        """The next model as the description names it; named there if it is not yet."""
+        now = self._description()
+        if self._encoder.space == now.space:
+            if not self._backend.count([_CHUNKS, LacksVector(now.vector)]):
+                raise ConfigurationError(f"{self._backend.location}: of the model {now.model!r} already")
+            check_probes(now, self._encoder, self._backend.location)
+            return now  # killed after the switch
+        if now.next is not None and now.next.space != self._encoder.space:
+            raise ConfigurationError(
+                f"{self._backend.location}: a migration to {now.next.model!r} is under way; finish it, or give it up "
+                "(Collection.drop_others)"
+            )
+        previous = now.previous
+        following = now.next or previous
+        if following is not None and following.space == self._encoder.space:
+            check_probes(following, self._encoder, self._backend.location)
+        else:
+            name = f"dense-{self._encoder.space[:16]}"
+            following = generation(self._encoder, name, late_interaction=now.states_dim is not None)
+            if previous is not None:
+                self._backend.drop_vector(previous.vector)
+                previous = None
+        updated = now.model_copy(update={"next": following, "previous": previous})
+        self._backend.write_metadata(updated.changes(now))
+        self._backend.add_vector(following.vector, following.dim, following.states_dim)
+        return following
+
+    def _sweep(self, advance: Advance, *, throttled: bool = True) -> None:
+        """Encode until no chunk is without a vector of the next model."""
+        rate = self._chunks_per_second if throttled else None
+        due, found = 0.0, True
+        while found:  # again for what writers have brought behind the place that was read
+            found = False
+            points = self._without()
+            while page := list(islice(points, _PAGE)):
+                found = True
+                time.sleep(max(due - time.monotonic(), 0))
+                due = time.monotonic() + (len(page) / rate if rate else 0)
+                self._store(self._encoded(page))
+                self.report.encoded += len(page)
+                advance(len(page))
+
+    def _store(self, points: Sequence[Point]) -> None:
+        """Give chunks their vectors; those that a writer has removed meanwhile are passed over."""
+        new = {point.id: point for point in points}
+        with self._backend.writing:
+            self.target()  # given up meanwhile, there is no room for the vectors
+            there = self._backend.retrieve(list(new), [])
+            update_there(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
+
+    def _without(self) -> Iterator[Point]:
+        return self._backend.scroll([_CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
+
+    def _encoded(self, points: Sequence[Point]) -> list[Point]:
+        """The points with nothing but their new vectors."""
+        texts = [point.payload["text"] for point in points]
+        vectors_ND = np.asarray(self._encoder.encode_document(texts), dtype=np.float32)
+        if vectors_ND.shape != (len(texts), self._next.dim):
+            raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape} for {len(texts)} chunks")
+        bad = without_direction(vectors_ND)
+        if bad.size:
+            source = points[int(bad[0])].payload["source"]
+            raise BadVectorError(f"document {source!r}: the encoder gave a vector that is zero or not finite")
+        if self._tokenizer is not None:
+            self.report.truncated += int((self._tokenizer.count(texts) > self._tokenizer.max_tokens).sum())
+        states: Sequence[States | None] = [None] * len(points)
+        if self._next.states_dim is not None:
+            states = token_states(self._encoder, texts, self._next.states_dim)
+        return [
+            Point(point.id, dense=vector_D, vector=self._next.vector, states=states_TD)
+            for point, vector_D, states_TD in zip(points, vectors_ND, states, strict=True)
+        ]
+
+    def _check_sample(self) -> None:
+        """Encode some chunks again: what is stored must be that, and must be found by it.
+
+        Those that a writer has removed or written anew meanwhile say nothing.
+        """
+        sample = list(islice(self._backend.scroll([_CHUNKS], ["source", "text"]), _SAMPLE))
+        if not sample:
+            return
+        name = self._next.vector
+        vectors_ND = np.asarray(self._encoder.encode_document([point.payload["text"] for point in sample]))
+        self.target()
+        scores = self._best_scores([Query(vector_D, 1, (_CHUNKS,), name=name) for vector_D in vectors_ND])
+        stored = self._backend.retrieve([point.id for point in sample], [], name)
+        for point, vector_D, score in zip(sample, vectors_ND, scores, strict=True):
+            there = stored[point.id].dense if point.id in stored else None
+            if there is None:
+                continue
+            if float(unit(there) @ unit(vector_D)) < SAME_VECTOR or score < SAME_VECTOR:
+                raise BadVectorError(
+                    f"document {point.payload['source']!r}: its new vector is not what {self._encoder.name!r} gives "
+                    "now, or is not found; the old model stays in force"
+                )
+
+    def _best_scores(self, queries: Sequence[Query]) -> list[float]:
+        """The score of the best chunk for each: without the index where that, being approximate, finds none as good."""
+        found = self._backend.search(queries)
+        missed = [row for row, hits in enumerate(found) if not hits or hits[0].score < SAME_VECTOR]
+        if missed:
+            logger.warning("the index misses %d of %d chunks that were looked for", len(missed), len(queries))
+            exact = self._backend.search([replace(queries[row], exact=True) for row in missed])
+            for row, hits in zip(missed, exact, strict=True):
+                found[row] = hits
+        return [hits[0].score if hits else 0.0 for hits in found]
+
+
+def drop_others(backend: Backend) -> list[str]:
+    """Remove the vectors of all models but the one in force; see ``Collection.drop_others``."""
+    with backend.writing:
+        now = read_description(backend.read_metadata(), backend.location)
+        others = [each for each in (now.next, now.previous) if each is not None]
+        for vector in {each.vector for each in others} - {now.vector}:
+            backend.drop_vector(vector)
+        backend.write_metadata({"next": None, "previous": None})
+        return list(dict.fromkeys(each.model for each in others))

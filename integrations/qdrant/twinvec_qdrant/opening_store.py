@@ -1,0 +1,63 @@
+"""Stores as a whole: which one the arguments of ``Collection.open`` name, what it holds, and how to remove of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinvec.errors import ConfigurationError
+from twinvec_qdrant.stores.base import Store
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+DEFAULT_PATH = "./.twinvec"
+API_KEY_VARIABLE = "QDRANT_API_KEY"
+API_KEY_FILE_VARIABLE = "QDRANT_API_KEY_FILE"
+
+
+def find_store(
+    name: str,
+    path: str | Path | None,
+    url: str | None,
+    client: QdrantClient | None,
+    api_key: str | None,
+    wait_seconds: float,
+) -> Store:
+    """The store of the collection ``name``; see ``Collection.open`` for the arguments.
+
+    Raises:
+        ConfigurationError: the arguments contradict one another, or the name or the url cannot be used.
+    """
+    if sum(each is not None for each in (path, url, client)) > 1:
+        raise ConfigurationError("give one of path, url and client")
+    if api_key is not None and url is None:
+        raise ConfigurationError("api_key goes with url")
+    if wait_seconds < 0:
+        raise ConfigurationError(f"wait_seconds must not be negative, got {wait_seconds!r}")
+    if url is not None:
+        from twinvec_qdrant.stores.server.store import connect
+
+        return connect(name, url, api_key or _key_of_environment(), wait_seconds)
+    if client is not None:
+        from twinvec_qdrant.stores.server.store import ServerStore
+
+        return ServerStore(name, client, "client", owned=False, wait_seconds=wait_seconds)
+    from twinvec_qdrant.stores.embedded.backend import EmbeddedStore
+
+    return EmbeddedStore(path or DEFAULT_PATH, name, wait_seconds)
+
+
+def _key_of_environment() -> str | None:
+    """The key that the environment holds, or the file that it names."""
+    if key := os.environ.get(API_KEY_VARIABLE):
+        return key
+    if not (file := os.environ.get(API_KEY_FILE_VARIABLE)):
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError) as error:
+        # nothing of what the file holds, nor of the variable: whoever mixes it up with the other puts the key there
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+        raise ConfigurationError(f"the file that {API_KEY_FILE_VARIABLE} names cannot be read: {reason}") from None

@@ -1,0 +1,1 @@
+"""Records: what a collection writes about itself, its documents and its chunks."""

@@ -1,0 +1,48 @@
+"""Documents as a collection has them: by their ids, and the ids by a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twinvec.retrieval.documents import Document
+from twinvec.retrieval.filters import Filter
+from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.schema import filter_conditions, user_payload
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.conditions import field_is
+
+
+class StoredDocuments:
+    """The committed documents of a collection."""
+
+    def __init__(self, backend: Backend, catalog: Catalog) -> None:
+        self._backend = backend
+        self._catalog = catalog
+
+    def get(self, ids: Sequence[str]) -> list[Document]:
+        """The documents with these ids; see ``Collection.get``."""
+        records = self._catalog.records(ids)
+        points = self._backend.retrieve([chunk for record in records.values() for chunk in record.chunks])
+        documents = []
+        for record in (records[source] for source in dict.fromkeys(ids) if source in records):
+            chunks = [points[chunk].payload for chunk in record.chunks if chunk in points]
+            payload = user_payload(chunks[0]) if chunks else record.payload
+            documents.append(Document(record.source, "\n\n".join(chunk["text"] for chunk in chunks), payload=payload))
+        return documents
+
+    def find(self, filter: Filter | None) -> list[str]:
+        """The ids of the documents that satisfy the filter; see ``Collection.find``."""
+        records = [field_is("kind", "record")]
+        if filter is None:
+            return [point.payload["source"] for point in self._backend.scroll(records, ["source"])]
+        conditions = filter_conditions(filter)
+        found = [  # the payload lies with the chunks, and with the record where there are none
+            *self._backend.scroll([field_is("kind", "chunk"), *conditions], ["source"]),
+            *self._backend.scroll([*records, *conditions], ["source"]),
+        ]
+        sources = dict.fromkeys(point.payload["source"] for point in found)
+        committed = self._catalog.records(sources)
+        there = {point.id for point in found}
+        return [
+            source for source, record in committed.items() if not record.chunks or not there.isdisjoint(record.chunks)
+        ]

@@ -1,0 +1,212 @@
+"""What a collection keeps: four kinds of points, their ids, and their payloads.
+
+    chunk      dense and sparse vector, perhaps token states; source, position, heading, perhaps title, text, content,
+               the revision of the commit that wrote it, the user's payload below "metadata"
+    record     one a source, without vectors: version, revision and the ids of its chunks. Writing it is the commit
+    intent     the sources that a writer is busy with, and the revisions that it may leave unfinished, without vectors;
+               removed when it is done
+    note       a small record of an application's, without vectors; namespace, key, and its fields below "metadata"
+
+A chunk's id covers all that it holds but its revision, so that a point once written never changes: another text,
+heading or payload is another point. Our own fields stand at the top level and the user's below ``metadata``: no key of
+theirs can collide with ours. A few keys that LlamaIndex gives its nodes stand at the top level too, where its own
+Qdrant store reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+from uuid import UUID, uuid5
+
+from twinvec.errors import ConfigurationError, DocumentError, FilterError
+from twinvec.retrieval.documents import Document
+from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec.text import check_text
+from twinvec_qdrant.stores.conditions import Condition, FieldIs
+
+NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
+"""Of all point ids."""
+
+MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
+"""Largest payload of a document, as JSON."""
+
+LLAMA_INDEX_KEYS = frozenset({"_node_content", "_node_type", "doc_id", "document_id", "ref_doc_id"})
+"""Keys of a payload that LlamaIndex's Qdrant store reads at the top level of a point."""
+
+SHOWN_FIELDS = ("source", "position", "heading", "title")
+"""Our own fields that a hit shows beside the user's payload; a key of theirs with such a name takes its place."""
+
+_INT64 = range(-(2**63), 2**63)
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_LIST_DEPTH = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The committed state of one source.
+
+    Attributes:
+        source: The document's id.
+        version: Hash of all that decides its chunks; "" where some may be missing, for the next ingest to write again.
+        revision: Of this commit; what compare-and-set compares.
+        chunks: Ids of its chunks, in order.
+        terms: Terms of all its chunks together, for BM25's average length.
+        payload: The user's payload, where no chunk carries it.
+    """
+
+    source: str
+    version: str
+    revision: str
+    chunks: tuple[str, ...]
+    terms: int
+    payload: Mapping[str, Any]
+
+    def as_payload(self) -> dict[str, Any]:
+        """The payload of its point."""
+        return {
+            "kind": "record",
+            "source": self.source,
+            "version": self.version,
+            "revision": self.revision,
+            "chunks": list(self.chunks),
+            "size": len(self.chunks),
+            "terms": self.terms,
+            "metadata": dict(self.payload),
+        }
+
+    @classmethod
+    def of_payload(cls, payload: Mapping[str, Any]) -> Record:
+        """The record that a point holds."""
+        return cls(
+            payload["source"],
+            payload["version"],
+            payload["revision"],
+            tuple(payload["chunks"]),
+            payload["terms"],
+            payload.get("metadata", {}),
+        )
+
+
+def record_id(source: str) -> str:
+    """The point id of a source's record."""
+    return str(uuid5(NAMESPACE, f"record\0{source}"))
+
+
+def chunk_id(source: str, position: int, content: str) -> str:
+    """The point id of a chunk; ``content`` is the hash of all it holds."""
+    return str(uuid5(NAMESPACE, f"chunk\0{source}\0{position}\0{content}"))
+
+
+def intent_id(token: str) -> str:
+    """The point id of a writer's intent."""
+    return str(uuid5(NAMESPACE, f"intent\0{token}"))
+
+
+def note_id(namespace: str, key: str) -> str:
+    """The point id of a note."""
+    return str(uuid5(NAMESPACE, f"note\0{namespace}\0{key}"))
+
+
+def digest(*parts: str) -> str:
+    """Hex digest of strings; where one ends and the next begins counts."""
+    hasher = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode()
+        hasher.update(len(data).to_bytes(8, "big"))
+        hasher.update(data)
+    return hasher.hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no blanks."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+def json_payload(document: Document) -> dict[str, Any]:
+    """The document's payload as JSON has it: tuples become lists, number keys strings.
+
+    Raises:
+        DocumentError: a value that JSON does not have, NaN, an integer beyond 64 bits, a lone surrogate, or more than
+            ``MAX_PAYLOAD_BYTES``.
+    """
+    try:
+        text = json.dumps(dict(document.payload), ensure_ascii=False, allow_nan=False)
+        payload: dict[str, Any] = json.loads(text, parse_int=_int64)
+        check_text(text, "payload", MAX_PAYLOAD_BYTES)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DocumentError(
+            f"document {document.id!r}: the payload has to be plain JSON (strings, numbers, booleans, null, lists, "
+            f"mappings): {error}"
+        ) from None
+    return payload
+
+
+def point_payload(own: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What a chunk's point holds: our own fields and the user's payload."""
+    lifted = {key: payload[key] for key in LLAMA_INDEX_KEYS & payload.keys()}
+    return {**lifted, **own, "metadata": {key: value for key, value in payload.items() if key not in lifted}}
+
+
+def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The user's payload of a chunk's point."""
+    return {**stored["metadata"], **{key: stored[key] for key in LLAMA_INDEX_KEYS & stored.keys()}}
+
+
+def filter_conditions(filter: Filter | None) -> tuple[Condition, ...]:
+    """The user's filter over payloads as conditions on points: over all that a hit's payload shows.
+
+    Raises:
+        FilterError: the filter has no meaning, or a key that Qdrant cannot address.
+    """
+    return tuple(
+        FieldIs(("source",), each.any_of, each.bounds)
+        if each.key == "id"
+        else FieldIs(_paths(each.key), each.any_of, each.bounds, each.key if each.key in SHOWN_FIELDS else "")
+        for each in parse_filter(filter)
+    )
+
+
+def tenant_path(key: str | None) -> str | None:
+    """Where a tenant's name lies in a chunk's payload; None without tenants.
+
+    Raises:
+        ConfigurationError: the key is no plain name, or one of our own.
+    """
+    if key is None:
+        return None
+    if not isinstance(key, str) or not key or not _PLAIN.issuperset(key) or key in (*SHOWN_FIELDS, "id"):
+        raise ConfigurationError(
+            f"tenant_key {key!r}: expected a name of letters, digits and _, other than id, {', '.join(SHOWN_FIELDS)}"
+        )
+    return key if key in LLAMA_INDEX_KEYS else f"metadata.{key}"
+
+
+def _paths(key: str) -> tuple[str, ...]:
+    """The JSON paths below ``metadata`` at which the key may lie: every inner part may be a list of mappings."""
+    parts = key.split(".")
+    if len(parts) > _LIST_DEPTH:
+        raise FilterError(f"filter {key!r}: at most {_LIST_DEPTH} levels")
+    quoted = [_quoted(key, part) for part in parts]
+    lifted = (key,) if key in LLAMA_INDEX_KEYS else ()
+    return lifted + tuple(
+        ".".join(["metadata", *(part + mark for part, mark in zip(quoted, (*marks, ""), strict=True))])
+        for marks in product(("", "[]"), repeat=len(parts) - 1)
+    )
+
+
+def _quoted(key: str, part: str) -> str:
+    if not part or '"' in part or "\\" in part:
+        raise FilterError(f"filter {key!r}: a key part must not be empty or hold a double quote or a backslash")
+    return part if _PLAIN.issuperset(part) else f'"{part}"'
+
+
+def _int64(digits: str) -> int:
+    value = int(digits)
+    if value not in _INT64:
+        raise ValueError(f"{digits[:30]} does not fit into 64 bits")
+    return value

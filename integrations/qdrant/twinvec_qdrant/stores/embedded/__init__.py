@@ -1,0 +1,1 @@
+"""The embedded store: Qdrant's own engine in this process, one folder for each collection."""

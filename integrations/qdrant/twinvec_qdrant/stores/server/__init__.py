@@ -1,0 +1,1 @@
+"""The server store: a Qdrant server, by its client."""

@@ -1,0 +1,1 @@
+"""Adapters: what LangChain, LlamaIndex and other frameworks need of the core."""

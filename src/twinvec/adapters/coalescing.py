@@ -1,0 +1,97 @@
+"""Waiting calls, computed together: many awaited calls of one text become few calls of many.
+
+An engine takes little longer for fifty short texts than for a few, and a blocking call would stop the event loop.
+``Coalescer`` runs the blocking function in one thread of its own, on all that has come in by the time the thread is
+free. It knows nothing of texts or vectors beyond: a list goes in, as many rows come out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+Row = TypeVar("Row")
+
+
+class Coalescer(Generic[Row]):
+    """An awaitable front of a blocking function of a list; may be awaited in several event loops at once.
+
+    Args:
+        compute: Gives one row for each text, in order.
+        most: Largest number of texts handed over at once, unless a single call has more.
+    """
+
+    def __init__(self, compute: Callable[[list[str]], Sequence[Row]], most: int = 256) -> None:
+        self._compute = compute
+        self._most = most
+        self._lock = threading.Lock()
+        self._waiting: deque[_Call[Row]] = deque()
+        self._running = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-gathered")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._compute, self._most)
+
+    async def __call__(self, texts: Iterable[str]) -> list[Row]:
+        """The rows of ``texts``. Raises what ``compute`` raises for them; another call's fault does not reach this one.
+
+        Cancelled before its turn, a call is never computed.
+        """
+        call: _Call[Row] = _Call(list(texts))
+        with self._lock:
+            self._waiting.append(call)
+        # not before the loop's next round: what starts in this one goes along
+        asyncio.get_running_loop().call_soon(self._wake)
+        return await asyncio.wrap_future(call.rows)
+
+    def _wake(self) -> None:
+        with self._lock:
+            if self._running or not self._waiting:
+                return
+            self._running = True
+        self._thread.submit(self._run)
+
+    def _run(self) -> None:
+        while calls := self._next():
+            self._answer([call for call in calls if call.rows.set_running_or_notify_cancel()])
+
+    def _next(self) -> list[_Call[Row]]:
+        """The calls whose turn it is; with none left, the thread rests."""
+        with self._lock:
+            calls: list[_Call[Row]] = []
+            texts = 0
+            while self._waiting and (not calls or texts + len(self._waiting[0].texts) <= self._most):
+                calls.append(self._waiting.popleft())
+                texts += len(calls[-1].texts)
+            self._running = bool(calls)
+            return calls
+
+    def _answer(self, calls: list[_Call[Row]]) -> None:
+        if not calls:
+            return
+        try:
+            rows = list(self._compute([text for call in calls for text in call.texts]))
+        except BaseException as error:  # whoever waits must hear of it, whatever it is
+            if len(calls) == 1:
+                calls[0].rows.set_exception(error)
+                return
+            for call in calls:
+                self._answer([call])
+            return
+        start = 0
+        for call in calls:
+            call.rows.set_result(rows[start : start + len(call.texts)])
+            start += len(call.texts)
+
+
+@dataclass(eq=False, slots=True)
+class _Call(Generic[Row]):
+    """What one caller asked for, and where the answer goes."""
+
+    texts: list[str]
+    rows: Future[list[Row]] = field(default_factory=Future)

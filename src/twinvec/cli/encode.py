@@ -1,0 +1,94 @@
+"""The commands ``twinvec encode`` and ``twinvec similarity``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinvec.cli.options import ENCODE_PANEL, AsJson, Model, TextField
+from twinvec.engines.select import EngineName, Precision
+from twinvec.storage import Storage
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``twinvec``."""
+    app.command("encode", rich_help_panel=ENCODE_PANEL)(encode_command)
+    app.command("similarity", rich_help_panel=ENCODE_PANEL)(similarity_command)
+
+
+def encode_command(
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="One text a line (.txt), or objects (.jsonl).")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.npy", help="File for the vectors.")],
+    model: Model = "default",
+    prompt: Annotated[str | None, typer.Option(help="Name of the model's prompt, such as query or document.")] = None,
+    field: TextField = "text",
+    storage: Annotated[
+        Storage | None, typer.Option(help="Number format of the stored vectors. Default: float32.")
+    ] = None,
+    dim: Annotated[
+        int | None, typer.Option(help="Truncate vectors to the first N dimensions (for Matryoshka models).")
+    ] = None,
+    engine: Annotated[EngineName, typer.Option(help="Engine that computes the vectors.")] = "auto",
+    precision: Annotated[Precision, typer.Option(help="Number format of the computation.")] = "auto",
+    devices: Annotated[
+        list[str] | None,
+        typer.Option("--device", help="cpu, cuda, cuda:1, mps; repeat for several. Default: the best one present."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Encode the texts of a file into an array.
+
+    The array has one row for each line, in order. Memory stays bounded for a file of any length.
+    The array file appears when it is complete.
+
+    \b
+    twinvec encode texts.txt -o vectors.npy
+    twinvec encode questions.jsonl -o questions.npy --field question --prompt query
+    twinvec encode texts.txt -o vectors.npy --device cuda:0 --device cuda:1
+    """
+    from twinvec.cli.terminal import show_json
+    from twinvec.encoder import Encoder
+    from twinvec.vector_files import encode_file
+
+    single = devices[0] if devices and len(devices) == 1 else None  # in this process
+    several = None if single else devices or None
+    encoder = Encoder(model, engine=engine, precision=precision, device=single, devices=several, dim=dim)
+    start = time.perf_counter()
+    shape = encode_file(encoder, source, output, field=field, prompt=prompt, storage=storage, progress=not as_json)
+    seconds = time.perf_counter() - start
+    if as_json:
+        fields = {"texts": shape[0], "columns": shape[1], "truncated": encoder.truncated, "seconds": round(seconds, 3)}
+        show_json({"output": str(output), "model": encoder.name, "space": encoder.space, **fields})
+    else:
+        cut = f", {encoder.truncated:,} texts truncated to {encoder.max_tokens} tokens" if encoder.truncated else ""
+        typer.echo(f"{output}: {shape[0]:,} vectors of {shape[1]} numbers, {shape[0] / seconds:,.0f} texts/s{cut}")
+
+
+def similarity_command(
+    first: Annotated[str, typer.Argument(metavar="TEXT", help="The text to compare.")],
+    others: Annotated[list[str], typer.Argument(metavar="OTHER...", help="The texts to compare it with.")],
+    model: Model = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Compare one text with others by cosine similarity.
+
+    \b
+    twinvec similarity "a dog runs" "a puppy is running" "stocks fell"
+    """
+    from twinvec.arrays import unit
+    from twinvec.cli.terminal import show, show_json, table
+    from twinvec.encoder import Encoder
+
+    vectors_ND = unit(Encoder(model).encode([first, *others]))
+    cosines = vectors_ND[1:] @ vectors_ND[0]
+    found = [{"text": text, "score": float(score)} for text, score in zip(others, cosines, strict=True)]
+    if as_json:
+        show_json({"text": first, "similarities": found})
+        return
+    lines = table(first, "cosine", "text", numbers=("cosine",))
+    for text, score in zip(others, cosines, strict=True):
+        lines.add_row(f"{score:.4f}", text)
+    show(lines)

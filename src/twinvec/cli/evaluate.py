@@ -1,0 +1,186 @@
+"""The commands ``twinvec evaluate`` and ``twinvec compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from twinvec.cli.options import SYSTEM_HELP, TRAIN_PANEL, AsJson, StorePath, StoreUrl, TaskOptions, takes_tasks
+from twinvec.cli.terminal import fits, show, show_json, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from twinvec.evaluation.ir import IrResult
+    from twinvec.evaluation.report.figure_tables import FigureTable
+    from twinvec.evaluation.serving import StorageVariant
+    from twinvec.evaluation.suite import Tasks
+    from twinvec.retrieval.base import Mode
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``twinvec``."""
+    app.command("evaluate", rich_help_panel=TRAIN_PANEL)(evaluate_command)
+    app.command("compare", rich_help_panel=TRAIN_PANEL)(compare_command)
+
+
+@takes_tasks
+def evaluate_command(
+    tasks: TaskOptions,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=SYSTEM_HELP)] = None,
+    runs: Annotated[Path | None, typer.Option(help="Folder for the hits of each retrieval set, as TREC runs.")] = None,
+    forms: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.png",
+            help="Also measure smaller forms of storage, and plot quality against memory. The index of a collection "
+            "is rebuilt for each form, and restored at the end.",
+        ),
+    ] = None,
+    collection: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Measure this collection of the --ir documents."),
+    ] = None,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    mode: Annotated[
+        Literal["hybrid", "dense", "sparse"] | None,
+        typer.Option(help="Search mode of the collection. Default: the mode that twinvec tune chose, else hybrid."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a model or a collection. Figures are x 100, with 95% intervals.
+
+    \b
+    twinvec evaluate default --sts stsb/test.tsv --sts sick/ --ir scifact/
+    twinvec evaluate --collection articles --ir articles-judged/
+    """
+    from twinvec.evaluation.measures import write_run
+    from twinvec.evaluation.suite import evaluate
+
+    if model is None and collection is None:
+        raise typer.BadParameter("give MODEL or --collection")
+    if forms is not None and not tasks.ir:
+        raise typer.BadParameter("--forms measures retrieval: give --ir")
+    data = tasks.load()
+    if forms is not None:
+        from twinvec.evaluation.report.plots import import_matplotlib
+
+        import_matplotlib()
+    if collection is not None:
+        figures, found = _evaluate_collection(collection, path, url, model, mode, data, forms)
+    else:
+        result = evaluate(str(model), data, progress=True)
+        figures, found = result.as_json(), {**result.ir, **result.questions}
+        if forms is not None:
+            figures["forms"] = _evaluate_forms(str(model), data, forms)
+    if runs is not None:
+        for name, each in found.items():
+            write_run(each.run, runs / f"{name.replace('/', '-')}.trec")
+    if as_json:
+        show_json(figures)
+    else:
+        _show(figures)
+
+
+@takes_tasks
+def compare_command(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Two or more models, as for evaluate.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for report.md, report.html and the plots.")],
+    tasks: TaskOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Compare models on the same data: tables, paired tests, plots, largest differences.
+
+    \b
+    twinvec compare default ./my-model bm25 -o report --ir scifact/
+    """
+    from twinvec.evaluation.report.comparison import compare, write_report
+
+    comparison = compare(models, tasks.load(), progress=True)
+    written = write_report(comparison, output)
+    if as_json:
+        show_json({**comparison.as_json(), "files": [str(path) for path in written]})
+    else:
+        typer.echo("\n".join(str(path) for path in written))
+
+
+def _evaluate_collection(
+    name: str, path: Path | None, url: str | None, model: str | None, mode: Mode | None, tasks: Tasks, plot: Path | None
+) -> tuple[dict[str, Any], dict[str, IrResult]]:
+    """Return the figures for JSON, and the result of each set."""
+    from twinvec.encoder import Encoder
+    from twinvec.evaluation.reranking import find_reranker
+    from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
+    from twinvec.retrieval.open_collection import open_collection
+    from twinvec.retrieval.tuned_search import Setting, TunedSearch
+
+    if not tasks.ir or tasks.needs_vectors or tasks.questions:
+        raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
+    with open_collection(name, path, url=url, encoder=None if model is None else Encoder(model)) as opened:
+        setting, reranker, candidates = Setting(mode or "hybrid"), None, tasks.candidates
+        if tasks.rerank is not None:
+            reranker = opened.maxsim() if tasks.rerank == "maxsim" else find_reranker(tasks.rerank, opened.encoder)
+        elif mode is None:
+            tuned = TunedSearch(opened)
+            setting, reranker, candidates = tuned.setting, tuned.reranker, tuned.setting.candidates
+        figures: dict[str, Any] = {"model": opened.info()["model"], "collection": name, "mode": setting.mode}
+        figures["setting"] = str(setting)
+        options: dict[str, Any] = {**setting.first_stage, "progress": True}
+        found = {
+            each: evaluate_collection(opened, data, measures=tasks.measures, **options)
+            for each, data in tasks.ir.items()
+        }
+        figures["ir"] = {each: result.as_json() for each, result in found.items()}
+        if reranker is not None:
+            figures["reranked"] = {
+                each: evaluate_reranked(opened, reranker, before, candidates=candidates, **options).as_json()
+                for each, before in found.items()
+            }
+        if plot is not None:
+            kept = {
+                each: evaluate_indexes(opened, data, measures=tasks.measures, **options)
+                for each, data in tasks.ir.items()
+            }
+            figures["forms"] = _plotted(kept, plot)
+    return figures, found
+
+
+def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
+    from twinvec.evaluation.models.baselines import load_model
+    from twinvec.evaluation.serving import evaluate_forms
+
+    loaded = load_model(model)
+    found = {
+        name: evaluate_forms(loaded, data, measures=tasks.measures, progress=True) for name, data in tasks.ir.items()
+    }
+    return _plotted(found, plot)
+
+
+def _plotted(found: Mapping[str, Sequence[StorageVariant]], plot: Path) -> dict[str, dict[str, Any]]:
+    """Plot all forms of storage, and return their figures for JSON."""
+    from twinvec.evaluation.report.plots import costs
+
+    costs(found, plot)
+    return {name: {each.form: each.figures for each in kept} for name, kept in found.items()}
+
+
+def _show(figures: Mapping[str, Any]) -> None:
+    from twinvec.evaluation.report.figure_tables import figure_tables, form_tables
+
+    subject = f"{figures['collection']}, {figures['setting']}" if "collection" in figures else figures["model"]
+    for each in (*figure_tables([figures]), *form_tables(figures)):
+        rows = _figure_table(each, subject)
+        show(rows if fits(rows) else _figure_table(each.turned(), subject))
+
+
+def _figure_table(figures: FigureTable, subject: str) -> Table:
+    columns = [column.replace(" ", "\n") for column in figures.columns]  # so that many columns fit into a terminal
+    lines = table(f"{figures.title}: {subject}", *columns, numbers=tuple(columns[1:]))
+    lines.columns[0].no_wrap = True
+    for row in figures.rows:
+        lines.add_row(*row)
+    return lines

@@ -1,0 +1,93 @@
+"""What commands print: tables for people, one JSON object for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+_FILE_WIDTH = 160  # columns, if the output is not a terminal
+_WIDEST = 10_000
+_LONGEST_LINE = 400  # characters that are considered
+
+
+def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = "") -> Table:
+    """Return an empty table.
+
+    Columns in ``numbers`` are aligned right. The column named ``rest`` fills the line.
+    """
+    from rich import box
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, expand=bool(rest))
+    for column in columns:
+        flush_right = column in numbers
+        made.add_column(
+            column,
+            justify="right" if flush_right else "left",
+            no_wrap=flush_right,
+            overflow="fold",
+            ratio=1 if column == rest else None,
+        )
+    return made
+
+
+def named_text(name: str, text: str) -> RenderableType:
+    """Return a name and, below it, as much of a text as fits into one line."""
+    from rich.console import Group
+    from rich.text import Text
+
+    start = " ".join("".join(c if c.isprintable() else " " for c in text[:_LONGEST_LINE]).split())
+    return Group(Text(name, overflow="fold"), Text(start, style="dim", no_wrap=True, overflow="ellipsis"))
+
+
+def properties(values: Mapping[str, str]) -> Table:
+    """Return a table of names and values, one pair a line."""
+    from rich.table import Table
+
+    made = Table.grid(padding=(0, 2))
+    for name, value in values.items():
+        made.add_row(f"  {name}", value)
+    return made
+
+
+def fits(part: RenderableType) -> bool:
+    """Return whether the output is wide enough for a table. A file is always wide enough."""
+    console = _console()
+    return not sys.stdout.isatty() or _needed(console, part) <= console.width
+
+
+def show(*parts: RenderableType) -> None:
+    """Print to standard output. A file gets whole lines: nothing is truncated or wrapped."""
+    for part in parts:
+        console = _console()
+        if not sys.stdout.isatty():
+            console.width = max(console.width, _needed(console, part))
+        console.print(part, soft_wrap=isinstance(part, str))
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _FILE_WIDTH
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def _needed(console: Console, part: RenderableType) -> int:
+    """Return the columns that a part takes; for a part that fills the line, the fewest."""
+    from rich.measure import Measurement
+
+    wanted = Measurement.get(console, console.options.update(max_width=_WIDEST), part)
+    return wanted.minimum if getattr(part, "expand", False) else wanted.maximum
+
+
+def show_json(value: Any) -> None:
+    """Print one JSON object, in one line."""
+    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))

@@ -1,0 +1,92 @@
+"""The command ``twinvec tune``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from twinvec.cli.options import TRAIN_PANEL, AsJson, CollectionName, Split, StorePath, StoreUrl
+from twinvec.cli.terminal import show, show_json, table
+
+if TYPE_CHECKING:
+    from twinvec.evaluation.tuning.search_settings import Tuning
+
+_SETTINGS_SHOWN = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``twinvec``."""
+    app.command("tune", rich_help_panel=TRAIN_PANEL)(tune_command)
+
+
+def tune_command(
+    collection: CollectionName,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    ir: Annotated[
+        Path | None,
+        typer.Option(help="Judged queries (BEIR layout). Default: passages of the documents."),
+    ] = None,
+    split: Split = "test",
+    measure: Annotated[str, typer.Option(help="Measure that decides: ndcg@k, mrr@k, map@k, recall@k.")] = "ndcg@10",
+    as_json: AsJson = False,
+) -> None:
+    """Choose the best search settings of a collection, and store them with it.
+
+    The command compares search by vectors, by words, and by both with several weights, each with and without MaxSim.
+    The queries have known answers: judged queries (--ir), or passages cut out of the collection's own documents.
+    Cross-validation measures the gain: on queries that did not take part in the choice.
+
+    \b
+    twinvec tune --collection articles --ir articles-judged/
+    """
+    from twinvec.encoder import Encoder
+    from twinvec.evaluation.beir import load_beir
+    from twinvec.evaluation.measures import import_ir_measures
+    from twinvec.evaluation.tuning.search_settings import tune, tune_by_documents
+    from twinvec.retrieval.open_collection import open_collection
+    from twinvec.retrieval.tuned_search import save
+
+    import_ir_measures()
+    data = load_beir(ir, split) if ir is not None else None
+    with open_collection(collection, path, url=url) as opened:
+        if data is None:
+            found = tune_by_documents(opened, measure=measure, progress=True)
+        else:
+            encoder = opened.encoder if isinstance(opened.encoder, Encoder) else None
+            found = tune(opened, data, encoder=encoder, measure=measure, progress=True)
+        save(opened, found.setting, measure)
+    if as_json:
+        show_json({"collection": collection, **found.as_json()})
+    else:
+        _show_tuning(collection, found)
+
+
+def _show_tuning(collection: str, found: Tuning) -> None:
+    from twinvec.evaluation.tuning.search_settings import PLAIN
+
+    title = f"{collection}: the best of {len(found.figures)} search settings"
+    lines = table(title, "setting", found.measure, numbers=(found.measure,))
+    ranked = sorted(found.figures, key=lambda each: -found.figures[each])
+    plain = [each for each in ranked if not each.mix and each.words == 1]
+    for setting in dict.fromkeys([*ranked[:_SETTINGS_SHOWN], found.setting, *plain]):
+        name = f"{setting} (chosen)" if setting == found.setting else str(setting)
+        lines.add_row(name, f"{found.figures[setting]:.2f}")
+    queries = f"{found.queries:,} judged queries"
+    if found.pseudo:
+        queries = (
+            f"{found.queries:,} passages, each cut out of a document; the search had to find the rest of it. "
+            "People ask differently: judged queries (--ir) decide better"
+        )
+    reason = "no other setting beats it" if found.setting == PLAIN else f"it beats {PLAIN}"
+    gain = found.gain
+    show(
+        lines,
+        f"measured on {queries}",
+        f"chosen: {found.setting}; {reason} beyond chance (paired by query)",
+        f"gain over {found.single}, the best single stage: {gain.difference:+.2f} ({gain.interval.low:+.2f} to "
+        f"{gain.interval.high:+.2f}, p {gain.p_value:.2f}), on queries that did not take part in the choice",
+        f"stored with the collection: twinvec search --collection {collection} uses it",
+    )

@@ -1,0 +1,1 @@
+"""The models that the evaluation measures: any encoder, and baselines."""

@@ -1,0 +1,140 @@
+"""The baselines of the SBERT paper as models (Reimers and Gurevych 2019, table 1), through sentence-transformers.
+
+``glove:FILE``   the average of static word vectors, read from a GloVe text file
+``mean:MODEL``   the mean of an encoder's last states, whatever pooling and head the model has
+``cls:MODEL``    its first state
+
+BM25 is ``twinvec.evaluation.ir.bm25_index``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from twinvec.arrays import FloatArray
+from twinvec.encoder import Encoder
+from twinvec.errors import ConfigurationError, InputError, MissingExtraError
+from twinvec.evaluation.models.text_model import TextModel
+from twinvec.models.encoder_spec import read_spec
+from twinvec.models.finding import find_model
+from twinvec.support.lines import read_lines
+from twinvec.text import check_texts
+
+
+def load_model(name: str) -> TextModel:
+    """A baseline, where the name has one of the prefixes above; else ``Encoder(name)``.
+
+    Raises:
+        ModelError: the model is not found, damaged or not supported.
+        InputError: the file of word vectors cannot be read.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "glove" and rest:
+        return average_of_words(rest)
+    if kind in ("mean", "cls") and rest:
+        return untrained(rest, "mean" if kind == "mean" else "cls")
+    return Encoder(name)
+
+
+class Baseline:
+    """A sentence-transformers model behind the protocol of ``twinvec.evaluation.models.text_model``."""
+
+    def __init__(self, name: str, model: Any) -> None:
+        self.name = name
+        self._model = model
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
+        """Vectors as the model gives them: shape (n, dim), float32, of any length; zero where it knows no word."""
+        shown = progress and sys.stderr.isatty()
+        vectors = self._model.encode(check_texts(texts), show_progress_bar=shown, convert_to_numpy=True)
+        return np.asarray(vectors, dtype=np.float32)
+
+    def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
+        """``encode``: these models know no prompts."""
+        return self.encode(texts, progress=progress)
+
+    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
+        """``encode``: these models know no prompts."""
+        return self.encode(texts, progress=progress)
+
+
+def average_of_words(path: str | Path) -> Baseline:
+    """The mean of the vectors of a text's words, stop words left out as sentence-transformers' GloVe models do.
+
+    Args:
+        path: A line for each word: the word and its numbers, parted by blanks.
+
+    Raises:
+        InputError: the file is missing or empty, or holds something else; the message names it.
+    """
+    path = Path(path)
+    _check_word_vectors(path)
+    try:
+        words = _modules().WordEmbeddings.from_text_file(str(path))
+    except ValueError as error:
+        raise InputError(f"{_first_without_numbers(path)}: no word vectors: {error}") from error
+    # the file is read as float64
+    return Baseline(f"glove:{path.name}", _assembled(words.float(), words.get_embedding_dimension(), "mean"))
+
+
+def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
+    """The backbone of ``model``, pooled: what an encoder gives before it is trained for sentences.
+
+    Raises:
+        ConfigurationError: an unknown pooling.
+        ModelError: the model is not found, damaged or not supported.
+    """
+    if pooling not in ("mean", "cls"):
+        raise ConfigurationError(f"pooling {pooling!r} is not one of mean, cls")
+    from twinvec.engines.torch import quiet_transformers
+
+    spec = read_spec(find_model(model).path)
+    with quiet_transformers():
+        transformer = _modules().Transformer(
+            str(spec.folder), max_seq_length=spec.max_tokens, model_kwargs={"use_safetensors": True}
+        )
+    return Baseline(f"{pooling}:{model}", _assembled(transformer, transformer.get_embedding_dimension(), pooling))
+
+
+def _assembled(first: Any, dim: int, pooling: str) -> Any:
+    pooled = [first, _modules().Pooling(dim, pooling)]
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(modules=pooled)
+
+
+def _check_word_vectors(path: Path) -> None:
+    """Look at the first lines: the reader passes over what it does not understand, and fetches what is missing."""
+    head = [line.split() for line in islice(read_lines(path), 2)]
+    if not head:
+        raise InputError(f"{path}: the file is empty; expected a word and its numbers on each line")
+    try:
+        numbers = [float(each) for each in head[-1][1:]]
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise InputError(f"{path}:{len(head)}: expected a word and its numbers, parted by blanks")
+
+
+def _first_without_numbers(path: Path) -> str:
+    """The place of the line that the reader stumbled over."""
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            [float(each) for each in line.split()[1:]]
+        except ValueError:
+            return f"{path}:{number}"
+    return str(path)
+
+
+def _modules() -> Any:
+    try:
+        from sentence_transformers.sentence_transformer import modules
+    except ImportError as error:
+        raise MissingExtraError("sentence-transformers", "train", "a baseline model") from error
+    return modules

@@ -1,0 +1,270 @@
+"""Comparison of systems: the same tasks for all, paired tests against the first, and where they differ most.
+
+Written once, as Markdown; the HTML page is made from it. Plots are PNG files beside them.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markdown_it import MarkdownIt
+
+from twinvec.errors import ConfigurationError
+from twinvec.evaluation.ir import IrResult, compare_ir
+from twinvec.evaluation.report import plots
+from twinvec.evaluation.report.figure_tables import figure_tables
+from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, paired_test
+from twinvec.evaluation.sts import StsResult, compare_sts
+from twinvec.evaluation.suite import Evaluation, Tasks, evaluate
+
+_EXAMPLES = 5
+_AGREED = "None: they agree on all.\n"
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #1d2129; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
+h1 { font-size: 1.7rem } h2 { font-size: 1.25rem; margin-top: 2.4rem; border-bottom: 1px solid #dde1e7 }
+table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem; display: block; overflow-x: auto }
+img { max-width: 100% }
+th, td { padding: .35rem .7rem; border-bottom: 1px solid #e6e9ee; text-align: left; vertical-align: top }
+th { background: #f4f6f9; font-weight: 600 } td { font-variant-numeric: tabular-nums }
+td[style*="right"] { white-space: nowrap }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A paired test of ``system`` against the first one, on one set."""
+
+    section: str
+    data: str
+    measure: str
+    system: str
+    test: PairedTest
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of all systems, and tests of all others against the first."""
+
+    evaluations: list[Evaluation]
+    differences: list[Difference]
+
+    def as_json(self) -> dict[str, Any]:
+        """Figures by system, and the tests."""
+        return {
+            "models": [evaluation.as_json() for evaluation in self.evaluations],
+            "differences": [asdict(difference) for difference in self.differences],
+        }
+
+
+def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Comparison:
+    """Measure every system, and test each against the first.
+
+    Raises:
+        ConfigurationError: fewer than two systems, one named twice, or nothing to measure on.
+    """
+    if len(systems) < 2 or len(set(systems)) < len(systems):
+        raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
+    plots.import_matplotlib()  # the report has plots
+    evaluations = [evaluate(system, tasks, resamples=resamples, progress=progress) for system in systems]
+    first = evaluations[0]
+    tests = [test for other in evaluations[1:] for test in _tests(first, other, resamples)]
+    return Comparison(evaluations, tests)
+
+
+def write_report(comparison: Comparison, folder: str | Path) -> list[Path]:
+    """Write report.md, report.html and the plots into ``folder``; the paths written."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = _draw(comparison, folder)
+    text = "\n".join(_markdown(comparison, pictures)) + "\n"
+    title = "Comparison of " + ", ".join(evaluation.system for evaluation in comparison.evaluations)
+    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    page = (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f"<style>{_STYLE}</style></head>\n<body>\n{body}</body></html>\n"
+    )
+    written = [folder / "report.md", folder / "report.html"]
+    for path, content in zip(written, (text, page), strict=True):
+        path.write_text(content, encoding="utf-8")
+    return written + pictures
+
+
+def _tests(first: Evaluation, other: Evaluation, resamples: int) -> Iterator[Difference]:
+    for name, sts in other.sts.items():
+        if name in first.sts:
+            test = compare_sts(first.sts[name], sts, resamples=resamples)
+            yield Difference("sts", name, "spearman", other.system, test)
+    for section, mine, theirs in (
+        ("ir", first.ir, other.ir),
+        ("reranked", _orders(first), _orders(other)),
+        ("questions", first.questions, other.questions),
+    ):
+        for name, ir in theirs.items():
+            measure = next(iter(ir.measured.per_query))
+            test = compare_ir(mine[name], ir, measure, resamples=resamples)
+            yield Difference(section, name, measure, other.system, test)
+    for name, nli in other.nli.items():
+        if name in first.nli:
+            test = paired_test(first.nli[name].correct, nli.correct, resamples=resamples)
+            yield Difference("nli", name, "accuracy", other.system, test)
+
+
+def _orders(evaluation: Evaluation) -> dict[str, IrResult]:
+    return {name: reranked.result for name, reranked in evaluation.reranked.items()}
+
+
+def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
+    systems = [evaluation.system for evaluation in comparison.evaluations]
+    yield "# Comparison of " + ", ".join(map(_escaped, systems))
+    yield "\nFigures are x 100. Intervals, in brackets, cover 95%: by bootstrap over rows or queries.\n"
+    names = {path.name for path in pictures}
+    if "figures.png" in names:
+        yield "![Figures with intervals](figures.png)\n"
+    if comparison.differences:
+        yield f"## Differences from {_escaped(systems[0])}\n"
+        yield (
+            "An interval that holds 0 means that these data do not tell the two apart. p: how often swapping outputs "
+            "at random gives a difference this large (approximate randomisation).\n"
+        )
+        yield from _rows(
+            ("data", "measure", "model", "difference", "95% interval", "p"),
+            (
+                (
+                    f"{d.data}, reranked" if d.section == "reranked" else d.data,
+                    d.measure,
+                    d.system,
+                    f"{d.test.difference:+.2f}",
+                    _range(d.test.interval),
+                    _p(d.test.p_value),
+                )
+                for d in comparison.differences
+            ),
+            texts=3,
+        )
+    if "differences.png" in names:
+        yield "![Differences item by item](differences.png)\n"
+    for table in figure_tables([evaluation.as_json() for evaluation in comparison.evaluations]):
+        yield f"## {table.title}\n"
+        yield from _rows(table.columns, table.rows, texts=2)
+    if "occupations.png" in names:
+        yield "## Gender and occupation\n\n![Lean of occupations](occupations.png)\n"
+    first, second = comparison.evaluations[:2]
+    for name in (name for name in first.sts if name in second.sts):
+        yield f"## {name}: pairs on which {_escaped(first.system)} and {_escaped(second.system)} differ most\n"
+        yield "Places are percentiles: 100 is the most similar pair of the set.\n"
+        yield from _sts_examples(first.sts[name], second.sts[name], first.system, second.system)
+    retrieved = {**first.ir, **first.questions}, {**second.ir, **second.questions}
+    for name in (name for name in retrieved[0] if name in retrieved[1]):
+        yield f"## {name}: queries on which {_escaped(first.system)} and {_escaped(second.system)} differ most\n"
+        yield from _ir_examples(retrieved[0][name], retrieved[1][name], first.system, second.system)
+
+
+def _sts_examples(first: StsResult, second: StsResult, *systems: str) -> Iterator[str]:
+    from scipy.stats import rankdata
+
+    count = len(first.data.gold)
+    gold, one, two = (
+        100 * rankdata(values) / count
+        for values in (first.data.gold, first.similarities["cosine"], second.similarities["cosine"])
+    )
+    rows = [
+        (first.data.first[row], first.data.second[row], f"{gold[row]:.0f}", f"{one[row]:.0f}", f"{two[row]:.0f}")
+        for row in _most_different(one, two)
+    ]
+    yield from _rows(("first", "second", "people", *systems), rows, texts=2) if rows else (_AGREED,)
+
+
+def _ir_examples(first: IrResult, second: IrResult, *systems: str) -> Iterator[str]:
+    measure = next(iter(first.measured.per_query))
+    one, two = first.measured.per_query[measure], second.measured.per_query[measure]
+    texts = {document.id: document.full_text for document in first.data.documents}
+    rows = []
+    for row in _most_different(one, two):
+        query = first.measured.queries[row]
+        row_cells = [first.data.queries[query]]
+        for result, value in ((first, one[row]), (second, two[row])):
+            best = next(iter(result.run.get(query, {})), None)
+            judged = first.data.qrels[query].get(best, 0) if best else 0
+            text = textwrap.shorten(texts[best], 140, placeholder="…") if best in texts else "nothing found"
+            row_cells.append(f"{value:.0f}: {text} ({'relevant' if judged > 0 else 'not relevant'})")
+        rows.append(row_cells)
+    header = ("query", *(f"{measure} and first hit of {system}" for system in systems))
+    yield from _rows(header, rows, texts=3) if rows else (_AGREED,)
+
+
+def _most_different(one: Values, two: Values) -> list[int]:
+    """The rows that differ most, largest first; what rounding would show as equal is left out."""
+    apart = np.abs(one - two)
+    order = np.argsort(-apart, kind="stable")[:_EXAMPLES]
+    return [int(row) for row in order if apart[row] >= 0.5]
+
+
+def _draw(comparison: Comparison, folder: Path) -> list[Path]:
+    drawn = []
+    groups: dict[str, dict[str, tuple[float, Interval | None]]] = {}
+    for evaluation in comparison.evaluations:
+        for name, sts in evaluation.sts.items():
+            groups.setdefault(f"{name}\nSpearman", {})[evaluation.system] = (sts.figures["spearman"], sts.interval)
+        reranked = {f"{name}, reranked": result for name, result in _orders(evaluation).items()}
+        for name, ir in {**evaluation.ir, **reranked, **evaluation.questions}.items():
+            measure = next(iter(ir.measured.per_query))
+            groups.setdefault(f"{name}\n{measure}", {})[evaluation.system] = (ir.figures[measure], ir.interval)
+        for name, nli in evaluation.nli.items():
+            groups.setdefault(f"{name}\naccuracy", {})[evaluation.system] = (nli.figures["accuracy"], nli.interval)
+        for measure, results in (("average_precision", evaluation.pairs), ("accuracy", evaluation.triplets)):
+            for name, figures in results.items():
+                group = groups.setdefault(f"{name}\n{measure.replace('_', ' ')}", {})
+                group[evaluation.system] = (figures[measure], Interval(*figures[f"{measure}_interval"]))
+    if groups:
+        drawn.append(folder / "figures.png")
+        plots.bars(groups, drawn[-1])
+    first, second = comparison.evaluations[:2]
+    samples = _item_differences(first, second)
+    if samples:
+        drawn.append(folder / "differences.png")
+        plots.differences(samples, first.system, second.system, drawn[-1])
+    leaning = {each.system: each.winogender for each in comparison.evaluations if each.winogender is not None}
+    if leaning:
+        drawn.append(folder / "occupations.png")
+        plots.occupations(leaning, drawn[-1])
+    return drawn
+
+
+def _item_differences(first: Evaluation, second: Evaluation) -> dict[str, Values]:
+    found: dict[str, Values] = {}
+    for mine, theirs in ((first.ir, second.ir), (first.questions, second.questions)):
+        for name in (name for name in mine if name in theirs):
+            measure = next(iter(mine[name].measured.per_query))
+            found[f"{name} {measure}"] = (
+                theirs[name].measured.per_query[measure] - mine[name].measured.per_query[measure]
+            )
+    return found
+
+
+def _rows(header: Sequence[str], rows: Any, *, texts: int) -> Iterator[str]:
+    """A table whose columns after the first ``texts`` are numbers, flush right."""
+    yield "| " + " | ".join(map(_escaped, header)) + " |"
+    yield "|" + " --- |" * texts + " ---: |" * (len(header) - texts)
+    for row in rows:
+        yield "| " + " | ".join(_escaped(str(cell)) for cell in row) + " |"
+    yield ""
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown leaves alone, on one line."""
+    return re.sub(r"([\\`*_\[\]<>|&#~])", r"\\\1", " ".join(text.split()))
+
+
+def _range(bounds: Interval) -> str:
+    return f"{bounds.low:+.2f} to {bounds.high:+.2f}"
+
+
+def _p(value: float) -> str:
+    return "< 0.01" if value < 0.01 else f"{value:.2f}"

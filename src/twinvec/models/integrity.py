@@ -1,0 +1,180 @@
+"""The files of a model folder: safetensors only, complete, and unchanged since their hashes were recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from twinvec.errors import ModelIntegrityError
+
+MANIFEST = "twinvec.json"
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model folder, those of its modules' folders ("2_Dense") included.
+
+    Raises:
+        ModelIntegrityError: a backbone has no weights, weights are pickled only, or a shard index names a file that
+            is missing or lies outside its folder.
+    """
+    homes = [folder, *sorted(path for path in folder.glob("[0-9]*_*") if path.is_dir())]
+    files = [path for home in homes for path in _weights_of(home)]
+    if not files:
+        raise ModelIntegrityError(f"{folder / 'model.safetensors'}: missing")
+    return files
+
+
+def loaded_weights(home: Path) -> list[Path]:
+    """Of a folder's safetensors files those that a model is loaded from: ``model.safetensors``, or its shards.
+
+    Raises:
+        ModelIntegrityError: there are none.
+    """
+    whole, index = home / "model.safetensors", home / "model.safetensors.index.json"
+    if whole.is_file():
+        return [whole]
+    if not index.is_file():
+        raise ModelIntegrityError(f"{whole}: missing")
+    _weights_of(home)  # checks the index
+    return [home / name for name in sorted(set(read_object(index)["weight_map"].values()))]
+
+
+def _weights_of(home: Path) -> list[Path]:
+    index = home / "model.safetensors.index.json"
+    if index.is_file():
+        shards = read_object(index).get("weight_map")
+        if not isinstance(shards, dict):
+            raise ModelIntegrityError(f"{index}: has no 'weight_map' table")
+        for shard in sorted({str(safe_relative(shard, index)) for shard in shards.values()}):
+            if not (home / shard).is_file():
+                raise ModelIntegrityError(f"{home / shard}: missing, though {index} names it")
+    files = sorted(home.glob("*.safetensors"))
+    if files:
+        return files
+    pickled = [path for pattern in ("*.bin", "*.pt", "*.pth", "*.pkl") for path in sorted(home.glob(pattern))]
+    if pickled:
+        raise ModelIntegrityError(
+            f"{pickled[0]}: pickled weights are refused, since loading them can run code; save the model as safetensors"
+        )
+    config = home / "config.json"
+    if config.is_file() and "model_type" in read_object(config):  # a backbone's
+        raise ModelIntegrityError(f"{home / 'model.safetensors'}: missing")
+    return []
+
+
+def verify_folder(folder: Path) -> None:
+    """Check every weight file: readable safetensors and, where ``twinvec.json`` has its hash, unchanged.
+
+    Raises:
+        ModelIntegrityError: naming the file.
+    """
+    recorded = manifest_hashes(folder)
+    files = weight_files(folder)
+    for name in recorded:
+        if not (folder / safe_relative(name, folder / MANIFEST)).is_file():
+            raise ModelIntegrityError(f"{folder / name}: missing, though {folder / MANIFEST} names it")
+    for path in files:
+        check_safetensors(path)
+    for name, expected in recorded.items():
+        check_hash(folder / name, expected, f"{folder / MANIFEST} records")
+
+
+def write_manifest(folder: Path, extra: dict[str, Any] | None = None, graphs: Iterable[Path] = ()) -> None:
+    """Record the hashes of a folder's weights and graphs in its ``twinvec.json``, so that later changes are noticed."""
+    hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in [*weight_files(folder), *graphs]}
+    target = folder / MANIFEST
+    partial = target.with_suffix(".partial")
+    partial.write_text(json.dumps({**(extra or {}), "sha256": hashes}, indent=2, sort_keys=True) + "\n")
+    partial.replace(target)
+
+
+def manifest_hashes(folder: Path) -> dict[str, str]:
+    """File -> sha256 as ``twinvec.json`` has them; empty without that file."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return {}
+    hashes = read_object(path).get("sha256")
+    if not isinstance(hashes, dict):
+        raise ModelIntegrityError(f"{path}: has no 'sha256' table")
+    return hashes
+
+
+def read_json(path: Path) -> Any:
+    """Parse a JSON file of a model.
+
+    Raises:
+        ModelIntegrityError: it is missing or no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelIntegrityError(f"{path}: missing") from None
+    except (OSError, ValueError) as error:
+        raise ModelIntegrityError(f"{path}: cannot be read as JSON: {error}") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Parse a JSON file of a model that holds an object.
+
+    Raises:
+        ModelIntegrityError: it is missing, no JSON, or holds something else.
+    """
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise ModelIntegrityError(f"{path}: expected a JSON object, got {type(found).__name__}")
+    return found
+
+
+def optional_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a model's folder, empty without the file."""
+    return read_object(path) if path.is_file() else {}
+
+
+def safe_relative(name: object, origin: Path) -> PurePosixPath:
+    """A path written in a model's file, which must stay inside the model's folder.
+
+    Raises:
+        ModelIntegrityError: it is absolute, climbs with ``..``, or is no string; ``origin`` is the file that says it.
+    """
+    if not isinstance(name, str) or "\\" in name or "\0" in name:
+        raise ModelIntegrityError(f"{origin}: bad path {name!r}")
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
+        raise ModelIntegrityError(f"{origin}: the path {name!r} leaves the model's folder")
+    return path
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_hash(path: Path, expected: str, authority: str) -> None:
+    """Raise ModelIntegrityError unless the file has the hash that ``authority`` expects."""
+    actual = sha256(path)
+    if actual != expected:
+        raise ModelIntegrityError(f"{path}: changed or damaged: its sha256 is {actual}, {authority} {expected}")
+
+
+def check_safetensors(path: Path) -> None:
+    """Raise ModelIntegrityError unless the file is complete safetensors (a pickle is not)."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as tensors:
+            names = tensors.keys()
+    except (SafetensorError, OSError) as error:
+        raise ModelIntegrityError(f"{path}: not a complete safetensors file: {error}") from error
+    if not names:
+        raise ModelIntegrityError(f"{path}: holds no tensors")
+
+
+def describe(names: Iterable[str]) -> str:
+    """``a, b and c``, for messages."""
+    *first, last = sorted(names)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,167 @@
+"""The space fingerprint: a digest of all that decides a model's vectors.
+
+Taken from tensors and canonical settings rather than from file bytes, so that saving the same model again, under
+other file names, tensor prefixes or library versions, leaves it as it is; and from nothing that the vectors do
+not depend on (dropout, a pooler that pooling does not use, engine, precision).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from twinvec.models.encoder_spec import Dense, ModelSpec
+from twinvec.models.integrity import loaded_weights, sha256
+
+if TYPE_CHECKING:
+    from twinvec.models.cross_encoder_spec import ClassifierSpec
+
+_PREFIX = re.compile(r"^(bert|roberta|xlm_roberta|mpnet|distilbert|model)\.")
+_UNUSED = re.compile(
+    r"^(pooler|cls|lm_head|classifier|pre_classifier|qa_outputs|head|decoder|vocab_\w+)\b|position_ids$"
+)
+_SETTINGS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "bert": (("num_attention_heads", 12), ("hidden_act", "gelu"), ("layer_norm_eps", 1e-12)),
+    "roberta": (("num_attention_heads", 12), ("hidden_act", "gelu"), ("layer_norm_eps", 1e-12), ("pad_token_id", 1)),
+    "xlm-roberta": (
+        ("num_attention_heads", 12),
+        ("hidden_act", "gelu"),
+        ("layer_norm_eps", 1e-12),
+        ("pad_token_id", 1),
+    ),
+    "mpnet": (("num_attention_heads", 12), ("hidden_act", "gelu"), ("layer_norm_eps", 1e-12), ("pad_token_id", 1)),
+    "distilbert": (("n_heads", 12), ("activation", "gelu")),
+    "modernbert": (
+        ("num_attention_heads", 12),
+        ("hidden_activation", "gelu"),
+        ("norm_eps", 1e-5),
+        ("local_attention", 128),
+        ("layer_types", None),
+        ("rope_parameters", None),
+    ),
+}
+SPACE_PROBES = (
+    "",
+    " ",
+    "The quick brown fox jumps over the lazy dog.",
+    "MiXeD CaSe ÀÉÎÕÜ straße İstanbul",
+    "e\u0301 cafe\u0301",
+    "3.14159 1,000,000 2026-11-21",
+    "don't re-use e-mail@example.com https://example.com/?q=1",
+    "a\tb\nc\r\nd  e",
+    "日本語のテキスト 中文 한국어",
+    "العربية עברית हिन्दी ไทย",
+    "👩‍👩‍👧 🎉 ﬁ ① ½",
+    "def f(x): return x**2 # code",
+    "[CLS] [SEP] [MASK] <s> </s> <mask>",
+    "antidisestablishmentarianism pneumonoultramicroscopic",
+    "\u00a0\u200b\ufeff",
+)
+"""Texts of all kinds: what a tokenizer does with them tells tokenizers apart."""
+
+
+def fingerprint(spec: ModelSpec, tokenizer: str, network: str) -> str:
+    """Hex digest (sha256) of the space that a model encodes into.
+
+    Args:
+        spec: The model's settings.
+        tokenizer: Its tokenizer's ``identity`` by ``SPACE_PROBES``.
+        network: Its ``network_digest``.
+    """
+    settings = {
+        "network": network,
+        "tokenizer": tokenizer,
+        "lower_case": spec.lower_case,
+        "include_prompt": spec.include_prompt or not any(spec.prompts.values()),
+        "prompts": {name: text for name, text in spec.prompts.items() if text},
+        "default_prompt": spec.default_prompt if spec.prompts.get(spec.default_prompt or "") else None,
+        "max_tokens": spec.max_tokens,
+        "dim": spec.dim,
+    }
+    return hashlib.sha256(b"twinvec-space-1" + json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def network_digest(spec: ModelSpec) -> str:
+    """Hex digest (sha256) of what maps token ids to vectors: tensors, the backbone's settings, pooling and head."""
+    digest = hashlib.sha256(b"twinvec-network-1")
+    settings = {
+        "backbone": backbone_settings(spec.config),
+        "pooling": spec.pooling,
+        "head": [
+            [step.in_features, step.out_features, step.activation] if isinstance(step, Dense) else "normalize"
+            for step in spec.head
+        ],
+    }
+    digest.update(json.dumps(settings, sort_keys=True).encode())
+    for folder in (spec.folder, *(step.folder for step in spec.head if isinstance(step, Dense))):
+        for name, values in _tensors(folder):
+            digest.update(f"{name}{values.shape}".encode())
+            digest.update(values.data)
+    return digest.hexdigest()
+
+
+def graph_digest(spec: ModelSpec, network: str) -> str:
+    """Hex digest (sha256) of what a model's graph computes: its network, with or without a count of prompt tokens."""
+    return hashlib.sha256(f"twinvec-graph-1 {network} {spec.include_prompt}".encode()).hexdigest()
+
+
+def classifier_digest(spec: ClassifierSpec) -> str:
+    """The same for a cross-encoder, from its configuration and the bytes of its weights."""
+    weights = {path.name: sha256(path) for path in loaded_weights(spec.folder)}
+    told = json.dumps([spec.config, weights], sort_keys=True)
+    return hashlib.sha256(b"twinvec-classifier-1" + told.encode()).hexdigest()
+
+
+def backbone_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a backbone that its tensors do not show, with the library's defaults filled in."""
+    kind = config["model_type"]
+    settings = {key: config.get(key, default) for key, default in _SETTINGS[kind]}
+    if kind == "modernbert":
+        settings |= _modernbert_attention(config)
+    return {"model_type": kind, **settings}
+
+
+def _modernbert_attention(config: dict[str, Any]) -> dict[str, Any]:
+    every = int(config.get("global_attn_every_n_layers", 3))
+    layers = config.get("layer_types") or [
+        "sliding_attention" if index % every else "full_attention" for index in range(config["num_hidden_layers"])
+    ]
+    rope = config.get("rope_parameters") or {}
+    thetas = {
+        "full_attention": config.get("global_rope_theta", 160000.0),
+        "sliding_attention": config.get("local_rope_theta", 10000.0),
+    }
+    thetas |= {kind: values["rope_theta"] for kind, values in rope.items() if isinstance(values, dict)}
+    return {"layer_types": list(layers), "rope_parameters": {kind: float(theta) for kind, theta in thetas.items()}}
+
+
+def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[np.float32]]]]:
+    from safetensors import safe_open
+
+    with ExitStack() as stack:
+        found: dict[str, tuple[Path, Any, str]] = {}
+        for path in loaded_weights(folder):
+            file = stack.enter_context(safe_open(path, framework="np"))
+            for stored in file.keys():  # noqa: SIM118 - not a mapping
+                name = _PREFIX.sub("", stored).replace(".gamma", ".weight").replace(".beta", ".bias")
+                if not _UNUSED.search(name):
+                    found[name] = (path, file, stored)
+        for name, (path, file, stored) in sorted(found.items()):
+            yield name, _as_float32(path, file, stored)
+
+
+def _as_float32(path: Path, file: Any, name: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+    from safetensors import safe_open
+
+    if file.get_slice(name).get_dtype() != "BF16":
+        return np.ascontiguousarray(file.get_tensor(name), dtype=np.float32)
+    with safe_open(path, framework="pt") as torch_file:  # numpy has no bfloat16
+        values: np.ndarray[Any, np.dtype[np.float32]] = torch_file.get_tensor(name).float().numpy()
+    return values

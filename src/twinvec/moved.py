@@ -1,0 +1,66 @@
+"""Modules that version 0.2 moved: the documented old paths keep working until 0.3, with a DeprecationWarning."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+MOVED = {
+    "twinvec.batching": "twinvec.tokens.batching",
+    "twinvec.documents": "twinvec.retrieval.documents",
+    "twinvec.evaluation.tuned_search": "twinvec.retrieval.tuned_search",
+    "twinvec.filters": "twinvec.retrieval.filters",
+    "twinvec.foreign": "twinvec.adapters.external_encoder",
+    "twinvec.frameworks": "twinvec.adapters.embeddings",
+    "twinvec.fusion": "twinvec.retrieval.fusion",
+    "twinvec.lexical": "twinvec.retrieval.bm25",
+    "twinvec.pooling": "twinvec.engines.pooling",
+    "twinvec.quantization": "twinvec.export.quantization",
+    "twinvec.reranker": "twinvec.rerankers.cross_encoder",
+    "twinvec.space": "twinvec.models.space",
+    "twinvec.spec": "twinvec.models.encoder_spec",
+    "twinvec.tokenizer": "twinvec.tokens.tokenizer",
+    "twinvec.training.building": "twinvec.training.run.softmax_head",
+    "twinvec.training.config": "twinvec.training.run.config",
+    "twinvec.training.sections": "twinvec.training.settings",
+    "twinvec.training.trainer": "twinvec.training.run.train",
+}
+"""Old path -> new path."""
+
+
+class _MovedModule(Loader):
+    """Loads the module at the new path under the old one."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        warnings.warn(f"{spec.name} has moved to {self._path}", DeprecationWarning, stacklevel=2)
+        module = import_module(self._path)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # the import system has put the old path's in its place
+
+
+class MovedModules(MetaPathFinder):
+    """Finds the modules of ``MOVED`` by their old paths."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return a spec that loads the new module, or None for any other name."""
+        return ModuleSpec(fullname, _MovedModule(MOVED[fullname])) if fullname in MOVED else None
+
+
+def find_moved_modules() -> None:
+    """Let ``import`` find the old paths."""
+    if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
+        sys.meta_path.append(MovedModules())

@@ -1,0 +1,1 @@
+"""Rerankers: MaxSim over token states, and cross-encoders."""

@@ -1,0 +1,119 @@
+"""MaxSim: rerank by the token states of the bi-encoder (late interaction)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from twinvec.arrays import FloatArray
+from twinvec.errors import ConfigurationError
+from twinvec.rerankers.hit_lists import checked_hit_lists, reordered, standardized
+from twinvec.retrieval.base import Hit, TokenEncoder
+from twinvec.support.progress import progress_bar
+
+_QUERIES_AT_ONCE = 1024
+_TEXTS_AT_ONCE = 256
+
+
+class MaxSimReranker:
+    """Late interaction over the encoder's own token states, mixed with the score of the stage before.
+
+    MaxSim (Khattab and Zaharia 2020, ColBERT, equation 3) looks for each token of the query at the best cosine with
+    a token of the text; here the mean over the query's tokens is taken instead of the sum. Both scores are
+    standardised within the list of candidates (mean 0, standard deviation 1), since only their order within a list
+    means something, and mixed: ``(1 - mix) * z(before) + mix * z(maxsim)``.
+
+    Args:
+        encoder: The encoder that found the candidates, such as an ``Encoder``.
+        mix: Weight of MaxSim, from 0 (the order of the stage before) to 1 (MaxSim alone).
+
+    Raises:
+        ConfigurationError: ``mix`` lies outside 0 to 1.
+    """
+
+    stage = "maxsim"
+
+    def __init__(self, encoder: TokenEncoder, *, mix: float = 0.4) -> None:
+        if not 0 <= mix <= 1:
+            raise ConfigurationError(f"mix must lie between 0 and 1, got {mix}")
+        self.encoder = encoder
+        self._mix = mix
+
+    def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
+        """New hits, best first, with "maxsim" among their scores and the mixed score as ``score``.
+
+        Raises:
+            TextError: the query or a hit's text is refused by the input gate.
+            InputError: a hit's score is not finite.
+            ConfigurationError: a limit below 1.
+        """
+        return self.rerank_many([query], [hits], limit)[0]
+
+    def rerank_many(
+        self,
+        queries: Sequence[str],
+        hits_lists: Sequence[Sequence[Hit]],
+        limit: int | None = None,
+        *,
+        progress: bool = False,
+    ) -> list[list[Hit]]:
+        """``rerank`` for many queries. Memory holds the token states of about 1,000 queries and 256 texts."""
+        queries, lists = checked_hit_lists(queries, hits_lists, limit)
+        reranked: list[list[Hit]] = []
+        for start in range(0, len(queries), _QUERIES_AT_ONCE):
+            part = lists[start : start + _QUERIES_AT_ONCE]
+            found = self.compare(queries[start : start + _QUERIES_AT_ONCE], part, progress)
+            for hits, scores in zip(part, found, strict=True):
+                before = np.array([hit.score for hit in hits], dtype=np.float64)
+                reranked.append(reordered(hits, self.stage, scores, mixed_scores(before, scores, self._mix), limit))
+        return reranked
+
+    def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
+        """The MaxSim of each query with each of its hits; where states are kept already, a subclass looks there."""
+        scores = [np.zeros(len(hits), dtype=np.float32) for hits in lists]
+        places: dict[str, list[tuple[int, int]]] = {}  # text -> (query, hit) that look at it
+        for row, hits in enumerate(lists):
+            for column, hit in enumerate(hits):
+                places.setdefault(hit.text, []).append((row, column))
+        if not places:
+            return scores
+        query_states = self.encoder.encode_tokens(queries, prompt="query")
+        texts = list(places)  # those of one query stand together, so that a block has few queries with many texts each
+        with progress_bar("Reranking", len(texts), "texts", shown=progress) as advance:
+            for start in range(0, len(texts), _TEXTS_AT_ONCE):
+                block = texts[start : start + _TEXTS_AT_ONCE]
+                states = self.encoder.encode_tokens(block, prompt="document", on_batch=advance)
+                asked: dict[int, list[tuple[int, int]]] = {}  # query -> (text of the block, hit)
+                for number, text in enumerate(block):
+                    for row, column in places[text]:
+                        asked.setdefault(row, []).append((number, column))
+                for row, wanted in asked.items():
+                    numbers, columns = zip(*wanted, strict=True)
+                    scores[row][list(columns)] = maxsim(query_states[row], [states[number] for number in numbers])
+        return scores
+
+
+def mixed_scores(
+    before: npt.NDArray[np.floating], maxsim: npt.NDArray[np.floating], mix: float
+) -> npt.NDArray[np.floating]:
+    """The scores of a stage and those of MaxSim for the same n candidates, both standardised, as one: shape (n,)."""
+    return (1 - mix) * standardized(before) + mix * standardized(maxsim)
+
+
+def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:
+    """Mean over a query's tokens of the best cosine with a token of a text, for several texts: shape (n,).
+
+    Args:
+        query_QD: The query's token states, of length 1; without any, all texts score 0.
+        texts: For each text its token states (tokens, D), of length 1; a text without any scores 0.
+    """
+    lengths = np.array([len(states_TD) for states_TD in texts], dtype=np.int64)
+    scores = np.zeros(len(texts), dtype=np.float32)
+    filled = lengths > 0
+    if len(query_QD) and filled.any():
+        cosines_SQ = np.concatenate([states_TD for states_TD in texts if len(states_TD)]) @ query_QD.T  # S: all tokens
+        starts = (np.cumsum(lengths) - lengths)[filled]
+        scores[filled] = np.maximum.reduceat(cosines_SQ, starts, axis=0).mean(axis=1)
+    return scores

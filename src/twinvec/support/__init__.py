@@ -1,0 +1,1 @@
+"""Support: helpers that know nothing of embeddings."""

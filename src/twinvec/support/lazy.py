@@ -1,0 +1,29 @@
+"""Lazy public names: a package names what it exports, and imports the module behind a name at its first use.
+
+``import twinvec`` and ``twinvec --help`` stay quick this way: neither loads torch nor a Qdrant client.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the ``__getattr__`` and the ``__dir__`` of a package with lazy names.
+
+    Args:
+        package: The package's ``__name__``.
+        homes: Public name -> module that defines it, relative to the package.
+    """
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load, lambda: sorted({*vars(sys.modules[package]), *homes})

@@ -1,0 +1,25 @@
+"""Items -> lists that are small enough for one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def sliced_by_weight(
+    items: Iterable[Item], weigh: Callable[[Item], int], *, most: int, heaviest: int
+) -> Iterator[list[Item]]:
+    """Cut items, in order, into lists of at most ``most`` that weigh at most ``heaviest``; a heavier one is alone."""
+    part: list[Item] = []
+    weight = 0
+    for item in items:
+        added = weigh(item)
+        if part and (len(part) == most or weight + added > heaviest):
+            yield part
+            part, weight = [], 0
+        part.append(item)
+        weight += added
+    if part:
+        yield part

@@ -1,0 +1,79 @@
+"""Lengths -> batches under a token budget.
+
+Texts are taken in order of length, so that a batch holds texts of about the same length and little of the work is
+padding. A batch ends where (texts in it) x (its longest text) would exceed the budget, or where the next text would
+bring the padding in it above a sixteenth of the budget (at least 32 tokens): a call more costs less than that. A
+count limits it as well, because very short texts would otherwise make batches that are slow to collate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from twinvec.arrays import IntArray
+
+_CALL_TOKENS = 32  # what calling an engine once more costs, in tokens
+
+
+def token_budget_batches(
+    lengths: npt.NDArray[np.int64], budget: int, max_texts: int | None = None
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield arrays of indices into ``lengths``: every index once, longest texts first.
+
+    Args:
+        lengths: Tokens of each text, shape (n,).
+        budget: Largest padded size of a batch, in tokens; a text above it makes a batch of its own.
+        max_texts: Largest number of texts in a batch; one for 16 tokens of the budget, but at least 512, unless given.
+    """
+    max_texts = max(512, budget // 16) if max_texts is None else max_texts
+    if budget < 1 or max_texts < 1:
+        raise ValueError(f"budget and max_texts must be at least 1, got {budget} and {max_texts}")
+    order = np.argsort(-lengths, kind="stable")
+    ordered = lengths[order]
+    most_padding = max(budget // 16, _CALL_TOKENS)
+    start = 0
+    while start < len(order):
+        longest = max(int(ordered[start]), 1)
+        size = min(max(budget // longest, 1), max_texts)
+        padding = np.cumsum(longest - ordered[start : start + size])  # grows with every text
+        size = int(np.searchsorted(padding, most_padding, side="right")) or 1
+        yield order[start : start + size]
+        start += size
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Token ids of B texts, padded on the right to T.
+
+    Attributes:
+        ids_BT: Token ids.
+        mask_BT: 1 for a token, 0 for padding.
+        types_BT: Segment of each token (pairs of a cross-encoder), or None for all zero.
+        prompt_tokens: How many leading tokens pooling leaves out (models with ``include_prompt: false``).
+        alone: Whether no other batch of the same call is computed beside it, so that all cores may work on it.
+    """
+
+    ids_BT: IntArray
+    mask_BT: IntArray
+    types_BT: IntArray | None = None
+    prompt_tokens: int = 0
+    alone: bool = False
+
+    @property
+    def inputs(self) -> dict[str, IntArray]:
+        """All that a graph may ask for, by the names of its inputs."""
+        return {
+            "input_ids": self.ids_BT,
+            "attention_mask": self.mask_BT,
+            "token_type_ids": np.zeros_like(self.ids_BT) if self.types_BT is None else self.types_BT,
+            "prompt_tokens": np.array(self.prompt_tokens, dtype=np.int64),
+        }
+
+    def rows(self, start: int, stop: int) -> Batch:
+        """The texts from ``start`` to ``stop``, padded as they are."""
+        types_BT = None if self.types_BT is None else self.types_BT[start:stop]
+        return Batch(self.ids_BT[start:stop], self.mask_BT[start:stop], types_BT, self.prompt_tokens)

@@ -1,0 +1,216 @@
+"""Texts -> token ids, on the Rust tokenizer of the model's folder.
+
+Ids are kept ragged, in one flat array with offsets, until a batch is cut from them. Truncation is the model's, and
+counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twinvec.errors import ModelIntegrityError
+from twinvec.models.integrity import optional_json, read_object
+from twinvec.support.slicing import sliced_by_weight
+from twinvec.tokens.batching import Batch
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_TEXTS_AT_ONCE = 1024
+_CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # all of their tokens are in memory, those beyond the cut too
+_WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer")
+_BYTE_LEVEL = ("RobertaTokenizer",)
+_VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIds:
+    """Ragged token ids of n texts.
+
+    Attributes:
+        ids: All ids one after another, shape (total,).
+        offsets: Text i has ``ids[offsets[i]:offsets[i + 1]]``, shape (n + 1,).
+        types: Segments, parallel to ``ids``, or None.
+        truncated: How many of the texts were cut.
+    """
+
+    ids: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+    types: npt.NDArray[np.int8] | None
+    truncated: int
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each text, shape (n,)."""
+        return np.diff(self.offsets)
+
+    def batch(self, indices: npt.NDArray[np.int64], pad_id: int, prompt_tokens: int = 0) -> Batch:
+        """Pad the texts at ``indices`` to the longest of them."""
+        lengths = self.lengths[indices]
+        shape = (len(indices), max(int(lengths.max()), 1))
+        mask_BT = np.arange(shape[1]) < lengths[:, None]
+        where = np.repeat(self.offsets[indices] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        ids_BT = np.full(shape, pad_id, dtype=np.int64)
+        ids_BT[mask_BT] = self.ids[where]
+        types_BT = None
+        if self.types is not None:
+            types_BT = np.zeros(shape, dtype=np.int64)
+            types_BT[mask_BT] = self.types[where]
+        return Batch(ids_BT, mask_BT.astype(np.int64), types_BT, prompt_tokens)
+
+
+class TextTokenizer:
+    """The tokenizer of a model folder; safe to share between threads.
+
+    Args:
+        folder: Holds ``tokenizer.json`` and ``tokenizer_config.json``.
+        max_tokens: Longer inputs are cut to this many tokens, special tokens included.
+        lower_case: Lower-case first (sentence-transformers' ``do_lower_case``).
+
+    Attributes:
+        cut_side: "left" or "right": which end is cut off.
+        pad_id: The token that padding is made of.
+    """
+
+    def __init__(self, folder: Path, max_tokens: int, *, lower_case: bool = False) -> None:
+        self.max_tokens = max_tokens
+        self._whole = _load(folder, lower_case)
+        self._cutting = self._copy()
+        settings = optional_json(folder / "tokenizer_config.json")
+        self.cut_side = "left" if settings.get("truncation_side") == "left" else "right"
+        self._cutting.enable_truncation(max_tokens, direction=self.cut_side)
+        self.pad_id = _pad_id(folder, settings, self._whole)
+
+    def encode(self, texts: Sequence[str]) -> TokenIds:
+        """Token ids with special tokens, cut to ``max_tokens``."""
+        return self._encode(texts, with_types=False)
+
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> TokenIds:
+        """Token ids and segments of pairs; the longer side is cut first."""
+        return self._encode(pairs, with_types=True)
+
+    def count(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Tokens of each text without any cut, special tokens included, shape (n,)."""
+        counts = [len(encoding) for part in _parts(texts) for encoding in self._whole.encode_batch_fast(part)]
+        return np.array(counts, dtype=np.int64)
+
+    def identity(self, probes: Sequence[str]) -> str:
+        """Hex digest of what the tokenizer does: its vocabulary, the ids it gives to ``probes``, the side it cuts."""
+        ids = [encoding.ids for encoding in self._whole.encode_batch(list(probes))]
+        vocabulary = sorted(self._whole.get_vocab(with_added_tokens=True).items())
+        told = [vocabulary, ids, self.pad_id, self.cut_side]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+    @property
+    def pad_token(self) -> str | None:
+        """The text of the token that padding is made of."""
+        return self._whole.id_to_token(self.pad_id)
+
+    def save(self, path: Path) -> None:
+        """Write it as one file (``tokenizer.json``): what it does to a text before any cut or padding."""
+        path.write_text(self._whole.to_str(), encoding="utf-8")
+
+    def for_chunking(self) -> Tokenizer:
+        """A Rust tokenizer of the same folder that cuts nothing, for a chunker to keep."""
+        return self._copy()
+
+    def _copy(self) -> Tokenizer:
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_str(self._whole.to_str())
+
+    def _encode(self, inputs: Sequence[Any], *, with_types: bool) -> TokenIds:
+        ids: list[npt.NDArray[np.int32]] = []
+        types: list[npt.NDArray[np.int8]] = []
+        lengths: list[int] = []
+        truncated = 0
+        for part in _parts(inputs):
+            for encoding in self._cutting.encode_batch_fast(part):
+                ids.append(np.array(encoding.ids, dtype=np.int32))
+                lengths.append(len(encoding))
+                truncated += bool(encoding.overflowing)
+                if with_types:
+                    types.append(np.array(encoding.type_ids, dtype=np.int8))
+        return TokenIds(
+            np.concatenate(ids) if ids else np.empty(0, dtype=np.int32),
+            np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+            np.concatenate(types) if types else None,
+            truncated,
+        )
+
+
+def _parts(inputs: Sequence[Any]) -> Iterator[list[Any]]:
+    """Texts or pairs in lists small enough to be tokenised at once."""
+    return sliced_by_weight(inputs, _characters, most=_TEXTS_AT_ONCE, heaviest=_CHARACTERS_AT_ONCE)
+
+
+def _characters(text: str | tuple[str, str]) -> int:
+    return len(text) if isinstance(text, str) else sum(map(len, text))
+
+
+def _load(folder: Path, lower_case: bool) -> Tokenizer:
+    from tokenizers import Tokenizer, normalizers
+
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # tokenizers raises bare Exception
+            raise ModelIntegrityError(f"{path}: cannot be read as a tokenizer: {error}") from error
+        _apply(optional_json(folder / "tokenizer_config.json"), tokenizer)
+    else:
+        tokenizer = _convert(folder)
+    if lower_case:
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.Lowercase()] + ([tokenizer.normalizer] if tokenizer.normalizer else [])
+        )
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _apply(settings: dict[str, Any], tokenizer: Tokenizer) -> None:
+    """What ``tokenizer_config.json`` says goes before what ``tokenizer.json`` says, as in transformers."""
+    from tokenizers import normalizers, pre_tokenizers
+
+    kind = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
+    if kind in _WORD_PIECE and isinstance(tokenizer.normalizer, normalizers.BertNormalizer):
+        tokenizer.normalizer = normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+            strip_accents=settings.get("strip_accents"),
+            lowercase=settings.get("do_lower_case", True),
+        )
+    elif kind in _BYTE_LEVEL and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.ByteLevel):
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
+
+
+def _convert(folder: Path) -> Tokenizer:
+    """Folders of old have a vocabulary only; transformers converts them."""
+    if not any((folder / name).is_file() for name in _VOCABULARIES):
+        raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and there is no vocabulary to make it from")
+    from transformers import AutoTokenizer
+
+    try:
+        converted = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and cannot be made: {error}") from error
+    return converted.backend_tokenizer
+
+
+def _pad_id(folder: Path, settings: dict[str, Any], tokenizer: Tokenizer) -> int:
+    token: Any = settings.get("pad_token")
+    if isinstance(token, dict):
+        token = token.get("content")
+    found = tokenizer.token_to_id(token) if isinstance(token, str) else None
+    if found is None:
+        found = read_object(folder / "config.json").get("pad_token_id")
+    return 0 if found is None else int(found)

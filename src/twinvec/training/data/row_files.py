@@ -1,0 +1,164 @@
+"""Files of rows -> tables of ``datasets``, memory-mapped: .jsonl, .csv, .tsv (no quoting) and .parquet.
+
+What the library, pandas and arrow below it, would guess or repair is refused or undone: rows of another length than
+the header, words such as "NA", a byte order mark, texts that look like dates. Rows are checked in ``data``.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from twinvec.errors import ConfigurationError, DocumentError, InputError, MissingExtraError
+from twinvec.support.lines import parse_object
+from twinvec.text import MAX_TEXT_BYTES
+
+FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
+
+
+def open_table(path: Path, cache: Path) -> Any:
+    """The rows of a file as they stand in it, memory-mapped from a copy in the folder ``cache``.
+
+    Raises:
+        ConfigurationError: no known format.
+        DocumentError: the file cannot be read or is empty, or a row of a table is longer or shorter than its header.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtraError("datasets", "train", "training") from None
+    if path.suffix not in FORMATS:
+        raise ConfigurationError(f"{path}: unknown format; expected a file ending in {', '.join(FORMATS)}")
+    if path.stat().st_size == 0:
+        raise DocumentError(f"{path}: is empty")
+    options = {"cache_dir": str(cache), "keep_in_memory": False}
+    try:
+        with _quiet(datasets):
+            match path.suffix:
+                case ".jsonl":
+                    return datasets.Dataset.from_json(str(path), **options)
+                case ".csv":
+                    return datasets.Dataset.from_csv(str(path), **_as_text(path, ",", csv.QUOTE_MINIMAL), **options)
+                case ".tsv":
+                    return datasets.Dataset.from_csv(str(path), **_as_text(path, "\t", csv.QUOTE_NONE), **options)
+                case _:
+                    return datasets.Dataset.from_parquet(str(path), **options)
+    except DocumentError:
+        raise
+    except Exception as error:  # the library lets errors of arrow, pandas and the decoder through
+        raise unreadable(path, error) from error
+
+
+@contextmanager
+def _quiet(datasets: Any) -> Iterator[None]:
+    """Without the library's progress bars."""
+    bars = datasets.utils.logging.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if bars:
+            datasets.enable_progress_bars()
+
+
+def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, Any]:
+    """Every column is text, and words such as "null" and "NA" are texts like any other.
+
+    Raises:
+        DocumentError: there are no rows, two columns have one name, or a row has not as many fields as the header;
+            pandas would rename, shift or cut them without a word.
+    """
+    import datasets
+
+    with _long_fields(), path.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.reader(file, delimiter=separator, quoting=quoting)
+        rows = (fields for fields in lines if len(fields) > 1 or "".join(fields).strip(" \t"))  # blank to pandas too
+        # a column without a name: the row numbers of pandas, or what a spreadsheet leaves at the end
+        names = [name or f"(column {number})" for number, name in enumerate(next(rows, []), 1)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DocumentError(f"{path}: two columns are called {twice!r}")
+        number = 0
+        for number, fields in enumerate(rows, 1):
+            if len(fields) != len(names):
+                raise DocumentError(
+                    f"{path}, row {number}: has {len(fields)} fields, but the header has {len(names)}: "
+                    f"{', '.join(names)}"
+                )
+        if not number:
+            raise DocumentError(f"{path}: has no rows")
+    return {
+        "sep": separator,
+        "names": names,
+        "header": 0,
+        "quoting": quoting,
+        "encoding": "utf-8-sig",
+        "keep_default_na": False,
+        "na_values": [],
+        "features": datasets.Features(dict.fromkeys(names, datasets.Value("string"))),
+    }
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let ``csv`` read fields as long as a text may be; its limit is the process'."""
+    before = csv.field_size_limit(MAX_TEXT_BYTES)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def dates_as_texts(table: Any, path: Path, cache: Path) -> Any:
+    """The table with the texts of its .jsonl file where the library took a column of them for dates."""
+    import datasets
+
+    def as_text(feature: Any) -> Any:
+        if isinstance(feature, datasets.List):
+            return datasets.List(as_text(feature.feature))
+        return datasets.Value("string") if str(getattr(feature, "dtype", "")).startswith("timestamp") else feature
+
+    features = datasets.Features({name: as_text(feature) for name, feature in table.features.items()})
+    if features == table.features:
+        return table
+    stat = path.stat()
+    identity = repr((path, stat.st_size, stat.st_mtime_ns, features, len(table)))
+    with _quiet(datasets):
+        return datasets.Dataset.from_generator(
+            _objects,
+            features,
+            str(cache),
+            gen_kwargs={"path": path, "names": tuple(features), "count": len(table)},
+            fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:32],
+        )
+
+
+def _objects(path: Path, names: tuple[str, ...], count: int) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8-sig") as file:
+        for line in islice(filter(str.strip, file), count):
+            value = json.loads(line)
+            yield {name: value.get(name) for name in names}
+
+
+def unreadable(path: Path, error: Exception) -> DocumentError:
+    """What to raise where the library fails on a file: it names the row, where a line alone shows it."""
+    where = _bad_line(path) if path.suffix == ".jsonl" else None
+    reason = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
+    return DocumentError(where or f"{path}: cannot be read: {reason}")
+
+
+def _bad_line(path: Path) -> str | None:
+    """Where a .jsonl file goes wrong, if a line alone shows it."""
+    with path.open("rb") as file:
+        for number, line in enumerate(filter(bytes.strip, file), start=1):
+            try:
+                parse_object(line, f"{path}, row {number}")
+            except InputError as error:
+                return str(error)
+    return None

@@ -1,0 +1,194 @@
+"""Batches larger than memory: the gradient cache (Gao et al. 2021), with a part of the graph kept.
+
+A batch of texts is cut into chunks of similar length under a token budget. The first pass computes all vectors, the
+objective sees all of them, and the second pass computes the chunks again, one at a time, with gradients. Dropout
+is replayed bit for bit, so the gradients are those of one pass. Chunks whose activations fit in ``kept_tokens`` are
+not computed twice: with room for the whole batch this is the plain single pass.
+
+Shapes: M texts of all arms together, T tokens, D dimensions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import get_device_states, set_device_states
+
+from twinvec.tokens.batching import token_budget_batches
+from twinvec.training.losses.cpu_ops import QuickOnCpu
+
+Features = dict[str, Any]
+"""What a model's ``preprocess`` gives for the texts of one arm: ``input_ids``, ``attention_mask``, ..., each
+(rows, T), and settings that are no tensors."""
+
+
+def embed_in_two_passes(
+    model: nn.Module,
+    arms: Sequence[Features],
+    objective: Callable[[Tensor], Tensor],
+    *,
+    token_budget: int,
+    kept_tokens: int,
+) -> Tensor:
+    """The value of ``objective`` over the vectors of all arms; its backward pass fills the gradients of ``model``.
+
+    Args:
+        model: Maps features to a dict with ``sentence_embedding``, (rows, D).
+        arms: Features of each arm; they may differ in rows and in width.
+        objective: Gets the vectors of all arms, one after another, (M, D).
+        token_budget: Largest padded size of a chunk, in tokens.
+        kept_tokens: Padded tokens whose activations may be held until the backward pass.
+    """
+    pool = _Pool(model, arms, token_budget)
+    if not torch.is_grad_enabled():
+        return objective(torch.cat([vectors for _, vectors in pool.first_pass(0)])[pool.places()])
+    kept: list[tuple[int, Tensor]] = []
+    vectors: list[Tensor] = []
+    for index, chunk_vectors in pool.first_pass(kept_tokens):
+        vectors.append(chunk_vectors.detach())
+        if chunk_vectors.requires_grad:
+            kept.append((index, chunk_vectors))
+    vectors_MD = torch.cat(vectors)[pool.places()].requires_grad_()
+    value = objective(vectors_MD)
+    loss = value.detach().requires_grad_()
+
+    def backward(weight: Tensor) -> None:
+        value.backward(weight)  # type: ignore[no-untyped-call]
+        assert vectors_MD.grad is not None
+        pool.second_pass(vectors_MD.grad, kept)
+
+    loss.register_hook(backward)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _Pool:
+    """The texts of all arms, in chunks of similar length, and what is needed to compute a chunk again."""
+
+    def __init__(self, model: nn.Module, arms: Sequence[Features], token_budget: int) -> None:
+        self._model = model
+        # tokenizers that pad on the left keep their tokens at the right end
+        self._left = any(bool((arm["attention_mask"][:, :1] == 0).any()) for arm in arms)
+        self._features = _concatenate(arms, self._left)
+        mask_MT = self._features["attention_mask"]
+        lengths_M = mask_MT.sum(1).clamp(min=1).cpu().numpy()
+        self._chunks: list[Tensor] = []
+        self._settings: list[dict[str, Any]] = []
+        for settings, rows in _alike(arms):
+            for part in token_budget_batches(lengths_M[rows], token_budget):
+                self._chunks.append(rows[part])
+                self._settings.append(settings)
+        self._widths = [int(lengths_M[rows].max()) for rows in self._chunks]
+        self._device = mask_MT.device
+        # gradient checkpointing: what it computes again, within the backward pass, must be what it computed at first
+        self._checkpoints = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+        self._states: list[tuple[Tensor, list[int], list[Tensor]] | None] = []
+        self._autocast = torch.get_autocast_dtype(self._device.type)
+        self._autocasts = torch.is_autocast_enabled(self._device.type)
+
+    def places(self) -> Tensor:
+        """For each text, its place in the chunks put one after another: (M,)."""
+        order = torch.cat(self._chunks)
+        places = torch.empty_like(order)
+        places[order] = torch.arange(len(order))
+        return places.to(self._device)
+
+    def first_pass(self, kept_tokens: int) -> Iterator[tuple[int, Tensor]]:
+        """Each chunk's number and vectors; with a graph for the first chunks, as far as ``kept_tokens`` go."""
+        spent = 0
+        for index, rows in enumerate(self._chunks):
+            spent += len(rows) * self._widths[index]
+            # of several processes, each must end its backward pass with a chunk that is computed then (see _run)
+            keep = spent <= kept_tokens and not (self._distributed and index == len(self._chunks) - 1)
+            self._states.append(
+                None if keep else (torch.get_rng_state(), *get_device_states(self._features["input_ids"]))
+            )
+            with torch.set_grad_enabled(keep and torch.is_grad_enabled()), self._unsynchronised():
+                vectors = self._run(index)
+            yield index, vectors
+
+    def second_pass(self, grads_MD: Tensor, kept: list[tuple[int, Tensor]]) -> None:
+        """Take the gradients of all vectors on to the model's parameters."""
+        with self._unsynchronised():
+            if kept:
+                torch.autograd.backward([vectors for _, vectors in kept], [self._part(grads_MD, i) for i, _ in kept])
+        again = [index for index, state in enumerate(self._states) if state is not None]
+        for index in again:
+            last = index == again[-1]
+            with contextlib.nullcontext() if last else self._unsynchronised(), self._replayed(index):
+                with torch.enable_grad(), torch.autocast(self._device.type, self._autocast, self._autocasts):
+                    vectors = self._run(index)
+                torch.autograd.backward(vectors, self._part(grads_MD, index))
+
+    def _run(self, index: int) -> Tensor:
+        rows, width = self._chunks[index].to(self._device), self._widths[index]
+        columns = slice(-width, None) if self._left else slice(0, width)
+        cut = {name: values[rows, columns] for name, values in self._features.items()}
+        with self._quick():
+            vectors: Tensor = self._model({**self._settings[index], **cut})["sentence_embedding"]
+        return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+
+    def _part(self, grads_MD: Tensor, index: int) -> Tensor:
+        return grads_MD[self._chunks[index].to(self._device)]
+
+    @property
+    def _distributed(self) -> bool:
+        return isinstance(self._model, DistributedDataParallel)
+
+    def _unsynchronised(self) -> contextlib.AbstractContextManager[None]:
+        """Keep DistributedDataParallel from averaging: once a step is enough, with the last chunk."""
+        if isinstance(self._model, DistributedDataParallel):
+            return self._model.no_sync()
+        return contextlib.nullcontext()
+
+    def _quick(self) -> contextlib.AbstractContextManager[object]:
+        quick = self._device.type == "cpu" and not self._checkpoints
+        return QuickOnCpu(sparse=not self._distributed) if quick else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _replayed(self, index: int) -> Iterator[None]:
+        """The random numbers that the chunk's first pass had."""
+        state = self._states[index]
+        assert state is not None
+        cpu_state, devices, device_states = state
+        with torch.random.fork_rng(devices=devices):
+            torch.set_rng_state(cpu_state)
+            set_device_states(devices, device_states)
+            yield
+
+
+def _alike(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
+    """What may share a chunk: the settings of arms that have the same, such as the tokens of a prompt, and their texts
+    by number."""
+    groups: list[tuple[dict[str, Any], list[Tensor]]] = []
+    start = 0
+    for arm in arms:
+        settings = {name: value for name, value in arm.items() if not isinstance(value, Tensor)}
+        numbers = torch.arange(start, start + len(arm["input_ids"]))
+        start += len(numbers)
+        same = next((rows for known, rows in groups if known == settings), None)
+        if same is not None:
+            same.append(numbers)
+        elif len(numbers):
+            groups.append((settings, [numbers]))
+    return [(settings, torch.cat(rows)) for settings, rows in groups]
+
+
+def _concatenate(arms: Sequence[Features], left: bool) -> dict[str, Tensor]:
+    width = max(arm["input_ids"].shape[1] for arm in arms)
+
+    def widened(values: Tensor) -> Tensor:
+        # padding with zeros is right for every key: the mask says 0, and what it hides is not looked at
+        missing = width - values.shape[1]
+        return functional.pad(values, (missing, 0) if left else (0, missing))
+
+    return {
+        name: torch.cat([widened(arm[name]) for arm in arms])
+        for name, value in arms[0].items()
+        if isinstance(value, Tensor)
+    }

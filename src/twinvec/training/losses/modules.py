@@ -1,0 +1,241 @@
+"""The objectives as modules that sentence-transformers' trainers can use.
+
+``EmbeddingLoss`` turns the features of a batch into vectors (``two_pass``) and gives them to one of the vector
+losses, which hold an objective's settings, and parameters where it has any. Formulas are in ``objectives``.
+
+A batch is a list of feature dicts, one an arm: anchors, positives, then any number of hard negatives, or the two
+sides of labelled pairs. Each may carry ``text_hash``, (rows,) int64, for the masks of ``info_nce``.
+
+Shapes: B rows, N candidates, M texts of all arms, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from twinvec.errors import ConfigurationError
+from twinvec.training import objectives
+from twinvec.training.losses.distributed import average, gather, gather_labels, share_of_batch, world_size
+from twinvec.training.losses.gradient_cache import embed_in_two_passes
+from twinvec.training.losses.negatives_mask import PairTexts
+from twinvec.training.losses.tiled_info_nce import tiled_info_nce
+from twinvec.training.objectives import Distance, Similarity
+
+_ON_CPU = (1024, 6144)  # token budget, kept tokens; a CPU is quickest where a chunk stays in its cache
+_ON_GPU = (16384, 16384)
+
+
+class VectorLoss(nn.Module):
+    """An objective with its settings. ``whole_batch``: it compares rows with one another, so that the rows of all
+    processes belong together; other objectives are means over the rows."""
+
+    whole_batch = False
+
+    def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
+        """The loss over the vectors of each arm, (rows, D)."""
+        raise NotImplementedError
+
+
+class InfoNCELoss(VectorLoss):
+    """``objectives.info_nce``, in tiles; all arms after the second are hard negatives of the whole batch."""
+
+    whole_batch = True
+
+    def __init__(
+        self,
+        scale: float = 20.0,
+        similarity: Similarity = "cosine",
+        symmetric: bool = False,
+        false_negative_margin: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.scale = scale
+        self.similarity: Similarity = similarity
+        self.symmetric = symmetric
+        self.false_negative_margin = false_negative_margin
+
+    def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
+        return tiled_info_nce(
+            vectors[0],
+            torch.cat(vectors[1:]),
+            scale=self.scale,
+            similarity=self.similarity,
+            symmetric=self.symmetric,
+            texts=PairTexts(hashes[0], torch.cat(hashes[1:])) if hashes else None,
+            false_negative_margin=self.false_negative_margin,
+        )
+
+
+class ContrastiveLoss(VectorLoss):
+    """``objectives.contrastive``, or its online variant, over labelled pairs."""
+
+    def __init__(self, distance: Distance = "cosine", margin: float = 0.5, online: bool = False) -> None:
+        super().__init__()
+        self.distance: Distance = distance
+        self.margin = margin
+        self.online = online
+        self.whole_batch = online  # which pairs are hard, all of them decide
+
+    def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
+        objective = objectives.online_contrastive if self.online else objectives.contrastive
+        return objective(*_pair(vectors), _needed(labels), distance=self.distance, margin=self.margin)
+
+
+class TripletLoss(VectorLoss):
+    """``objectives.triplet`` over three arms of equal rows."""
+
+    def __init__(self, distance: Distance = "euclidean", margin: float = 1.0) -> None:
+        super().__init__()
+        self.distance: Distance = distance
+        self.margin = margin
+
+    def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
+        if len(vectors) != 3:
+            raise ConfigurationError(f"triplet: expected anchors, positives and negatives, got {len(vectors)} columns")
+        return objectives.triplet(*vectors, distance=self.distance, margin=self.margin)
+
+
+class CosineRegressionLoss(VectorLoss):
+    """``objectives.cosine_regression`` over scored pairs."""
+
+    def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
+        return objectives.cosine_regression(*_pair(vectors), _needed(labels))
+
+
+class SoftmaxLoss(VectorLoss):
+    """``objectives.softmax_classification`` with its linear layer, over labelled pairs.
+
+    Args:
+        dim: Size of the vectors.
+        labels: The names of the classes, in the order of their numbers.
+        concatenation: See ``objectives.pair_features``.
+    """
+
+    def __init__(self, dim: int, labels: Sequence[str], concatenation: str = "u,v,|u-v|") -> None:
+        super().__init__()
+        self.labels = list(labels)
+        self.concatenation = concatenation
+        self.classifier = nn.Linear(dim * len(objectives.concatenation_parts(concatenation)), len(self.labels))
+
+    def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
+        features = objectives.pair_features(*_pair(vectors), self.concatenation)
+        return objectives.softmax_classification(
+            features, _needed(labels), self.classifier.weight, self.classifier.bias
+        )
+
+
+class MatryoshkaLoss(VectorLoss):
+    """The sum of a loss over the leading dimensions of the vectors (Kusupati et al. 2022, equation 1)."""
+
+    def __init__(self, loss: VectorLoss, dims: Sequence[int]) -> None:
+        super().__init__()
+        self.loss = loss
+        self.dims = sorted(dims, reverse=True)
+        self.whole_batch = loss.whole_batch
+
+    def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
+        values = [self.loss([arm[:, :dim] for arm in vectors], labels, hashes) for dim in self.dims]
+        return torch.stack(values).sum()
+
+
+class EmbeddingLoss(nn.Module):
+    """What a trainer calls: features and labels in, the loss out, in batches of any size.
+
+    Args:
+        model: A SentenceTransformer, or what wraps it.
+        loss: The objective.
+        token_budget: Padded tokens that go through the model at a time; 1,024 on a CPU and 16,384 elsewhere unless
+            given.
+        kept_tokens: Padded tokens of a batch whose activations are held for the backward pass; what is beyond is
+            computed twice. A smaller figure saves memory, a larger one up to a quarter of the time. 6,144 on a CPU
+            and 16,384 elsewhere unless given.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: VectorLoss,
+        *,
+        token_budget: int | None = None,
+        kept_tokens: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = loss
+        self.token_budget = token_budget
+        self.kept_tokens = kept_tokens
+        for parameter in loss.parameters():  # the wrapper of the model averages the model's own only
+            parameter.register_hook(average)  # type: ignore[no-untyped-call]
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+        arms = [dict(features) for features in sentence_features]
+        hashes = [arm.pop("text_hash") for arm in arms if "text_hash" in arm]
+        rows = [len(arm["input_ids"]) for arm in arms]
+        ends = list(accumulate(rows))
+        gathered = self.loss.whole_batch and world_size() > 1 and torch.is_grad_enabled()
+
+        def objective(vectors_MD: Tensor) -> Tensor:
+            vectors = [vectors_MD[end - count : end] for count, end in zip(rows, ends, strict=True)]
+            if not gathered:
+                loss: Tensor = self.loss(vectors, labels, hashes or None)
+                return loss if self.loss.whole_batch else loss * share_of_batch(rows[0], loss.device)
+            vectors, all_hashes = gather(vectors, hashes)
+            all_labels = None if labels is None else gather_labels(labels)
+            whole: Tensor = self.loss(vectors, all_labels, all_hashes or None)
+            # its gradients are averaged over the processes, though each has only its own part of them
+            return whole + (whole - whole.detach()) * (world_size() - 1)
+
+        budget, kept = _ON_CPU if arms[0]["input_ids"].device.type == "cpu" else _ON_GPU
+        return embed_in_two_passes(
+            self.model,
+            arms,
+            objective,
+            token_budget=budget if self.token_budget is None else self.token_budget,
+            kept_tokens=kept if self.kept_tokens is None else self.kept_tokens,
+        )
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Settings for the model card."""
+        return {"token_budget": self.token_budget, "kept_tokens": self.kept_tokens}
+
+
+class PairScoreLoss(nn.Module):
+    """Binary cross-entropy of a cross-encoder's scores; of several processes, each counts by its rows.
+
+    sentence-transformers' own gives the model features in a class that DistributedDataParallel does not look into.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model: Any = model
+
+    def forward(self, inputs: Sequence[Sequence[str]], labels: Tensor, **reading: str | None) -> Tensor:
+        """The loss over pairs of texts, given as two columns, and their labels, from 0 to 1.
+
+        ``reading``, such as a prompt, is for the model's ``preprocess``.
+        """
+        features = self.model.preprocess(list(zip(*inputs, strict=True)), **reading)
+        there = {
+            name: value.to(labels.device) if isinstance(value, Tensor) else value for name, value in features.items()
+        }
+        scores_B = self.model(there)["scores"].view(-1)
+        loss = functional.binary_cross_entropy_with_logits(scores_B, labels.float())
+        return loss * share_of_batch(len(labels), loss.device)
+
+
+def _pair(vectors: list[Tensor]) -> tuple[Tensor, Tensor]:
+    if len(vectors) != 2:
+        raise ConfigurationError(f"this objective takes pairs of texts, got {len(vectors)} columns")
+    return vectors[0], vectors[1]
+
+
+def _needed(labels: Tensor | None) -> Tensor:
+    if labels is None:
+        raise ConfigurationError("this objective needs a label or a score in every row")
+    return labels

@@ -1,0 +1,91 @@
+"""Which pairs of a batch are known to be no negatives: decided by text, never by vector.
+
+Texts are compared by 64-bit hashes of their normalised form, which are the same in every process and need no text
+where the loss is computed. Near-copies in wording are left to ``false_negative_margin`` of the objective.
+
+Shapes: B rows, N candidates (the first B of them the positives, in order), R rows and C columns of a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from twinvec.errors import ConfigurationError
+from twinvec.training.data.text_hash import text_hash
+
+
+def text_hashes(texts: Iterable[str]) -> Tensor:
+    """``text_hash`` of each text: (n,) int64."""
+    return torch.tensor([text_hash(text) for text in texts], dtype=torch.int64)
+
+
+@dataclass(frozen=True)
+class PairTexts:
+    """The texts of a batch, by hash.
+
+    A pair of anchor i and candidate j, j not i, is no negative where candidate j is the same text as positive i or as
+    anchor i, or is the positive of the same text as anchor i.
+
+    Attributes:
+        anchors_B: Hashes of the anchors, int64.
+        candidates_N: Hashes of the candidates, int64: the positives in order, then the hard negatives.
+    """
+
+    anchors_B: Tensor
+    candidates_N: Tensor
+
+    def __post_init__(self) -> None:
+        if self.anchors_B.dim() != 1 or self.candidates_N.dim() != 1 or len(self.anchors_B) > len(self.candidates_N):
+            raise ConfigurationError(
+                f"hashes of B anchors and N >= B candidates are needed, got {tuple(self.anchors_B.shape)} and "
+                f"{tuple(self.candidates_N.shape)}"
+            )
+
+    def excluded(self) -> Tensor:
+        """All pairs that are no negatives: (B, N), True where a pair is to be left out."""
+        rows, columns = len(self.anchors_B), len(self.candidates_N)
+        excluded_BN = torch.zeros(rows, columns, dtype=torch.bool, device=self.anchors_B.device)
+        found = self.tile(slice(0, rows), slice(0, columns))
+        if found is not None:
+            excluded_BN[:, found[0]] = found[1]
+        return excluded_BN
+
+    def tile(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor] | None:
+        """Pairs left out within a tile: columns (S,) counted from the tile's first, and where, (R, S).
+
+        None where no text of the tile's columns occurs twice in the batch, which is the usual case.
+        """
+        columns_S = self._repeated[columns].nonzero().squeeze(1)
+        if not len(columns_S):
+            return None
+        whole_S = columns_S + columns.start
+        candidates_S, owners_S = self.candidates_N[whole_S], self._owners[whole_S]
+        anchors_R1 = self.anchors_B[rows].unsqueeze(1)
+        positives_R1 = self.candidates_N[rows].unsqueeze(1)
+        excluded_RS = (candidates_S == positives_R1) | (candidates_S == anchors_R1)
+        excluded_RS |= (owners_S == anchors_R1) & (whole_S < len(self.anchors_B))
+        own_R1 = torch.arange(rows.start, rows.stop, device=whole_S.device).unsqueeze(1)
+        return columns_S, excluded_RS & (whole_S != own_R1)
+
+    @cached_property
+    def _owners(self) -> Tensor:
+        """The hash of the anchor that each positive belongs to; hard negatives belong to none (0, never looked at)."""
+        owners_N = torch.zeros_like(self.candidates_N)
+        owners_N[: len(self.anchors_B)] = self.anchors_B
+        return owners_N
+
+    @cached_property
+    def _repeated(self) -> Tensor:
+        """Candidates whose text, or whose anchor's text, stands in the batch more than once."""
+        _, inverse, counts = torch.unique(
+            torch.cat([self.candidates_N, self.anchors_B]), return_inverse=True, return_counts=True
+        )
+        again = counts[inverse] > 1
+        repeated_N: Tensor = again[: len(self.candidates_N)].clone()
+        repeated_N[: len(self.anchors_B)] |= again[len(self.candidates_N) :]
+        return repeated_N

@@ -1,0 +1,42 @@
+"""A cross-encoder as what denoises mined negatives: it gives the probability that a text answers a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twinvec.arrays import FloatArray
+from twinvec.models.cross_encoder_spec import ACTIVATIONS, read_classifier
+from twinvec.models.finding import find_model
+from twinvec.models.space import classifier_digest
+from twinvec.rerankers.cross_encoder import CrossEncoderReranker
+
+_SIGMOID = ACTIVATIONS["torch.nn.Sigmoid"]
+
+
+class ProbabilityScorer:
+    """The scores of a cross-encoder between 0 and 1: through the sigmoid where the model itself gives logits.
+
+    Args:
+        model: As for ``CrossEncoderReranker``.
+
+    Attributes:
+        identity: A digest of the model.
+
+    Raises:
+        ModelError: as for ``CrossEncoderReranker``.
+    """
+
+    def __init__(self, model: str) -> None:
+        spec = read_classifier(find_model(model).path)
+        self.identity = classifier_digest(spec)
+        self._gives_logits = spec.activate is not _SIGMOID
+        self._scorer = CrossEncoderReranker(model)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
+        """Probabilities of pairs (query, text), in their order: shape (n,).
+
+        Raises:
+            TwinvecError: as for ``CrossEncoderReranker.score``.
+        """
+        scores = self._scorer.score(pairs)
+        return _SIGMOID(scores) if self._gives_logits else scores

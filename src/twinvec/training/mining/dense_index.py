@@ -1,0 +1,137 @@
+"""Exact dense search over the positives of a file of pairs, for mining: neither texts nor scores need to fit in memory.
+
+Vectors lie in a file that is mapped into memory, so that a run of mining that was cut off need not encode again, and
+one cut off while it encoded goes on; texts are read from the pairs when they are found. Memory holds 8 bytes a text,
+and one block of vectors and scores.
+
+Shapes: Q queries, N texts, D dimensions, K hits.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from twinvec.arrays import FloatArray, unit
+from twinvec.encoder import Encoder
+from twinvec.errors import InputError
+from twinvec.retrieval.base import Hit, check_limit
+from twinvec.retrieval.filters import Filter
+from twinvec.support.locks import exclusive_lock
+from twinvec.support.progress import progress_bar
+from twinvec.training.data.text_hash import text_hash
+from twinvec.training.mining.pair_file import numbered_rows, parse_row
+
+_BLOCK = 65_536
+_WINDOW = 4096
+
+
+class DenseIndex:
+    """The positives of a .jsonl file of pairs, each text once, by cosine.
+
+    Args:
+        encoder: Gives the vectors.
+        source: The pairs.
+        vectors: Where their vectors are kept (.npy); taken as it is where it exists, so name it by source and model.
+            Until it is complete it has ".partial" behind its name.
+        progress: Show a progress bar on a terminal.
+
+    Raises:
+        InputError: a line that is no pair, or a file without any.
+        TextError: a text refused by the input gate.
+        ConfigurationError: another process is encoding into ``vectors``.
+    """
+
+    def __init__(self, encoder: Encoder, source: Path, vectors: Path, *, progress: bool = False) -> None:
+        self._encoder = encoder
+        self._source = source
+        self._offsets = _first_occurrences(source)
+        if not self._offsets:
+            raise InputError(f"{source}: has no pairs")
+        if not vectors.is_file():
+            with exclusive_lock(vectors.with_suffix(".lock"), f"{vectors}: another process is encoding into it"):
+                self._encode(vectors, progress)
+        self._vectors_ND: FloatArray = np.load(vectors, mmap_mode="r")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
+        """At most ``limit`` hits, best first. There is no payload, so a filter finds nothing."""
+        return [] if filter is not None else self.search_many([query], limit)[0]
+
+    def search_many(self, queries: Sequence[str], limit: int = 10) -> list[list[Hit]]:
+        """``search`` for many queries at once."""
+        check_limit(limit)
+        queries_QD = unit(self._encoder.encode_query(list(queries)))
+        scores_QK = np.empty((len(queries), 0), dtype=np.float32)
+        rows_QK = np.empty((len(queries), 0), dtype=np.int64)
+        for start in range(0, len(self), _BLOCK):
+            block_QB = queries_QD @ self._vectors_ND[start : start + _BLOCK].T
+            rows_QB = np.broadcast_to(np.arange(start, start + block_QB.shape[1]), block_QB.shape)
+            scores_QK, rows_QK = np.hstack([scores_QK, block_QB]), np.hstack([rows_QK, rows_QB])
+            if limit < scores_QK.shape[1]:
+                best = np.argpartition(-scores_QK, limit - 1, axis=1)[:, :limit]
+                scores_QK = np.take_along_axis(scores_QK, best, 1)
+                rows_QK = np.take_along_axis(rows_QK, best, 1)
+        return [self._hits(scores, rows) for scores, rows in zip(scores_QK, rows_QK, strict=True)]
+
+    def _hits(self, scores: FloatArray, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Hit]:
+        order = np.lexsort((rows, -scores))
+        texts = self._texts(rows[order].tolist())
+        return [
+            Hit(str(row), text, float(score), {"dense": float(score)})
+            for row, score, text in zip(rows[order].tolist(), scores[order], texts, strict=True)
+        ]
+
+    def _texts(self, rows: Sequence[int]) -> Iterator[str]:
+        with self._source.open("rb") as file:
+            for row in rows:
+                file.seek(self._offsets[row])
+                yield parse_row(file.readline(), f"{self._source}")["positive"]
+
+    def _encode(self, path: Path, progress: bool) -> None:
+        partial = path.with_name(path.name + ".partial")
+        with partial.open("a+b") as file, progress_bar("Encoding", len(self), "texts", shown=progress) as advance:
+            done = self._kept(file)
+            advance(done)
+            for start in range(done, len(self), _WINDOW):
+                rows = range(start, min(start + _WINDOW, len(self)))
+                vectors_RD = unit(self._encoder.encode_document(list(self._texts(rows))))
+                file.write(np.ascontiguousarray(vectors_RD, dtype=np.float32).data)
+                file.flush()
+                os.fsync(file.fileno())
+                advance(len(rows))
+        partial.replace(path)
+
+    def _kept(self, file: BinaryIO) -> int:
+        """How many vectors of whole windows an array holds that was cut off; it ends behind them from now on."""
+        header = io.BytesIO()
+        settings = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(header, {**settings, "shape": (len(self), self._encoder.dim)})
+        start, size = len(header.getvalue()), 4 * self._encoder.dim
+        file.seek(0)
+        if file.read(start) != header.getvalue():
+            file.truncate(0)
+            file.write(header.getvalue())
+            return 0
+        done = (file.seek(0, os.SEEK_END) - start) // (size * _WINDOW) * _WINDOW
+        file.truncate(start + size * done)
+        return done
+
+
+def _first_occurrences(source: Path) -> array[int]:
+    """Where in the file the line of each different positive begins."""
+    offsets = array("q")
+    seen: set[int] = set()
+    for offset, row in numbered_rows(source):
+        if (found := text_hash(row["positive"])) not in seen:
+            seen.add(found)
+            offsets.append(offset)
+    return offsets

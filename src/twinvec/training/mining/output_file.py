@@ -1,0 +1,137 @@
+"""The file that mined rows go to: a partial one beside it, which says in its first line what it belongs to.
+
+A line of the partial file holds a row, and whether its positive was found. What is written comes in windows; a run that
+was killed goes on behind the last whole one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from twinvec.errors import ConfigurationError
+from twinvec.support.locks import exclusive_lock
+
+
+class MinedFile:
+    """The rows of one job, on their way to a file.
+
+    Args:
+        source: The pairs.
+        output: Where rows go when all are there; its folder is made.
+        job: Everything else that decides them.
+
+    Raises:
+        ConfigurationError: ``output`` is the source, no file, or its folder cannot be made or written, or the partial
+            file beside it belongs to another job.
+    """
+
+    def __init__(self, source: Path, output: Path, *job: str) -> None:
+        check_output(source, output)
+        self._output = output
+        self._partial, self._new = _beside(output)
+        self._header = line_of({"job": file_digest(source, *job)})
+        if self._partial.is_file():
+            with self._partial.open("rb") as file:
+                first = file.readline()
+            if first.endswith(b"\n") and first != self._header:
+                raise ConfigurationError(
+                    f"{self._partial}: belongs to other pairs or options, another model or collection; "
+                    "delete it to start anew"
+                )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other runs from mining into the file.
+
+        Raises:
+            ConfigurationError: another one does.
+        """
+        with exclusive_lock(self._partial.with_suffix(".lock"), f"{self._output}: another process is mining into it"):
+            yield
+
+    def resume(self, window: int) -> int:
+        """How many rows are there in whole windows; the partial file ends behind them from now on.
+
+        What hits a query has may depend on the window it is searched in: by the last bit of a score, or by depth.
+        """
+        if not self._partial.is_file():
+            self._partial.write_bytes(b"")
+        done = kept = size = 0
+        with self._partial.open("rb") as file:
+            for number, line in enumerate(file):
+                if not line.endswith(b"\n"):
+                    break
+                size += len(line)
+                if number % window == 0:
+                    done, kept = number, size
+        os.truncate(self._partial, kept)
+        if not kept:
+            self._partial.write_bytes(self._header)
+        return done
+
+    def write(self, rows: Iterable[tuple[dict[str, Any], bool]]) -> Iterator[None]:
+        """Add rows, each with whether its positive was found; yields behind each."""
+        with self._partial.open("ab") as file:
+            for row, found in rows:
+                file.write(line_of({"found": found, "row": row}))
+                file.flush()
+                yield
+
+    def finish(self) -> Iterator[tuple[dict[str, Any], bool]]:
+        """Put all rows in their place; gives them as they were written."""
+        with self._partial.open("rb") as lines, self._new.open("wb") as final:
+            next(lines)
+            for line in lines:
+                written = json.loads(line)
+                final.write(line_of(written["row"]))
+                yield written["row"], written["found"]
+            final.flush()
+            os.fsync(final.fileno())
+        self._new.replace(self._output)
+        self._partial.unlink()
+
+
+def check_output(source: Path, output: Path) -> None:
+    """See that rows mined from ``source`` can go to ``output``, and make its folder.
+
+    Raises:
+        ConfigurationError: it is the source, no file, or its folder cannot be made or written.
+    """
+    if output.exists() and not output.is_file():
+        raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")
+    for path in (output, *_beside(output)):
+        if path.exists() and source.exists() and path.samefile(source):
+            raise ConfigurationError(f"{output}: would overwrite the pairs of {source}; name another file")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{output.parent}: no folder can be made there: {error.strerror}") from error
+    if not os.access(output.parent, os.W_OK):
+        raise ConfigurationError(f"{output.parent}: cannot be written")
+
+
+def file_digest(path: Path, *settings: str) -> str:
+    """Fingerprint of a file's content and of what is done with it."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    digest.update(json.dumps(settings).encode())
+    return digest.hexdigest()
+
+
+def line_of(value: dict[str, Any]) -> bytes:
+    """A line of JSON."""
+    try:
+        return (json.dumps(value, ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError:  # a lone surrogate in a field that is no text of ours
+        return (json.dumps(value) + "\n").encode()
+
+
+def _beside(output: Path) -> tuple[Path, Path]:
+    """The files that rows are in until all are there: found so far, and about to take their place."""
+    return output.with_name(output.name + ".partial"), output.with_name(output.name + ".new")

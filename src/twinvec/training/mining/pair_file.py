@@ -1,0 +1,82 @@
+"""A .jsonl file of pairs: rows with ``anchor`` and ``positive``, read when they are asked for.
+
+Memory holds where the rows begin.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from twinvec.errors import InputError
+from twinvec.support.lines import parse_object
+from twinvec.text import check_text
+
+
+class PairFile:
+    """The pairs of a .jsonl file, read when they are asked for. Blank lines are passed over.
+
+    Raises:
+        InputError: the file cannot be read or has no pairs, or a line is none; it names file, row and field.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offsets = array("q", (offset for offset, _ in numbered_rows(path)))
+        if not self._offsets:
+            raise InputError(f"{path}: has no pairs")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return self.pairs()
+
+    def __getitem__(self, index: int) -> tuple[str, str]:
+        with self.path.open("rb") as file:
+            file.seek(self._offsets[index])
+            row = parse_row(file.readline(), f"{self.path}, pair {index + 1}")
+        return row["anchor"], row["positive"]
+
+    def pairs(self, start: int = 0) -> Iterator[tuple[str, str]]:
+        """The pairs from the one numbered ``start`` on, counted from 0."""
+        return ((row["anchor"], row["positive"]) for row in self.rows(start))
+
+    def rows(self, start: int = 0) -> Iterator[dict[str, Any]]:
+        """The same with all fields of their rows."""
+        if start < len(self):
+            yield from (row for _, row in numbered_rows(self.path, self._offsets[start]))
+
+
+def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file of pairs from ``offset`` on, each with the place in the file where it begins.
+
+    Raises:
+        InputError: the file cannot be read, or a line is no object with two texts.
+    """
+    try:
+        with path.open("rb") as lines:
+            lines.seek(offset)
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield offset, parse_row(line, f"{path}, row {number}")
+                offset += len(line)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def parse_row(line: bytes, where: str) -> dict[str, Any]:
+    """A line of JSON as a row with ``anchor`` and ``positive``.
+
+    Raises:
+        InputError: it is no object with these two texts.
+    """
+    row = parse_object(line, where)
+    for field in ("anchor", "positive"):
+        value = row.get(field)
+        if not isinstance(value, str) or not value.strip():
+            raise InputError(f"{where}, field {field!r}: expected a text, got {repr(value)[:40]}")
+        check_text(value, f"{where}, field {field!r}")
+    return row

@@ -1,0 +1,1 @@
+"""Training runs: the configuration, the trainers, checkpoints, the model card, the report."""

@@ -1,0 +1,196 @@
+"""The configuration of a training run: what may stand in ``CONFIG.yaml``, checked before anything is loaded.
+
+Relative paths count from the folder of the configuration file. Unknown fields are errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from twinvec.errors import ConfigurationError, MissingExtraError
+from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
+from twinvec.training.data.columns import ROLES
+from twinvec.training.settings import (
+    Batches,
+    Binary,
+    Evaluation,
+    Graded,
+    Lora,
+    Objective,
+    Schedule,
+    Section,
+    Softmax,
+    Source,
+)
+
+
+class TrainConfig(Section):
+    """A training run."""
+
+    kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
+    model: str = "default"
+    """A sentence-transformers folder, a bare encoder, or a hub name."""
+    pooling: Literal["cls", "max", "mean"] | None = None
+    """Pooling, where it shall be another than the model's."""
+    max_tokens: int | None = Field(default=None, ge=3)
+    """Cut texts here; the model's own limit unless given, and saved with the model."""
+    prompts: dict[str, str] | None = None
+    """Name -> text put before an input, in place of the model's own, and saved with the model: ``query`` is for
+    anchors, ``document`` for positives and negatives."""
+    objective: Objective
+    matryoshka: list[int] = Field(default_factory=list)
+    """Leading dimensions that shall be usable alone; the whole vector is always among them."""
+    data: list[Source] = Field(min_length=1)
+    batches: Batches = Batches()
+    schedule: Schedule = Schedule()
+    evaluation: Evaluation | None = None
+    lora: Lora | None = None
+    device: str | None = None
+    """"cpu", "cuda", ...; chosen unless given."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> TrainConfig:
+        cross = isinstance(self.objective, (Binary, Graded))
+        if cross != (self.kind == "cross-encoder"):
+            raise ValueError(f"objective {self.objective.name!r} is not one for a {self.kind}")
+        if cross:
+            self._fits_cross_encoder()
+        if self.matryoshka and isinstance(self.objective, Softmax):
+            raise ValueError("matryoshka does not go with softmax, whose head has one size")
+        if any(dim < 1 for dim in self.matryoshka):
+            raise ValueError(f"matryoshka: dimensions are positive, got {self.matryoshka}")
+        self._fits_batches()
+        self._fits_data()
+        return self
+
+    def _fits_batches(self) -> None:
+        weights = [source.weight for source in self.data]
+        if any(weight is None for weight in weights) and any(weight is not None for weight in weights):
+            raise ValueError("data: give every dataset a weight, or none")
+        if self.batches.datasets > len(self.data):
+            raise ValueError(f"batches.datasets is {self.batches.datasets}, but there are {len(self.data)} datasets")
+        if self.batches.size < self.batches.datasets:
+            raise ValueError("batches.size is smaller than batches.datasets")
+        if self.objective.name == "info_nce" and self.batches.size < 2:
+            raise ValueError(
+                "batches.size: the negatives of info_nce are the other rows of a batch, so it needs 2 rows"
+            )
+        given = self.batches.model_fields_set
+        if weights[0] is not None and (unused := sorted(given & {"power", "cap"})):
+            raise ValueError(f"batches.{unused[0]} draws datasets by their size, but they have weights of their own")
+        if self.objective.name != "info_nce" and "unique_texts" in given:
+            raise ValueError("batches.unique_texts is for info_nce only")
+
+    def _fits_data(self) -> None:
+        roles = ROLES[self.objective.name]
+        for index, source in enumerate(self.data):
+            if "score_range" in source.model_fields_set and "score" not in roles.needed:
+                raise ValueError(f"data.{index}.score_range: objective {self.objective.name!r} has no scores")
+            unknown = sorted(set(source.columns) - set(roles.needed) - set(roles.optional))
+            if unknown:
+                raise ValueError(
+                    f"data.{index}.columns: {unknown[0]!r} is no column of objective {self.objective.name!r}, which "
+                    f"has {', '.join((*roles.needed, *roles.optional))}"
+                )
+
+    def _fits_cross_encoder(self) -> None:
+        if self.matryoshka or self.pooling or self.lora or self.prompts:
+            raise ValueError("matryoshka, pooling, prompts and lora are for a bi-encoder only")
+        if unused := sorted(self.batches.model_fields_set & {"kept_tokens", "token_budget"}):
+            raise ValueError(f"batches.{unused[0]} is for a bi-encoder only")
+        if self.max_tokens is not None and self.max_tokens < LEAST_PAIR_TOKENS:
+            raise ValueError(f"max_tokens: a pair needs at least {LEAST_PAIR_TOKENS}, got {self.max_tokens}")
+
+
+def read_config(path: Path) -> TrainConfig:
+    """Read and check a YAML file.
+
+    Raises:
+        ConfigurationError: naming the file and the field.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtraError("PyYAML", "train", "reading a training configuration") from None
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+            names = [key.value for key, _ in node.value]
+            for place, (key, _) in enumerate(node.value):
+                if key.value in names[:place]:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} comes twice", problem_mark=key.start_mark)
+            return super().construct_mapping(node, deep)
+
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error}") from error
+    except (yaml.YAMLError, ValueError) as error:  # such as a date of the 45th
+        raise ConfigurationError(f"{path}: no valid YAML: {error}") from error
+    return check_config(values, path.parent, str(path))
+
+
+def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
+    """Check settings; relative paths in them count from ``root``, errors name ``origin`` and the field.
+
+    Raises:
+        ConfigurationError: a field is unknown, missing, or has a value that cannot work; a file does not exist; there
+            is no such device, it does not compute in the precision, or a package to report to is not installed.
+    """
+    if not isinstance(values, dict):
+        raise ConfigurationError(f"{origin}: expected fields such as 'model' and 'data', got {type(values).__name__}")
+    try:
+        config = TrainConfig.model_validate(values)
+    except ValidationError as error:
+        lines = [f"  {'.'.join(map(str, item['loc'])) or 'as a whole'}: {item['msg']}" for item in error.errors()]
+        raise ConfigurationError("\n".join([f"{origin}: {len(lines)} wrong field(s)", *lines])) from None
+    data = [source.model_copy(update={"path": root / source.path}) for source in config.data]
+    evaluation = config.evaluation
+    if evaluation is not None:
+        named = {key: root / path for key in ("pairs", "sts") if (path := getattr(evaluation, key)) is not None}
+        evaluation = evaluation.model_copy(update=named)
+        for key, path in named.items():
+            _require_file(path, f"{origin}: evaluation.{key}")
+    for index, source in enumerate(data):
+        _require_file(source.path, f"{origin}: data.{index}.path")
+    _require_packages(config.schedule.report_to, f"{origin}: schedule.report_to")
+    if config.device not in (None, "cpu"):
+        _require_device(config.device, f"{origin}: device")
+    if config.schedule.precision == "float16":
+        _require_gpu(config.device, f"{origin}: schedule.precision")
+    model = config.model
+    if (root / model).is_dir():
+        model = str(root / model)
+    return config.model_copy(update={"data": data, "evaluation": evaluation, "model": model})
+
+
+def _require_file(path: Path, where: str) -> None:
+    if not path.is_file():
+        raise ConfigurationError(f"{where}: no such file: {path}")
+
+
+def _require_packages(names: Sequence[str], where: str) -> None:
+    for name in names:
+        if find_spec(name) is None and not (name == "tensorboard" and find_spec("tensorboardX")):
+            raise ConfigurationError(f"{where}: the package {name!r} is not installed: pip install {name}")
+
+
+def _require_device(name: str, where: str) -> None:
+    from twinvec.engines.torch import torch_device
+
+    try:
+        torch_device(name)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from error
+
+
+def _require_gpu(name: str | None, where: str) -> None:
+    from twinvec.engines.torch import torch_device
+
+    if torch_device(name).type == "cpu":
+        raise ConfigurationError(f"{where}: torch does not train in float16 on a CPU; take bfloat16 or float32")

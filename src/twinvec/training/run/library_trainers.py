@@ -1,0 +1,270 @@
+"""sentence-transformers' trainers, with this package's batches, checkpoints and measurements.
+
+Theirs stay the loop, the optimiser, mixed precision and the processes. Replaced are: where batches come from, what a
+checkpoint holds (all tensors of model and loss, adapters and heads too), that it is marked when complete, what is
+measured, and the progress bar.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from accelerate.data_loader import prepare_data_loader
+from safetensors.torch import load_file, save_file
+from sentence_transformers import CrossEncoderTrainer, SentenceTransformerTrainer
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from transformers import TrainerCallback, TrainerState
+
+from twinvec.errors import ConfigurationError
+from twinvec.support.progress import Advance, progress_bar
+from twinvec.training.data.batch_sampler import BatchPlan
+from twinvec.training.losses.distributed import own_part, wait_for_all
+from twinvec.training.losses.negatives_mask import text_hashes
+from twinvec.training.run.evaluators import Measure
+from twinvec.training.run.run_folder import mark_complete
+
+_TENSORS = "tensors.safetensors"
+
+
+class RowSource(Protocol):
+    """Rows by number."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]: ...
+
+
+class RowDataset(Dataset[dict[str, Any]]):
+    """Several sources as one, numbered through."""
+
+    def __init__(self, sources: Sequence[RowSource]) -> None:
+        self._sources = sources
+        self._ends = torch.tensor([len(source) for source in sources]).cumsum(0)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows of a batch, each source read once."""
+        owners = torch.bucketize(torch.tensor(indices), self._ends, right=True).tolist()
+        rows: list[dict[str, Any]] = [{}] * len(indices)
+        for owner, source in enumerate(self._sources):
+            places = [place for place, its in enumerate(owners) if its == owner]
+            start = int(self._ends[owner]) - len(source)
+            for place, row in zip(places, source.rows([indices[place] - start for place in places]), strict=True):
+                rows[place] = row
+        return rows
+
+
+class TextCollator:
+    """Rows by role -> the features of each arm, with hashes of the texts for masks, and labels.
+
+    Args:
+        preprocess: From texts and their role to features.
+        roles: What the rows of all datasets hold; of these, ``negatives`` may be missing in a row.
+        hashed: Whether the objective wants hashes.
+    """
+
+    valid_label_columns = ("label", "score")
+
+    def __init__(
+        self, preprocess: Callable[[list[str], str], dict[str, Any]], roles: Sequence[str], hashed: bool
+    ) -> None:
+        self._preprocess = preprocess
+        self._roles = roles
+        self._hashed = hashed
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        batch: dict[str, Any] = {}
+        for role in self._roles:
+            if role in self.valid_label_columns:
+                batch["label"] = torch.tensor([row[role] for row in rows])
+                continue
+            ragged = role == "negatives"
+            texts = [text for row in rows for text in row.get(role, ())] if ragged else [row[role] for row in rows]
+            batch |= {f"{role}_{name}": values for name, values in self._features(texts, role).items()}
+        return batch
+
+    def _features(self, texts: list[str], role: str) -> dict[str, Any]:
+        features = self._preprocess(texts or [""], role)
+        if not texts:  # an arm without rows: other processes may have some
+            features = {name: value[:0] if isinstance(value, Tensor) else value for name, value in features.items()}
+        if self._hashed:
+            features["text_hash"] = text_hashes(texts)
+        return features
+
+
+class _OwnParts:
+    """The part of every batch that this process computes."""
+
+    def __init__(self, plan: BatchPlan) -> None:
+        self._plan = plan
+        self.batch_size = plan.batch_size
+        self.drop_last = False
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return map(own_part, self._plan)
+
+
+class TrainerOverrides:
+    """The changes to either trainer; see the module's docstring."""
+
+    def prepare_run(
+        self,
+        dataset: RowDataset,
+        plan: BatchPlan,
+        measure: Measure | None,
+        *,
+        label: str,
+        checkpoint_every: int,
+        patience: int | None,
+    ) -> None:
+        """Say what to train on, what to measure, and when to save and to stop; call it before ``train``."""
+        self._dataset = dataset
+        self._plan = plan
+        self._measure = measure
+        self._patience = patience
+        self.bar = contextlib.ExitStack()
+        """Closes the progress bar, which ``train`` opens, however training ends."""
+        self.add_callback(_Watcher(plan, label, checkpoint_every, self.bar))  # type: ignore[attr-defined]
+        if patience is not None:
+            self.add_callback(_EarlyStop(patience))  # type: ignore[attr-defined]
+
+    def resume_if_finished(self: Any, checkpoint: Path) -> bool:
+        """Whether the run had come to its end with its last checkpoint; then this is as if it had trained.
+
+        The library would train one step more, where the end is not that of an epoch.
+        """
+        state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+        gave_up = self._patience and gains_nothing(state.log_history, self.args.metric_for_best_model, self._patience)
+        if state.global_step < state.max_steps and not gave_up:
+            return False
+        self.state = state
+        self._load_from_checkpoint(_checkpoint(self.args, state.best_global_step or state.global_step))
+        return True
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Not theirs: ``card`` writes the model card."""
+
+    def get_train_dataloader(self: Any) -> Any:
+        loader: DataLoader[Any] = DataLoader(
+            self._dataset,
+            batch_sampler=_OwnParts(self._plan),
+            collate_fn=self.data_collator,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+        # one process: the batches are shared already, the library would drop those that are not full
+        return prepare_data_loader(loader, self.args.device, num_processes=1, process_index=0, put_on_device=True)
+
+    def evaluate(self: Any, *_: Any, **__: Any) -> dict[str, float]:
+        scores = {f"eval_{name}": score for name, score in self._measure().items()}
+        self.log(scores)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, scores)
+        return scores
+
+    def _save(self: Any, output_dir: str | None = None, state_dict: Any = None) -> None:
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {name: value.detach().cpu().clone() for name, value in self._tensors().items()}
+        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+            raise _diverged("the weights are", self.state.global_step)
+        save_file(tensors, folder / _TENSORS)
+
+    def _load_from_checkpoint(self: Any, checkpoint: str | Path, *_: Any) -> None:
+        stored = load_file(Path(checkpoint) / _TENSORS)
+        with torch.no_grad():
+            for name, value in self._tensors().items():
+                value.copy_(stored[name])
+
+    def _load_best_model(self: Any) -> None:
+        self._load_from_checkpoint(_checkpoint(self.args, self.state.best_global_step))
+
+    def _tensors(self: Any) -> dict[str, torch.Tensor]:
+        """Everything that training changes, by name: the loss holds the model."""
+        return {name.replace("model.module.", "model."): value for name, value in self.loss.state_dict().items()}
+
+
+class EncoderTrainer(TrainerOverrides, SentenceTransformerTrainer):
+    """Trains a bi-encoder."""
+
+
+class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
+    """Trains a cross-encoder."""
+
+
+class _Watcher(TrainerCallback):
+    """Progress bar, epochs of the plan, checkpoints and their markers, a loss that is none."""
+
+    def __init__(self, plan: BatchPlan, label: str, checkpoint_every: int, bar: contextlib.ExitStack) -> None:
+        self._plan = plan
+        self._label = label
+        self._checkpoint_every = checkpoint_every
+        self._bar = bar
+        self._advance: Advance | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        shown = state.is_world_process_zero
+        self._advance = self._bar.enter_context(progress_bar(self._label, state.max_steps, "steps", shown=shown))
+        self._advance(state.global_step)
+        if state.best_global_step:  # the folder may have been moved since
+            state.best_model_checkpoint = str(_checkpoint(args, state.best_global_step))
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._plan.set_epoch(int(state.epoch))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        assert self._advance is not None
+        self._advance(1)
+        if state.global_step % self._checkpoint_every == 0:  # between measurements too
+            control.should_save = True
+        if control.should_training_stop and not any("loss" in entry for entry in state.log_history):
+            control.should_log = True  # fewer steps than there are between two logs
+
+    def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if not math.isfinite(more["logs"].get("loss", 0.0)):
+            raise _diverged("the loss is", state.global_step)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        wait_for_all()  # each process adds the state of its random numbers
+        if state.is_world_process_zero:
+            mark_complete(_checkpoint(args, state.global_step))
+
+
+class _EarlyStop(TrainerCallback):
+    """Ends a run that gains nothing. All it knows is in the log, so that a run which is resumed knows it too."""
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if gains_nothing(state.log_history, args.metric_for_best_model, self._patience):
+            control.should_training_stop = True
+
+
+def gains_nothing(history: list[dict[str, Any]], metric: str, patience: int) -> bool:
+    """Whether the best of the measurements in a trainer's log was followed by ``patience`` others."""
+    scores = [entry[metric] for entry in history if metric in entry]
+    return bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
+
+
+def _checkpoint(args: Any, step: int) -> Path:
+    return Path(args.output_dir) / f"checkpoint-{step}"
+
+
+def _diverged(what: str, step: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"training diverged: by step {step} {what} not finite; try a lower schedule.learning_rate, a longer warmup, a "
+        "smaller gradient_clip, or precision float32"
+    )

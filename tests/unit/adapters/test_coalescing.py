@@ -1,0 +1,137 @@
+"""Gathered: what waits together is computed together, and nobody's fault or haste hurts another."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+
+import pytest
+
+from twinvec.adapters.coalescing import Coalescer
+
+
+class Recorder:
+    """Gives each text's upper case; remembers what it was called with, and can be held back."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.threads: set[int] = set()
+        self.free = threading.Event()
+        self.free.set()
+        self.entered = threading.Event()
+
+    def __call__(self, texts: list[str]) -> list[str]:
+        self.calls.append(texts)
+        self.threads.add(threading.get_ident())
+        self.entered.set()
+        assert self.free.wait(30)
+        if "bad" in texts:
+            raise ValueError("bad text")
+        return [text.upper() for text in texts]
+
+
+def upper(texts: list[str]) -> list[str]:
+    return [text.upper() for text in texts]
+
+
+async def test_calls_of_one_round_are_computed_at_once_and_answered_each() -> None:
+    recorder = Recorder()
+    gathered = Coalescer(recorder)
+    answers = await asyncio.gather(*(gathered([f"a{i}", f"b{i}"]) for i in range(50)))
+    assert answers == [[f"A{i}", f"B{i}"] for i in range(50)]
+    assert len(recorder.calls) == 1
+    assert recorder.threads.isdisjoint({threading.get_ident()})
+
+
+async def test_calls_that_come_while_the_thread_is_busy_wait_for_one_next_call() -> None:
+    recorder = Recorder()
+    recorder.free.clear()
+    gathered = Coalescer(recorder)
+    first = asyncio.create_task(gathered(["first"]))
+    await asyncio.to_thread(recorder.entered.wait, 30)
+    others = [asyncio.create_task(gathered([f"x{i}"])) for i in range(5)]
+    await asyncio.sleep(0)
+    recorder.free.set()
+    assert await first == ["FIRST"]
+    assert await asyncio.gather(*others) == [[f"X{i}"] for i in range(5)]
+    assert recorder.calls == [["first"], [f"x{i}" for i in range(5)]]
+
+
+async def test_one_batch_holds_no_more_than_asked_unless_a_single_call_does() -> None:
+    recorder = Recorder()
+    gathered = Coalescer(recorder, most=4)
+    long = [str(i) for i in range(9)]
+    answers = await asyncio.gather(gathered(["a", "b", "c"]), gathered(["d", "e"]), gathered(long), gathered([]))
+    assert answers == [["A", "B", "C"], ["D", "E"], long, []]
+    assert [len(call) for call in recorder.calls] == [3, 2, 9, 0]
+
+
+async def test_a_bad_call_alone_fails() -> None:
+    gathered = Coalescer(Recorder())
+    good, bad, also_good = await asyncio.gather(
+        gathered(["a"]), gathered(["bad"]), gathered(["b"]), return_exceptions=True
+    )
+    assert (good, also_good) == (["A"], ["B"])
+    assert isinstance(bad, ValueError)
+
+
+async def test_a_cancelled_call_is_not_computed_and_the_others_are() -> None:
+    recorder = Recorder()
+    recorder.free.clear()
+    gathered = Coalescer(recorder)
+    first = asyncio.create_task(gathered(["first"]))
+    await asyncio.to_thread(recorder.entered.wait, 30)
+    cancelled, kept = asyncio.create_task(gathered(["never"])), asyncio.create_task(gathered(["kept"]))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.sleep(0)
+    recorder.free.set()
+    assert (await first, await kept) == (["FIRST"], ["KEPT"])
+    assert recorder.calls == [["first"], ["kept"]]
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+
+
+async def test_cancelling_a_call_that_is_being_computed_leaves_the_thread_working() -> None:
+    recorder = Recorder()
+    recorder.free.clear()
+    gathered = Coalescer(recorder)
+    task = asyncio.create_task(gathered(["first"]))
+    await asyncio.to_thread(recorder.entered.wait, 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    recorder.free.set()
+    assert await gathered(["next"]) == ["NEXT"]
+
+
+def test_several_event_loops_share_it() -> None:
+    gathered = Coalescer(upper)
+    answers: dict[int, list[list[str]]] = {}
+
+    async def ask(number: int) -> None:
+        answers[number] = await asyncio.gather(*(gathered([f"t{number}-{i}"]) for i in range(20)))
+
+    threads = [threading.Thread(target=lambda n=n: asyncio.run(ask(n))) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {n: [[f"T{n}-{i}"] for i in range(20)] for n in range(4)}
+
+
+def test_a_loop_that_ended_in_the_middle_does_not_stop_the_next() -> None:
+    gathered = Coalescer(upper)
+
+    async def leave() -> None:
+        asyncio.get_running_loop().create_task(gathered(["left behind"]))
+        await asyncio.sleep(0)
+
+    asyncio.run(leave())
+    assert asyncio.run(gathered(["here"])) == ["HERE"]
+
+
+async def test_a_copy_from_another_process_works() -> None:
+    copy = pickle.loads(pickle.dumps(Coalescer(upper, most=3)))
+    assert await copy(["a"]) == ["A"]

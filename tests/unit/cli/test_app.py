@@ -1,0 +1,165 @@
+"""The command line: help, exit codes, plug-ins, and the commands of the core."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import twinvec as package
+from twinvec.errors import ModelNotFoundError
+
+HEAVY = ("torch", "transformers", "sentence_transformers", "qdrant_client", "qdrant_edge", "openvino", "scipy")
+
+
+def test_help_lists_every_command_and_loads_nothing_heavy():
+    program = (
+        "import sys\nfrom twinvec.cli.app import main\n"
+        "try: main(['--help'])\nexcept SystemExit as stop: assert not stop.code\n"
+        f"print('LOADED', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    for command in ("encode", "similarity", "evaluate", "train", "ingest", "search", "info"):
+        assert f"\n│ {command} " in done.stdout
+    assert "LOADED []" in done.stdout
+
+
+def test_help_groups_the_commands_in_panels(twinvec):
+    shown = twinvec("--help").out
+    panels = [line.strip("╭─╮ ") for line in shown.splitlines() if line.startswith("╭")]
+    assert panels == ["Options", "Encode and compare", "Train and evaluate", "Collections", "Maintenance"]
+    last = shown.split("─ Maintenance ─")[1]
+    assert all(f"│ {command} " in last for command in ("drop", "migrate", "push", "reindex", "verify"))
+
+
+def test_the_same_option_has_the_same_words_in_every_command():
+    import typer
+
+    from twinvec.cli.app import build_app
+
+    words: dict[str, set[str]] = {}
+    for command in typer.main.get_command(build_app()).commands.values():
+        for option in command.params:
+            for flag in set(option.opts) & {"--path", "--url", "--json", "--wait", "--split"}:
+                words.setdefault(flag, set()).add(option.help)
+    assert len(words) == 5
+    assert {flag: len(each) for flag, each in words.items()} == dict.fromkeys(words, 1), words
+
+
+def test_completion_can_be_installed(twinvec):
+    assert "--install-completion" in twinvec("--help").out
+
+
+def test_version(twinvec):
+    assert twinvec("--version").out.strip() == package.__version__
+
+
+@pytest.mark.parametrize("command", ["encode", "similarity", "ingest", "search", "info", "evaluate", "train", "mine"])
+def test_every_command_explains_itself(twinvec, command):
+    done = twinvec(command, "--help")
+    assert done.code == 0
+    assert f"twinvec {command} " in done.out.split("╭─")[0].split("Usage:")[1].split("\n", 1)[1], "an example"
+
+
+@pytest.mark.parametrize("arguments", [["no-such-command"], ["similarity", "one"], ["encode", "--no-such-option"]])
+def test_wrong_usage_is_2(twinvec, arguments):
+    done = twinvec(*arguments)
+    assert done.code == 2
+    assert done.out == ""
+
+
+def test_an_error_is_explained_in_one_line_and_1(twinvec):
+    done = twinvec("similarity", "a", "b", "--model", "no/such/folder/at/all")
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.startswith("twinvec: ")
+    assert "no/such/folder/at/all" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("place", [0, 6])
+def test_debug_shows_where(place):
+    from twinvec.cli.app import main
+
+    arguments = ["similarity", "a", "b", "--model", "no/such/folder", "--json"]
+    with pytest.raises(ModelNotFoundError):
+        main([*arguments[:place], "--debug", *arguments[place:]])
+
+
+def test_a_broken_package_does_not_take_the_commands_of_others(twinvec, tmp_path, monkeypatch):
+    info = tmp_path / "broken_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[twinvec.commands]\nbroken = broken_plugin:register\n")
+    (tmp_path / "broken_plugin.py").write_text("raise OSError('no such library')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    done = twinvec("--help")
+    assert done.code == 0
+    assert "search" in done.out
+    assert "broken-plugin: OSError: no such library" in done.err
+
+
+def test_similarity(twinvec, encoder):
+    texts = ["a dog runs", "a puppy is running", "stocks fell"]
+    done = twinvec("similarity", *texts, "--json")
+    found = json.loads(done.out)
+    first, *others = encoder.encode(texts)
+    assert found["text"] == texts[0]
+    assert [each["text"] for each in found["similarities"]] == texts[1:]
+    assert [each["score"] for each in found["similarities"]] == pytest.approx(
+        [first @ other for other in others], abs=1e-5
+    )
+    shown = twinvec("similarity", *texts).out
+    assert f"{found['similarities'][0]['score']:.4f}" in shown
+
+
+def test_encode_a_text_file(twinvec, encoder, tmp_path):
+    lines = ["one", "", "two words", "one", "Straße \u65e5\u672c"]
+    (tmp_path / "texts.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = twinvec("encode", tmp_path / "texts.txt", "-o", tmp_path / "vectors.npy", "--json")
+    report = json.loads(done.out)
+    assert (report["texts"], report["columns"], report["space"]) == (5, 384, encoder.space)
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), encoder.encode(lines), atol=1e-5)
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_encode_a_field_of_json_lines(twinvec, encoder, tmp_path):
+    rows = [{"question": "who?"}, {"question": "what?"}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    arguments = ("encode", tmp_path / "rows.jsonl", "-o", tmp_path / "v.npy", "--field", "question")
+    assert twinvec(*arguments, "--storage", "binary", "--dim", 64).code == 0
+    assert np.load(tmp_path / "v.npy").shape == (2, 8)
+    assert "2 vectors of 384" in twinvec(*arguments).out
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(["who?", "what?"]), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.txt", b"", "empty"),
+        ("a.txt", b"fine\nbroken \xff\n", "a.txt:2"),
+        ("a.jsonl", b'{"text": "fine"}\n{"text": 3}\n', "a.jsonl:2"),
+        ("a.jsonl", b'{"text": "fine"}\n{"other": "x"}\n', "a.jsonl:2"),
+        ("a.jsonl", b'{"text": "fine"}\nnot json\n', "a.jsonl:2"),
+        ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl:1"),
+        ("missing.txt", None, "missing.txt"),
+    ],
+)
+def test_encode_names_what_is_wrong_and_writes_nothing(twinvec, tmp_path, name, content, told):
+    (tmp_path / "v.npy").write_bytes(b"of an earlier run")
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = twinvec("encode", tmp_path / name, "-o", tmp_path / "v.npy")
+    assert done.code == 1
+    assert told in done.err
+    assert (tmp_path / "v.npy").read_bytes() == b"of an earlier run"
+
+
+def test_encode_into_a_folder_that_is_not_there(twinvec, tmp_path):
+    (tmp_path / "a.txt").write_text("text\n")
+    done = twinvec("encode", tmp_path / "a.txt", "-o", tmp_path / "no" / "v.npy")
+    assert done.code == 1
+    assert "v.npy: cannot be written" in done.err

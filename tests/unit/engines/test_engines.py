@@ -1,0 +1,130 @@
+"""Engines by themselves: batches in, vectors and states out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import models
+from twinvec.engines.torch import TorchEngine, _Halving, _token_budget
+from twinvec.errors import ConfigurationError, EngineError
+from twinvec.models.encoder_spec import read_spec
+from twinvec.tokens.batching import Batch
+
+
+def batch_of(*rows, pad=0):
+    width = max(len(row) for row in rows)
+    ids = np.array([[*row, *[pad] * (width - len(row))] for row in rows], dtype=np.int64)
+    mask = np.array([[1] * len(row) + [0] * (width - len(row)) for row in rows], dtype=np.int64)
+    return Batch(ids, mask)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_model):
+    return TorchEngine(read_spec(tiny_model("bert")))
+
+
+def test_shapes(engine):
+    batch = batch_of([2, 7, 8, 3], [2, 9, 3])
+    vectors, states = engine.vectors(batch), engine.states(batch)
+    assert vectors.shape == (2, models.HIDDEN)
+    assert states.shape == (2, 4, models.HIDDEN)
+    assert vectors.dtype == states.dtype == np.float32
+    mean = states[1, :3].mean(0)
+    np.testing.assert_allclose(vectors[1], mean / np.linalg.norm(mean), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", models.BACKBONES)
+def test_padding_changes_nothing(tiny_model, kind):
+    engine = TorchEngine(read_spec(tiny_model(kind)))
+    pad = 3 if kind == "modernbert" else int(kind in ("roberta", "xlm-roberta", "mpnet"))
+    alone = engine.vectors(batch_of([2, 9, 5]))
+    padded = engine.vectors(batch_of([2, 9, 5], [2, 7, 8, 9, 10, 11, 12, 13, 14, 3], pad=pad))
+    np.testing.assert_allclose(padded[0], alone[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", models.BACKBONES)
+def test_a_row_without_a_token_is_finite_and_disturbs_no_other(tiny_model, kind):
+    engine = TorchEngine(read_spec(tiny_model(kind)))
+    vectors = engine.vectors(batch_of([], [2, 9, 5], []))
+    assert np.isfinite(vectors).all()
+    assert (vectors[0] == 0).all()
+    np.testing.assert_allclose(vectors[1], engine.vectors(batch_of([2, 9, 5]))[0], atol=1e-5)
+
+
+def test_leading_tokens_can_be_left_out_of_pooling(engine):
+    batch = batch_of([2, 9, 5, 3])
+    late = engine.vectors(Batch(batch.ids_BT, batch.mask_BT, prompt_tokens=2))
+    mean = engine.states(batch)[0, 2:].mean(0)
+    np.testing.assert_allclose(late[0], mean / np.linalg.norm(mean), atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_is_near(tiny_model, engine, precision):
+    batch = batch_of(*([2, *range(5, 5 + length), 3] for length in range(1, 30)))
+    half = TorchEngine(read_spec(tiny_model("bert")), precision=precision).vectors(batch)
+    cosines = (half * engine.vectors(batch)).sum(1)
+    assert half.dtype == np.float32
+    assert 0.99 < cosines.min() < 1 - 1e-9
+
+
+def test_what_torch_cannot_do(tiny_model):
+    spec = read_spec(tiny_model("bert"))
+    for options in ({"precision": "int8"}, {"device": "abacus"}, {"device": "cuda:99"}):
+        with pytest.raises(ConfigurationError):
+            TorchEngine(spec, **options)
+
+
+@pytest.mark.parametrize(("gigabytes", "tokens"), [(80, 65536), (16, 65536), (8, 32768), (4, 16384)])
+def test_the_budget_of_a_gpu_follows_its_memory(monkeypatch, gigabytes, tokens):
+    properties = SimpleNamespace(total_memory=gigabytes * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    assert _token_budget(torch.device("cuda:0")) == tokens
+    assert _token_budget(torch.device("mps")) == 65536
+
+
+def test_torch_keeps_to_the_cores_of_a_container(tiny_model, monkeypatch):
+    threads = torch.get_num_threads()
+    monkeypatch.setattr("twinvec.engines.torch.available_cores", lambda: 1)
+    try:
+        TorchEngine(read_spec(tiny_model("bert")))
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_failures_carry_the_name_of_the_engine(engine):
+    with pytest.raises(EngineError, match="engine torch, cpu, float32: "):
+        engine.vectors(batch_of([10**7]))
+    with pytest.raises(EngineError, match="engine torch, cpu, float32: "):
+        engine.states(batch_of([5] * 1000))
+
+
+@pytest.mark.parametrize("fits", [1, 3, 8, 100])
+def test_a_batch_that_does_not_fit_is_halved(engine, fits):
+    batch = batch_of(*([2, number, 3] for number in range(5, 18)))
+    sizes = []
+
+    def compute(part):
+        sizes.append(len(part.ids_BT))
+        if sizes[-1] > fits:
+            raise torch.OutOfMemoryError("the device is full")
+        return engine.vectors(part)
+
+    halving = _Halving()
+    np.testing.assert_allclose(halving(compute, batch), engine.vectors(batch), atol=1e-5)
+    assert sum(size for size in sizes if size <= fits) == 13
+    sizes.clear()
+    halving(compute, batch)
+    assert max(sizes) <= fits, "what was too large once is not tried again"
+
+
+def test_one_text_that_does_not_fit_is_an_error():
+    def compute(part):
+        raise torch.OutOfMemoryError("the device is full")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        _Halving()(compute, batch_of([2, 3], [2, 3]))

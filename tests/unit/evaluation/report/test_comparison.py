@@ -1,0 +1,118 @@
+"""The comparison report: what is tested, written and drawn."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from twinvec.errors import ConfigurationError
+from twinvec.evaluation.report.comparison import compare, write_report
+from twinvec.evaluation.suite import load_tasks
+
+SENTENCES = [f"{text} | *loudly* & <b>" for text in ("A cat sleeps.", "The cat is asleep.", "A dog barks.", "Bread.")]
+
+
+@pytest.fixture
+def tasks(write, beir):
+    rows = [
+        f"{5 - abs(a - b)}\t{first}\t{second}\n"
+        for a, first in enumerate(SENTENCES)
+        for b, second in enumerate(SENTENCES)
+        if a < b
+    ]
+    sts = write("s/pairs.tsv", "score\tsentence1\tsentence2\n" + "".join(rows))
+    sentences = [
+        f"nurse.x.{n}.{gender}.txt\tThe nurse said {word} would come {n}.\n"
+        for n in range(2)
+        for gender, word in (("male", "he"), ("female", "she"), ("neutral", "they"))
+    ]
+    sentences += [line.replace("nurse", "miner") for line in sentences]
+    folder = write("winogender/all_sentences.tsv", "sentid\tsentence\n" + "".join(sentences)).parent
+    write("winogender/occupations-stats.tsv", "occupation\tbls_pct_female\nnurse\t90\nminer\t4\n")
+    return load_tasks(sts=[sts], ir=[beir], winogender=folder)
+
+
+@pytest.fixture
+def models(tiny_model):
+    return [str(tiny_model("bert", seed=seed)) for seed in (0, 1)]
+
+
+def is_picture(path):
+    pixels = imread(path)
+    return pixels.shape[0] > 100 and pixels.shape[1] > 400 and np.ptp(pixels[:, :, :3]) > 0.5
+
+
+def test_a_report_holds_tables_tests_examples_and_plots(tmp_path, tasks, models):
+    comparison = compare([*models, "cls:" + models[0]], tasks, resamples=50)
+    written = write_report(comparison, tmp_path / "report")
+    assert [path.name for path in written] == [
+        "report.md",
+        "report.html",
+        "figures.png",
+        "differences.png",
+        "occupations.png",
+    ]
+    assert all(is_picture(path) for path in written[2:])
+    text = written[0].read_text()
+    for heading in ("# Comparison of", "## STS", "## Retrieval", "## Bias", "## Differences from", "## s/pairs: pairs"):
+        assert heading in text
+    assert r"The cat is asleep. \| \*loudly\* \& \<b\>" in text
+    page = written[1].read_text()
+    assert "The cat is asleep. | *loudly* &amp; &lt;b&gt;" in page  # what a text says is no markup
+    assert page.count("<table>") == text.count("\n| --- ")
+    for picture in written[2:]:
+        assert f'<img src="{picture.name}"' in page
+    figures = json.loads(json.dumps(comparison.as_json(), allow_nan=False))
+    assert [each["model"] for each in figures["models"]] == [*models, "cls:" + models[0]]
+    assert {(each["section"], each["system"]) for each in figures["differences"]} == {
+        (section, system) for section in ("sts", "ir") for system in (models[1], "cls:" + models[0])
+    }
+
+
+def test_systems_that_agree_have_no_example_of_a_difference(tmp_path, tasks, models):
+    same = shutil.copytree(models[0], tmp_path / "same")
+    agreed, apart = (compare([models[0], other], tasks, resamples=50) for other in (str(same), models[1]))
+    texts = [
+        write_report(each, tmp_path / name)[0].read_text() for each, name in ((agreed, "agreed"), (apart, "apart"))
+    ]
+    assert [text.count("None: they agree on all.") for text in texts] == [2, 0]
+    assert "| query |" not in texts[0]
+    assert "| query |" in texts[1]
+    assert is_picture(tmp_path / "agreed" / "differences.png")
+
+
+def test_labelled_pairs_and_triplets_are_drawn(tmp_path, write, models):
+    pairs = write("labelled.tsv", "label\tsentence1\tsentence2\n1\ta cat\tthe cat\n0\ta cat\ta dog\n")
+    triplets = write("triplets.tsv", "anchor\tpositive\tnegative\na cat\tthe cat\ta dog\nx\ty\tz\n")
+    tasks = load_tasks(pairs=[pairs], triplets=[triplets])
+    written = write_report(compare(models, tasks, resamples=50), tmp_path / "report")
+    assert [path.name for path in written[2:]] == ["figures.png"]
+    assert is_picture(written[2])
+    assert "## Triplets" in written[0].read_text()
+
+
+def test_differences_are_those_of_the_figures(tasks, models):
+    comparison = compare([models[1], "bm25", models[0]], replace(tasks, sts={}, winogender=None), resamples=50)
+    first = comparison.evaluations[0].ir["small"].figures["ndcg@10"]
+    for other, difference in zip(comparison.evaluations[1:], comparison.differences, strict=True):
+        assert difference.test.difference == pytest.approx(other.ir["small"].figures["ndcg@10"] - first)
+
+
+def test_what_is_reranked_is_compared_too(tmp_path, tasks, models, tiny_cross_encoder):
+    tasks = replace(tasks, sts={}, winogender=None, rerank=str(tiny_cross_encoder("bert")), candidates=2)
+    comparison = compare([models[0], "bm25"], tasks, resamples=50)
+    assert [difference.section for difference in comparison.differences] == ["ir", "reranked"]
+    text = write_report(comparison, tmp_path)[0].read_text()
+    assert "## Retrieval, reranked" in text
+    assert "| small, reranked | ndcg@10 | bm25 |" in text
+
+
+def test_a_comparison_needs_two_different_models(tasks, models):
+    for systems in ([], models[:1], models[:1] * 2):
+        with pytest.raises(ConfigurationError, match="two or more different models"):
+            compare(systems, tasks)

@@ -1,0 +1,235 @@
+"""The commands ``evaluate``, ``compare``, ``pairs`` and ``cluster``, as a user runs them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+
+import ir_measures
+import pytest
+from matplotlib.image import imread
+
+from twinvec.cli import evaluate as commands
+from twinvec.evaluation import serving
+from twinvec.evaluation.measures import MEASURES
+from twinvec_qdrant import Collection
+
+STS = "score\tsentence1\tsentence2\n5\tA cat sleeps.\tThe cat is asleep.\n2\tA cat sleeps.\tA dog barks.\n0\tA\tBread\n"
+TEXTS = ["A cat sleeps.", "The cat is asleep.", "A kitten is sleeping.", "Stocks fell sharply today.", "A cat sleeps."]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model):
+    return tiny_model("bert")
+
+
+def test_evaluate_prints_one_object_in_the_agreed_shape(twinvec, write, beir, model):
+    sts = write("stsb/test.tsv", STS)
+    done = twinvec("evaluate", model, "--sts", sts, "--ir", beir, "--json")
+    assert (done.code, done.err) == (0, "")
+    figures = json.loads(done.out)
+    assert figures["model"] == str(model)
+    assert {"spearman", "pearson", "spearman_dot", "pearson_manhattan", "rows"} < set(figures["sts"]["stsb/test"])
+    assert set(MEASURES) < set(figures["ir"]["small"])
+    assert -100 <= figures["sts"]["stsb/test"]["spearman"] <= 100
+    low, high = figures["ir"]["small"]["ndcg@10_interval"]
+    assert 0 <= low <= figures["ir"]["small"]["ndcg@10"] <= high <= 100
+
+
+def test_evaluate_prints_tables_for_people(twinvec, write, beir, model):
+    files = [write(f"{name}/test.tsv", STS) for name in ("one", "two")]
+    done = twinvec("evaluate", model, "--sts", files[0], "--sts", files[1], "--ir", beir, "--measures", "ndcg@5")
+    assert done.code == 0
+    for part in ("STS: ", "one/test", "two/test", "mean", "Retrieval: ", "ndcg@5"):
+        assert part in done.out
+
+
+def test_every_kind_of_task_is_measured(twinvec, write, model):
+    arguments = [
+        ("--nli", "label\tpremise\thypothesis\n" + "".join(f"{'ab'[n % 2]}\tp {n}\th {n}\n" for n in range(20))),
+        ("--pairs", "label\tsentence1\tsentence2\n1\ta cat\tthe cat\n0\ta cat\tthe moon\n"),
+        ("--triplets", "anchor\tpositive\tnegative\na cat\tthe cat\tthe moon\n"),
+        ("--questions", "anchor\tpositive\nwho\tme\nwhere\there\n"),
+    ]
+    given = [each for option, content in arguments for each in (option, write(f"{option[2:]}.tsv", content))]
+    done = twinvec("evaluate", model, *given, "--json")
+    figures = json.loads(done.out)
+    assert set(figures) == {"model", "nli", "pairs", "triplets", "questions"}
+    assert all(len(sets) == 1 for name, sets in figures.items() if name != "model")
+
+
+def test_runs_are_written_for_other_tools(twinvec, beir, model, tmp_path):
+    done = twinvec("evaluate", model, "--ir", beir, "--runs", tmp_path / "runs", "--json")
+    figures = json.loads(done.out)["ir"]["small"]
+    qrels = [
+        ir_measures.Qrel(query, document, int(score))
+        for query, document, score in (line.split() for line in (beir / "qrels/test.tsv").read_text().split("\n")[1:-1])
+    ]
+    run = ir_measures.read_trec_run(str(tmp_path / "runs" / "small.trec"))
+    by_hand = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)
+    assert figures["ndcg@10"] == pytest.approx(100 * by_hand[ir_measures.nDCG @ 10])
+    written = f"run:{tmp_path / 'runs' / 'small.trec'}"
+    assert json.loads(twinvec("evaluate", written, "--ir", beir, "--json").out)["ir"]["small"] == figures
+
+
+def test_vectors_are_measured_in_fewer_bytes(twinvec, beir, model, tmp_path):
+    done = twinvec("evaluate", model, "--ir", beir, "--forms", tmp_path / "costs.png", "--json")
+    forms = json.loads(done.out)["forms"]["small"]
+    assert forms["float32"]["bytes"] == 4 * forms["int8"]["bytes"]
+    assert imread(tmp_path / "costs.png").shape[0] > 100
+    assert "small, kept as" in twinvec("evaluate", model, "--ir", beir, "--forms", tmp_path / "costs.png").out
+
+
+@pytest.fixture
+def store(tmp_path, model, beir):
+    from twinvec import Encoder
+    from twinvec.evaluation.beir import load_beir
+
+    with Collection.open("small", tmp_path / "store", encoder=Encoder(model)) as opened:
+        opened.ingest(load_beir(beir).documents)
+    return tmp_path / "store"
+
+
+def test_a_collection_is_measured_as_it_answers(twinvec, beir, model, store):
+    done = twinvec("evaluate", "--collection", "small", "--path", store, "--ir", beir, "--mode", "dense", "--json")
+    assert done.code == 0, done.err
+    figures = json.loads(done.out)
+    assert (figures["collection"], figures["mode"]) == ("small", "dense")
+    served = figures["ir"]["small"]
+    direct = json.loads(twinvec("evaluate", model, "--ir", beir, "--json").out)["ir"]["small"]
+    assert {name: served[name] for name in MEASURES} == pytest.approx({name: direct[name] for name in MEASURES})
+    assert served["neighbours@10"] == 100
+    assert served["ms_p50"] > 0
+
+
+def test_what_reranking_gains_is_told(twinvec, beir, model):
+    done = twinvec("evaluate", model, "--ir", beir, "--rerank", "maxsim", "--candidates", 1, "--json")
+    assert done.code == 0, done.err
+    figures = json.loads(done.out)
+    before, after = figures["ir"]["small"], figures["reranked"]["small"]
+    assert after["gain"] == pytest.approx(after["ndcg@10"] - before["ndcg@10"])
+    assert after["gain_interval"][0] <= after["gain"] <= after["gain_interval"][1]
+    assert set(MEASURES) < set(after)
+    assert after["recall@10"] < before["recall@10"]  # one candidate is all that is left, and one query has two answers
+    assert "Retrieval, reranked: " in twinvec("evaluate", model, "--ir", beir, "--rerank", "maxsim").out
+
+
+def test_reranking_behind_words_and_behind_a_collection(twinvec, beir, model, store, tiny_cross_encoder):
+    reranker = tiny_cross_encoder("bert")
+    words = json.loads(twinvec("evaluate", "bm25", "--ir", beir, "--rerank", reranker, "--json").out)
+    assert words["reranked"]["small"]["queries"] == 3
+    place = ("--collection", "small", "--path", store, "--ir", beir)
+    served = json.loads(twinvec("evaluate", *place, "--rerank", "maxsim", "--json").out)["reranked"]["small"]
+    assert served["ms_p50"] > 0
+    assert "p_value" in served
+    refused = twinvec("evaluate", "bm25", "--ir", beir, "--rerank", "maxsim")
+    assert refused.code == 1
+    assert "maxsim compares token states, and bm25 has none" in refused.err
+
+
+def test_no_column_is_lost_where_the_output_is_no_terminal(twinvec, write, model):
+    figures = json.loads(twinvec("evaluate", model, "--sts", write("s.tsv", STS), "--json").out)["sts"]
+    shown = twinvec("evaluate", model, "--sts", write("s.tsv", STS)).out
+    (row,) = figures.values()
+    for name, value in row.items():
+        if not name.endswith("_interval"):
+            assert f"{value:.2f}" in shown or f"{value:,}" in shown
+    assert "…" not in shown
+
+
+def test_a_narrow_terminal_gets_the_measures_as_lines(on_terminal, beir):
+    shown = on_terminal(50, "evaluate", "bm25", "--ir", beir)
+    lines = dict(line.split(maxsplit=1) for line in shown.splitlines() if line.strip().count(" ") > 0)
+    assert set(MEASURES) < set(lines)
+    assert all(line.rstrip() == line[:50].rstrip() for line in shown.splitlines())
+
+
+def test_a_collection_is_measured_with_other_indexes(twinvec, beir, store, tmp_path, monkeypatch):
+    few = {"float32": serving.INDEXES["float32"]}
+    monkeypatch.setitem(serving.evaluate_indexes.__kwdefaults__, "indexes", few)
+    place = ("--collection", "small", "--path", store, "--ir", beir)
+    done = twinvec("evaluate", *place, "--forms", tmp_path / "costs.png", "--json")
+    assert done.code == 0, done.err
+    forms = json.loads(done.out)["forms"]["small"]
+    assert list(forms) == ["float32"]
+    assert forms["float32"]["neighbours@10"] == 100
+    assert imread(tmp_path / "costs.png").shape[0] > 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--sts", "no.tsv"], "give MODEL or --collection"),
+        (["--collection", "c"], "give --ir"),
+        (["default", "--forms", "costs.png"], "give --ir"),
+    ],
+)
+def test_wrong_usage_is_2(twinvec, write, arguments, said):
+    write("no.tsv", STS)
+    arguments = [str(write("s.tsv", STS)) if each == "no.tsv" else each for each in arguments]
+    if arguments[0] == "default":
+        arguments += ["--sts", str(write("s.tsv", STS))]
+    done = twinvec("evaluate", *arguments)
+    assert done.code == 2
+    assert said in " ".join(done.err.replace("│", " ").split())  # the panel of an error wraps its lines
+
+
+def test_errors_name_file_and_line_and_leave_1(twinvec, write, model):
+    bad = write("bad.tsv", STS + "many\ta\tb\n")
+    done = twinvec("evaluate", model, "--sts", bad, "--json")
+    assert (done.code, done.out) == (1, "")
+    assert f"{bad}:5: score 'many' is not a number" in done.err
+    assert twinvec("evaluate", model).code == 1  # nothing to measure on
+
+
+def test_nothing_is_said_of_what_goes_on_within(beir):
+    """In a process of its own: what libraries log is for their developers."""
+    program = "from twinvec.cli.app import main; main()"
+    command = [sys.executable, "-c", program, "evaluate", "bm25", "--ir", str(beir), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["model"] == "bm25"
+
+
+def test_compare_writes_a_report(twinvec, write, model, tmp_path):
+    sts = write("s/test.tsv", STS)
+    done = twinvec("compare", model, f"cls:{model}", "-o", tmp_path / "report", "--sts", sts, "--json")
+    figures = json.loads(done.out)
+    assert [each["model"] for each in figures["models"]] == [str(model), f"cls:{model}"]
+    assert (tmp_path / "report" / "report.html").stat().st_size > 1000
+    assert str(tmp_path / "report" / "report.md") in figures["files"]
+
+
+def test_pairs_are_found_among_different_texts(twinvec, write):
+    source = write("texts.txt", "\n".join(TEXTS) + "\n")
+    figures = json.loads(twinvec("pairs", source, "--limit", 3, "--json").out)
+    assert figures["texts"] == 4
+    assert next((pair["first"], pair["second"]) for pair in figures["pairs"]) == (TEXTS[0], TEXTS[1])
+    scores = [pair["score"] for pair in figures["pairs"]]
+    assert scores == sorted(scores, reverse=True)
+    assert len(json.loads(twinvec("pairs", source, "--threshold", 0.999, "--json").out)["pairs"]) == 0
+    assert TEXTS[1] in twinvec("pairs", source).out
+
+
+def test_clusters_are_named_and_mapped(twinvec, write, tmp_path):
+    source = write("texts.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    options = ("--threshold", 0.5, "--min-size", 2, "--map", tmp_path / "map.png")
+    figures = json.loads(twinvec("cluster", source, *options, "--json").out)
+    assert [sorted(each["texts"]) for each in figures["clusters"]] == [sorted(TEXTS[:3])]
+    assert figures["clusters"][0]["typical"] in TEXTS[:3]
+    assert figures["alone"] == [TEXTS[3]]
+    assert imread(tmp_path / "map.png").shape[0] > 100
+    assert "1 clusters, 1 of 4 texts alone" in " ".join(twinvec("cluster", source, *options[:4]).out.split())
+
+
+def test_a_map_of_two_texts_is_refused(twinvec, write, tmp_path):
+    source = write("texts.txt", "one\ntwo\n")
+    done = twinvec("cluster", source, "--map", tmp_path / "map.png")
+    assert done.code == 1
+    assert "a map needs at least three texts, got 2" in done.err
+
+
+def test_the_measures_offered_are_the_default_ones():
+    assert inspect.signature(commands.evaluate_command).parameters["measures"].default.split(",") == list(MEASURES)

@@ -1,0 +1,324 @@
+"""The commands of collections, on real files and the embedded store."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from qdrant_stand_in import Fault, StandIn
+from twinvec.export.model import export_model
+
+NOTES = {
+    "tea.md": "# Tea\n\nGreen tea is brewed at 80 degrees.\n\n# Coffee\n\nEspresso needs nine bars of pressure.\n",
+    "tax.txt": "The tax return is due at the end of July.",
+    "bikes/chain.txt": "Oil the chain of a bicycle after riding in the rain.",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in NOTES.items():
+        path = tmp_path / "notes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def place(tmp_path):
+    return ("--collection", "notes", "--path", tmp_path / "store")
+
+
+@pytest.fixture
+def tiny(tiny_model):
+    """Options of ``ingest`` for a model that is loaded in no time; later commands find it in the collection."""
+    return ("--model", tiny_model("bert"))
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_model, tmp_path_factory):
+    """The same model exported, which a process of its own loads without torch."""
+    return export_model(tiny_model("bert"), tmp_path_factory.mktemp("exported") / "model").folder
+
+
+def figures(done):
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+def test_a_folder_again_and_again(twinvec, folder, place, tiny):
+    report = figures(twinvec("ingest", folder, *place, *tiny, "--json"))
+    assert report == {
+        **dict.fromkeys(("updated", "unchanged", "deleted", "failed", "truncated"), 0),
+        "new": 3,
+        "chunks": 4,
+        "encoded": 4,
+        "failures": [],
+    }
+    again = figures(twinvec("ingest", folder, *place, *tiny, "--json"))
+    assert (again["new"], again["unchanged"], again["encoded"]) == (0, 3, 0)
+    (folder / "tax.txt").write_text("The tax return is due at the end of August.")
+    (folder / "tea.md").unlink()
+    kept = figures(twinvec("ingest", folder, *place, *tiny, "--json"))
+    assert (kept["updated"], kept["unchanged"], kept["deleted"]) == (1, 1, 0)
+    pruned = figures(twinvec("ingest", folder, *place, *tiny, "--prune", "--json"))
+    assert (pruned["unchanged"], pruned["deleted"]) == (2, 1)
+    info = figures(twinvec("info", *place, "--json"))
+    assert (info["points"], info["sources"], info["model"]) == (2, 2, str(tiny[1]))
+
+
+def test_a_first_ingest_can_be_foreseen(twinvec, folder, place, tmp_path, tiny):
+    options = ("--chunk-tokens", 64, "--tenant-key", "path", "--prune")
+    foreseen = figures(twinvec("ingest", folder, *place, *tiny, *options, "--dry-run", "--json"))
+    assert "3 new" in twinvec("ingest", folder, *place, *tiny, *options, "--dry-run").out
+    assert not (tmp_path / "store").exists()
+    assert figures(twinvec("ingest", folder, *place, *tiny, *options, "--json")) == foreseen
+    again = figures(twinvec("ingest", folder, *place, *tiny, *options, "--dry-run", "--json"))
+    assert (again["new"], again["unchanged"]) == (0, 3)
+
+
+def test_what_was_done_before_an_error_is_told(twinvec, tmp_path, monkeypatch, tiny):
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 2)
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)  # more than is waited
+    rows = [{"id": str(row), "text": f"note {row}"} for row in range(9)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with StandIn().running() as server:
+        written = []
+
+        def fault(method, path):
+            if method == "PUT" and path.partition("?")[0].endswith("/points"):
+                written.append(path)
+            return Fault.BUSY if len(written) > 10 else None
+
+        server.fault = fault
+        for form in ((), ("--json",)):
+            written.clear()
+            name = f"notes{len(form)}"
+            done = twinvec("ingest", tmp_path / "rows.jsonl", "--collection", name, "--url", server.url, *tiny, *form)
+            assert done.code == 1
+            assert "503" in done.err
+            committed = int(re.search(r"committed before the error: (\d+) new", done.err)[1])
+            assert 0 < committed < len(rows)
+            if form:
+                assert json.loads(done.out)["new"] == committed
+            else:
+                assert done.out == ""
+
+
+def test_a_server_may_take_longer_to_come_back(twinvec, tmp_path, monkeypatch, tiny):
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)  # an hour passes
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "a", "text": "tea"}))
+    with StandIn().running() as server:
+        server.fault = lambda method, path: None if server.met else Fault.BUSY
+        command = ("ingest", tmp_path / "rows.jsonl", "--collection", "notes", "--url", server.url, *tiny)
+        assert twinvec(*command).code == 1
+        server.met.clear()
+        assert twinvec(*command, "--wait", 4000).code == 0
+        notes = ("--collection", "notes")
+        for other in (
+            ("push", *notes, "--to-path", tmp_path / "copy"),
+            ("search", "tea", *notes),
+            ("info", *notes),
+            ("verify", *notes),
+            ("collections",),
+            ("drop", "notes", "--yes"),
+        ):
+            server.met.clear()
+            assert twinvec(*other, "--url", server.url).code == 1
+            server.met.clear()
+            assert twinvec(*other, "--url", server.url, "--wait", 4000).code == 0
+
+
+def test_an_empty_source_prunes_only_where_that_is_said(twinvec, folder, place, tmp_path, tiny):
+    twinvec("ingest", folder, *place, *tiny)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty.jsonl").touch()
+    for source in ("empty", "empty.jsonl"):
+        done = twinvec("ingest", tmp_path / source, *place, *tiny, "--prune")
+        assert done.code == 1
+        assert "--allow-empty" in done.err
+    assert figures(twinvec("info", *place, "--json"))["sources"] == 3
+    emptied = twinvec("ingest", tmp_path / "empty", *place, *tiny, "--prune", "--allow-empty", "--json")
+    assert figures(emptied)["deleted"] == 3
+
+
+def test_search_for_people_and_programs(twinvec, folder, place):
+    twinvec("ingest", folder, *place)
+    assert figures(twinvec("info", *place, "--json"))["model"] == "default"
+    one = figures(twinvec("search", "hot drinks", *place, "--limit", 2, "--json"))
+    assert list(one) == ["hits"]
+    assert one["hits"][0]["id"] == "tea.md"
+    assert set(one["hits"][0]) == {"id", "text", "score", "scores", "payload"}
+    assert set(one["hits"][0]["scores"]) == {"dense", "sparse", "fused"}
+    two = figures(twinvec("search", "hot drinks", "cycling", *place, "--rerank", "maxsim", "--json"))
+    assert [each["query"] for each in two["results"]] == ["hot drinks", "cycling"]
+    assert two["results"][1]["hits"][0]["id"] == "bikes/chain.txt"
+    assert "maxsim" in two["results"][1]["hits"][0]["scores"]
+    shown = twinvec("search", "cycling", *place, "--rerank", "maxsim").out
+    for part in ("cycling", "bikes/chain.txt", "dense", "sparse", "fused", "maxsim", "Oil the chain", "reranked in"):
+        assert part in shown
+
+
+@pytest.mark.parametrize(("mode", "stages"), [("dense", {"dense"}), ("sparse", {"sparse"})])
+def test_modes_and_chunks(twinvec, folder, place, mode, stages, tiny):
+    twinvec("ingest", folder, *place, *tiny)
+    hits = figures(twinvec("search", "tea espresso", *place, "--mode", mode, "--chunks", "--json"))["hits"]
+    assert {"tea.md#0", "tea.md#1"} <= {hit["id"] for hit in hits}
+    assert set(hits[0]["scores"]) == stages
+
+
+def test_a_cross_encoder_reranks(twinvec, folder, place, tiny_cross_encoder, tiny):
+    twinvec("ingest", folder, *place, *tiny)
+    hits = figures(twinvec("search", "tea", *place, "--rerank", tiny_cross_encoder("bert"), "--json"))["hits"]
+    assert set(hits[0]["scores"]) == {"dense", "sparse", "fused", "cross-encoder"}
+
+
+def test_filters(twinvec, place, tmp_path, tiny):
+    rows = [{"id": str(year), "text": "a year of rain", "year": year, "lang": lang} for year, lang in
+            ((2019, "en"), (2020, "de"), (2021, "en"), (2022, "fr"))]  # fmt: skip
+    (tmp_path / "years.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    twinvec("ingest", tmp_path / "years.jsonl", *place, *tiny)
+
+    def found(*conditions):
+        options = [part for condition in conditions for part in ("--filter", condition)]
+        return {hit["id"] for hit in figures(twinvec("search", "rain", *place, *options, "--json"))["hits"]}
+
+    assert found("year>=2020", "year<2022") == {"2020", "2021"}
+    assert found("lang=en", "lang=fr") == {"2019", "2021", "2022"}
+    assert found("lang = en", "year > 2019") == {"2021"}
+    assert found("year=2022") == {"2022"}
+    assert found('year="2022"') == set(), "a quoted value is a text"
+    assert found('lang="=en"', "lang=" + "[" * 5000) == set()
+    for wrong in ("year", "=3", "year~3", "year>=soon", "year>=1e999", "year=1e999", "lang!=en", "lang != en"):
+        done = twinvec("search", "rain", *place, "--filter", wrong)
+        assert done.code in (1, 2)
+        assert "filter" in done.err
+        assert "unexpected" not in done.err
+    meant = {"year==2020": "year=2020", "year=>2020": "year>=2020", "year =< 2021": "year<=2021", "lang==en": "lang=en"}
+    for wrong, right in meant.items():
+        done = twinvec("search", "rain", *place, "--filter", wrong)
+        assert done.code == 2
+        assert f"write {right}," in " ".join(done.err.replace("│", " ").split())
+    assert twinvec("search", "rain", *place, "--filter", "year=1", "--filter", "year>0").code == 2
+
+
+def test_pages_and_tenants(twinvec, place, tmp_path, tiny):
+    rows = [{"id": f"{owner}{row}", "text": f"note {row} on tea", "owner": owner} for owner in "ab" for row in range(3)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert twinvec("ingest", tmp_path / "rows.jsonl", *place, *tiny, "--tenant-key", "owner").code == 0
+    done = twinvec("search", "tea", *place)
+    assert done.code == 1
+    assert "--filter owner=" in done.err
+    search = ("search", "tea", *place, "--filter", "owner=a", "--json")
+    for more in ((), ("--rerank", "maxsim")):
+        whole = [hit["id"] for hit in figures(twinvec(*search, *more))["hits"]]
+        assert sorted(whole) == ["a0", "a1", "a2"]
+        assert [hit["id"] for hit in figures(twinvec(*search, *more, "--limit", 1, "--offset", 1))["hits"]] == whole[
+            1:2
+        ]
+
+
+def test_json_lines_from_standard_input(twinvec, place, monkeypatch, tiny):
+    stream = io.TextIOWrapper(io.BytesIO(b'{"id": "a", "text": "one"}\n{"id": "b"}\n{"id": "c", "text": "two"}\n'))
+    monkeypatch.setattr(sys, "stdin", stream)
+    report = figures(twinvec("ingest", "-", *place, *tiny, "--json"))
+    assert (report["new"], report["failed"]) == (2, 1)
+    assert "text" in report["failures"][0][1]
+
+
+def test_failures_are_listed_and_nothing_but_failures_is_an_error(twinvec, folder, place, tiny):
+    (folder / "image.bin").write_bytes(bytes(range(256)))
+    done = twinvec("ingest", folder, *place, *tiny)
+    assert done.code == 0
+    assert "3 new" in done.out
+    assert "1 failed" in done.out
+    assert "failed: image.bin: " in done.err
+    assert twinvec("ingest", folder / "image.bin", "--collection", "other", *place[2:], *tiny).code == 1
+
+
+def test_a_terminal_shows_how_far_an_ingest_is_and_what_failed(on_terminal, folder, place, exported):
+    (folder / "image.bin").write_bytes(bytes(range(256)))
+    shown = on_terminal(120, "ingest", folder, *place, "--model", exported)
+    assert re.search(r"Ingesting[^\r]*4/4 documents[^\r]*1 failed", shown)
+    assert "3 new" in shown
+
+
+def test_another_model_is_refused_with_both_names(twinvec, folder, place, tiny, tiny_model):
+    twinvec("ingest", folder, *place, *tiny)
+    model = tiny_model("bert", seed=1)
+    for command in (("ingest", folder), ("search", "tea")):
+        done = twinvec(*command, *place, "--model", model)
+        assert done.code == 1
+        assert str(model) in done.err
+        assert str(tiny[1]) in done.err
+    assert figures(twinvec("ingest", folder, *place, *tiny, "--json"))["unchanged"] == 3
+
+
+def test_a_collection_of_another_model_is_searched_with_it(twinvec, folder, place, tiny_model):
+    twinvec("ingest", folder, *place, "--model", tiny_model("bert"))
+    assert figures(twinvec("info", *place, "--json"))["model"] == str(tiny_model("bert"))
+    assert len(figures(twinvec("search", "tea", *place, "--json"))["hits"]) == 3
+
+
+def test_a_search_with_an_exported_model_loads_little(twinvec, folder, place, exported):
+    twinvec("ingest", folder, *place, "--model", exported)
+    program = (
+        "import sys\n"
+        "from twinvec.cli.app import main\n"
+        "from twinvec.engines.openvino import _Requests\n"
+        "make, made = _Requests.__init__, []\n"
+        "_Requests.__init__ = lambda self, *given: made.append(given) or make(self, *given)\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as stop: assert not stop.code\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'qdrant_client', 'bm25s', 'scipy'}\n"
+        "print('LOADED', sorted(heavy & set(sys.modules)), 'COMPILED', len(made))"
+    )
+    command = [sys.executable, "-c", program, "search", "oil the chain", *map(str, place)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert "bikes/chain.txt" in done.stdout
+    assert "LOADED [] COMPILED 1" in done.stdout
+
+
+@pytest.mark.parametrize("command", [("search", "tea"), ("info",)])
+def test_a_missing_collection_is_named(twinvec, place, command, tmp_path):
+    done = twinvec(*command, *place)
+    assert done.code == 1
+    assert "notes" in done.err
+    assert not (tmp_path / "store").exists(), "looking must not make a store"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("search", "tea", "--collection", "n", "--path", "x", "--url", "http://localhost:1"),
+        ("search", "tea"),
+        ("search", "--collection", "n"),
+        ("search", "tea", "--collection", "n", "--mode", "psychic"),
+        ("search", "tea", "--collection", "n", "--limit", "0"),
+        ("ingest", ".", "--collection", "n", "--no-chunking", "--overlap", "3"),
+    ],
+)
+def test_wrong_usage(twinvec, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert twinvec(*arguments).code == 2
+
+
+def test_a_missing_source_makes_no_collection(twinvec, place, tmp_path):
+    done = twinvec("ingest", tmp_path / "nowhere", *place)
+    assert done.code == 1
+    assert "nowhere" in done.err
+    assert twinvec("info", *place).code == 1
+
+
+def test_chunking_is_recorded_and_checked(twinvec, folder, place, tiny):
+    assert twinvec("ingest", folder, *place, *tiny, "--no-chunking").code == 0
+    assert figures(twinvec("info", *place, "--json"))["points"] == 3
+    done = twinvec("ingest", folder, *place, *tiny, "--chunk-tokens", 64)
+    assert done.code == 1
+    assert "chunk" in done.err

@@ -1,0 +1,81 @@
+"""A folder of real files, good and broken, taken in again and again."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinvec.errors import SpaceMismatchError
+from twinvec_qdrant import Collection, read_source
+from twinvec_qdrant.records.description import COLLECTION_PROBES
+from words import WordEncoder
+
+LINE = "word and another word, " * 220_000  # 5 MB without a line break
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "documents"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "guide.md").write_text("# Guide\n\nHow to brew tea.\n\n## Water\n\nAs hot as it gets.\n")
+    (folder / "deep" / "bread.txt").write_text("bread from rye and wheat")
+    (folder / "empty.txt").write_bytes(b"")
+    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    (folder / "latin.txt").write_bytes("Grüße aus Köln".encode("latin-1"))
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "store"
+
+
+def ingest(store, folder, encoder, **options):
+    with Collection.open("notes", store, encoder=encoder) as collection:
+        return collection.ingest(read_source(folder), **options)
+
+
+def test_a_folder_is_taken_in_and_followed(store, folder):
+    encoder = WordEncoder(max_tokens=256)
+    (folder / "line.txt").write_text(LINE)
+    report = ingest(store, folder, encoder)
+    assert (report.new, report.failed, report.truncated) == (4, 2, 0)
+    reasons = dict(report.failures)
+    assert "binary" in reasons["picture.png"]
+    assert "0xfc" in reasons["latin.txt"]
+    assert report.chunks > 2000
+
+    encoder.encoded.clear()
+    again = ingest(store, folder, encoder)
+    assert (again.unchanged, again.new, again.updated, again.failed, again.chunks) == (4, 0, 0, 2, 0)
+    assert len(encoder.encoded) == len(COLLECTION_PROBES)
+
+    (folder / "guide.md").write_text("# Guide\n\nHow to brew tea.\n\n## Water\n\nNot too hot.\n")
+    (folder / "line.txt").unlink()
+    (folder / "latin.txt").unlink()
+    encoder.encoded.clear()
+    report = ingest(store, folder, encoder, prune=True)
+    assert (report.updated, report.unchanged, report.deleted, report.failed) == (1, 2, 1, 1)
+    assert encoder.encoded[len(COLLECTION_PROBES) :] == ["Guide > Water\n\nNot too hot."]
+    with Collection.open("notes", store, encoder=encoder) as collection:
+        assert sorted(collection.find()) == ["deep/bread.txt", "empty.txt", "guide.md"]
+        hit = collection.search("hot water", limit=1)[0]
+        assert (hit.id, hit.payload["heading"]) == ("guide.md", "Guide > Water")
+        assert collection.count() == 3
+
+
+def test_a_file_that_breaks_keeps_its_older_version_also_with_prune(store, folder):
+    encoder = WordEncoder(max_tokens=256)
+    ingest(store, folder, encoder)
+    (folder / "guide.md").write_bytes(b"\xff\xff tea")
+    report = ingest(store, folder, encoder, prune=True)
+    assert (report.failed, report.deleted) == (3, 0)
+    with Collection.open("notes", store, encoder=encoder) as collection:
+        assert "As hot as it gets." in collection.get(["guide.md"])[0].text
+
+
+def test_the_folder_is_not_taken_in_with_another_model(store, folder):
+    ingest(store, folder, WordEncoder(max_tokens=256))
+    other = WordEncoder(seed=1, max_tokens=256)
+    with pytest.raises(SpaceMismatchError, match=r"words-0.*words-1"):
+        ingest(store, folder, other)
+    assert other.encoded == []

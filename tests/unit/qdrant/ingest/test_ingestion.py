@@ -1,0 +1,274 @@
+"""What an ingest writes, leaves alone, refuses and reports."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from twinvec import Document
+from twinvec.errors import BadVectorError, DocumentError
+from twinvec_qdrant import Collection, Failure
+
+NOTES = [
+    {"id": "tea", "text": "green tea with mint", "year": 2020},
+    {"id": "bread", "text": "bread from rye and wheat", "year": 2021},
+    {"id": "rain", "text": "rain over the harbour", "year": 2022},
+]
+
+
+def state(collection: Collection) -> dict[str, tuple[str, dict]]:
+    """Every document as the collection has it."""
+    found = collection.get(["tea", "bread", "rain", "snow", "empty"])
+    return {document.id: (document.text, dict(document.payload)) for document in found}
+
+
+def test_the_same_documents_again_encode_and_write_nothing(collection, words):
+    first = collection.ingest(NOTES)
+    assert (first.new, first.chunks, first.encoded) == (3, 3, 3)
+    words.encoded.clear()
+    again = collection.ingest(reversed(NOTES))
+    assert (again.unchanged, again.new, again.updated, again.chunks) == (3, 0, 0, 0)
+    assert words.encoded == []
+
+
+def test_only_what_changed_is_encoded(collection, words):
+    collection.ingest(NOTES)
+    words.encoded.clear()
+    report = collection.ingest([NOTES[0], {**NOTES[1], "text": "bread from spelt"}, {"id": "snow", "text": "snow"}])
+    assert (report.new, report.updated, report.unchanged) == (1, 1, 1)
+    assert sorted(words.encoded) == ["bread from spelt", "snow"]
+    assert state(collection)["bread"] == ("bread from spelt", {"year": 2021})
+    assert collection.count() == 4
+
+
+def test_another_payload_keeps_the_vector(collection, words):
+    collection.ingest(NOTES)
+    words.encoded.clear()
+    report = collection.ingest([{**NOTES[0], "year": 1999}])
+    assert (report.updated, report.chunks, report.encoded) == (1, 1, 0)
+    assert words.encoded == []
+    assert [hit.id for hit in collection.search("mint tea", filter={"year": 1999})] == ["tea"]
+    assert collection.count() == 3
+
+
+def test_text_that_moves_keeps_its_vector(tmp_path, encoder):
+    parts = [f"# Part {number}\n\n" + f"Sentence about topic {number}. " * 60 for number in range(4)]
+    with Collection.open("guide", tmp_path, encoder=encoder) as collection:
+        first = collection.ingest([("guide.md", "\n\n".join(parts))])
+        assert first.encoded >= 4
+        moved = collection.ingest([("guide.md", "\n\n".join([parts[2], parts[0], parts[1], parts[3]]))])
+        assert (moved.updated, moved.encoded) == (1, 0)
+        assert collection.count() == first.chunks
+        hit = collection.search("topic 2", group=False)[0]
+        assert hit.payload["heading"] == "Part 2"
+
+
+def test_prune_removes_what_is_missing_and_nothing_else_does(collection):
+    collection.ingest(NOTES)
+    assert collection.ingest(NOTES[:2]).deleted == 0
+    assert collection.count() == 3
+    report = collection.ingest(NOTES[:2], prune=True)
+    assert (report.deleted, report.unchanged) == (1, 2)
+    assert set(state(collection)) == {"tea", "bread"}
+    assert collection.info()["sources"] == 2
+
+
+def test_nothing_at_all_prunes_nothing_unless_that_is_said(collection):
+    assert collection.ingest([], prune=True).deleted == 0, "there is nothing to lose"
+    collection.ingest(NOTES)
+    for dry_run in (True, False):
+        with pytest.raises(DocumentError, match=r"remove all 3 .*allow_empty=True"):
+            collection.ingest(iter([]), prune=True, dry_run=dry_run)
+    assert collection.count() == 3
+    assert collection.ingest([], prune=True, allow_empty=True, dry_run=True).deleted == 3
+    assert collection.ingest([], prune=True, allow_empty=True).deleted == 3
+    assert collection.count() == 0
+
+
+def test_a_document_that_comes_again_in_a_later_group_is_unchanged(collection, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.ingest.document_gate.GROUP_DOCUMENTS", 1)
+    report = collection.ingest([NOTES[0], NOTES[1], NOTES[0]])
+    assert (report.new, report.unchanged, report.chunks) == (2, 1, 2)
+
+
+def test_an_empty_document_is_a_source_without_chunks(collection):
+    report = collection.ingest([{"id": "empty", "text": " \n", "year": 1}])
+    assert (report.new, report.failed, report.chunks) == (1, 0, 0)
+    assert collection.ingest([{"id": "empty", "text": " \n", "year": 1}]).unchanged == 1
+    assert state(collection) == {"empty": ("", {"year": 1})}
+    assert collection.info()["sources"] == 1
+
+
+@pytest.mark.parametrize(
+    ("broken", "source", "reason"),
+    [
+        pytest.param({"id": "tea", "text": "half a \ud800 pair"}, "tea", "surrogate", id="surrogate"),
+        pytest.param({"id": "tea", "text": 5}, "tea", "expected a string", id="not a text"),
+        pytest.param({"id": "tea", "text": "x", "note": float("nan")}, "tea", "JSON", id="nan in the payload"),
+        pytest.param({"id": "tea", "text": "x", "note": 2**70}, "tea", "64 bits", id="large integer"),
+        pytest.param({"id": "tea", "text": "x", "note": "\udcff"}, "tea", "surrogate", id="surrogate in the payload"),
+        pytest.param({"id": "tea", "text": "x", "note": {1, 2}}, "tea", "JSON", id="set in the payload"),
+        pytest.param({"id": "tea", "text": "x", "note": "y" * 5_000_000}, "tea", "payload", id="huge payload"),
+        pytest.param({"id": "tea"}, "tea", "no 'text'", id="no text"),
+        pytest.param(Failure("tea", "cannot be read"), "tea", "cannot be read", id="failure"),
+        pytest.param(7, "document 1", "expected a Document", id="no document"),
+    ],
+)
+def test_a_broken_document_fails_alone_and_its_older_version_stays(collection, broken, source, reason):
+    collection.ingest(NOTES)
+    report = collection.ingest([NOTES[1], broken, {"id": "snow", "text": "snow"}], prune=source == "tea")
+    assert (report.failed, report.new, report.unchanged) == (1, 1, 1)
+    assert report.failures[0][0] == source
+    assert reason in report.failures[0][1]
+    assert state(collection)["tea"] == ("green tea with mint", {"year": 2020})
+    assert ("rain" in state(collection)) == (source != "tea")
+
+
+@pytest.mark.parametrize("hiding", [7, Failure("notes.jsonl:3", "no JSON", hides=True)])
+def test_nothing_is_pruned_when_a_failure_may_hide_documents(collection, hiding, caplog):
+    collection.ingest(NOTES)
+    with caplog.at_level(logging.WARNING):
+        report = collection.ingest([NOTES[0], hiding], prune=True)
+    assert (report.deleted, report.failed, collection.count()) == (0, 1, 3)
+    assert "nothing was pruned" in caplog.text
+
+
+def test_of_two_documents_with_one_id_the_first_is_kept(collection):
+    report = collection.ingest([NOTES[0], {"id": "tea", "text": "black tea"}, NOTES[0]])
+    assert (report.new, report.failed, report.unchanged) == (1, 1, 1)
+    assert "same id" in report.failures[0][1]
+    assert state(collection)["tea"][0] == "green tea with mint"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_a_bad_vector_fails_its_document_and_writes_nothing_of_it(place, words, value):
+    class Broken(type(words)):
+        def encode_document(self, texts):
+            vectors = super().encode_document(texts)
+            for row, text in enumerate(texts):
+                if "rye" in text:
+                    vectors[row] = value
+            return vectors
+
+    with Collection.open("notes", encoder=words, chunking=False, **place) as collection:
+        collection.ingest([{**NOTES[1], "text": "old bread"}])
+    with Collection.open("notes", encoder=Broken(), **place) as collection:
+        report = collection.ingest(NOTES)
+        assert (report.new, report.failed) == (2, 1)
+        assert report.failures[0][0] == "bread"
+        assert "not finite" in report.failures[0][1]
+        assert state(collection)["bread"][0] == "old bread"
+        assert collection.count() == 3
+
+
+def test_an_encoder_that_gives_only_nan_writes_nothing(place, words):
+    class Broken(type(words)):
+        broken = False
+
+        def encode_document(self, texts):
+            return super().encode_document(texts) * (np.nan if self.broken else 1)
+
+    encoder = Broken()
+    with Collection.open("notes", encoder=encoder, chunking=False, **place) as collection:
+        encoder.broken = True
+        report = collection.ingest(NOTES)
+        assert [source for source, _ in report.failures] == ["tea", "bread", "rain"]
+        assert (collection.count(), collection.info()["sources"]) == (0, 0)
+
+
+def test_vectors_of_another_size_are_refused(place, words):
+    class Wrong(type(words)):
+        cut = None
+
+        def encode_document(self, texts):
+            return super().encode_document(texts)[:, : self.cut]
+
+    encoder = Wrong()
+    with Collection.open("notes", encoder=encoder, chunking=False, **place) as collection:
+        encoder.cut = 5
+        assert collection.ingest(NOTES).failed == 3
+        with pytest.raises(BadVectorError, match="shape"):
+            collection.search_vector(np.ones(5))
+
+
+def test_an_encoder_that_dies_ends_the_ingest_and_what_was_committed_stays(place, words, monkeypatch):
+    class Dying(type(words)):
+        def encode_document(self, texts):
+            if any("rain" in text for text in texts):
+                raise RuntimeError("out of memory")
+            return super().encode_document(texts)
+
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 1)
+    with Collection.open("notes", encoder=Dying(), chunking=False, **place) as collection:
+        with pytest.raises(RuntimeError, match="out of memory") as caught:
+            collection.ingest(NOTES)
+        assert "2 new" in caught.value.__notes__[0]
+        assert set(state(collection)) == {"tea", "bread"}
+
+
+def test_documents_may_come_from_a_generator_that_fails(collection, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.ingest.document_gate.GROUP_DOCUMENTS", 1)
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 1)
+
+    def documents():
+        yield NOTES[0]
+        yield NOTES[1]
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="disk is gone"):
+        collection.ingest(documents(), prune=True)
+    assert set(state(collection)) == {"tea", "bread"}
+
+
+@pytest.mark.parametrize("documents", ["a text", b"bytes", {"id": "a"}, None, 3])
+def test_what_is_no_iterable_of_documents_is_refused(collection, documents):
+    with pytest.raises(DocumentError, match="iterable of documents"):
+        collection.ingest(documents)
+
+
+def test_a_five_megabyte_line_is_taken_in(tmp_path, words):
+    line = "word " * 1_000_000
+    with Collection.open("large", tmp_path, encoder=words, chunking=False) as collection:
+        assert collection.ingest([("large", line)]).new == 1
+        assert collection.get(["large"])[0].text == line
+
+
+def test_strange_texts_and_ids_come_back_as_they_were(collection):
+    strange = ["a\0b", "שלום עולם", "🦊" * 50, "#", "../etc/passwd", "x" * 2000, "' OR 1=1", "metadata"]
+    report = collection.ingest([(text, text) for text in strange])
+    assert (report.new, report.failed) == (len(strange), 0)
+    assert [document.id for document in collection.get(strange)] == strange
+    assert [document.text for document in collection.get(strange)] == strange
+    for text in strange:
+        assert [hit.id for hit in collection.search("x", mode="dense", filter={"id": text})] == [text]
+
+
+def test_own_fields_and_the_users_do_not_collide(collection):
+    payload = {"kind": "record", "source": "mine", "position": "x", "chunks": [1], "metadata": {"kind": "intent"}}
+    collection.ingest([Document("a", "tea", "", payload)])
+    assert collection.ingest([Document("a", "tea", "", payload)]).unchanged == 1
+    hit = collection.search("tea")[0]
+    assert {key: hit.payload[key] for key in payload} == payload
+    assert hit.payload["heading"] == ""
+    assert [hit.id for hit in collection.search("tea", filter={"metadata.kind": "intent", "source": "mine"})] == ["a"]
+    assert collection.search("tea", filter={"kind": "chunk"}) == []
+    assert collection.count() == 1
+
+
+def test_progress_is_silent_off_a_terminal(collection, capsys):
+    collection.ingest(NOTES, progress=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_many_documents_are_taken_in_several_batches(collection, words, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.ingest.document_gate.GROUP_DOCUMENTS", 7)
+    monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 10)
+    documents = [(f"n{number}", f"note number {number}") for number in range(100)]
+    assert collection.ingest(documents).new == 100
+    assert collection.count() == 100
+    assert collection.ingest(documents[50:], prune=True).deleted == 50
+    assert {document.id for document in collection.get([name for name, _ in documents])} == {
+        i for i, _ in documents[50:]
+    }

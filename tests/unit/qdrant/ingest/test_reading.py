@@ -1,0 +1,264 @@
+"""Files to documents: what is read, under which id, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import threading
+from operator import length_hint
+from pathlib import Path
+
+import pytest
+
+from twinvec.errors import DocumentError
+from twinvec_qdrant import Collection, Failure, read_source
+from twinvec_qdrant.ingest.front_matter import MAX_BYTES, MAX_DEPTH, split_front_matter
+from words import WordEncoder
+
+
+def read(source) -> dict[str, object]:
+    """Text by id; the reason of a failure stands for the text."""
+    return {
+        getattr(each, "id", None) or each.source: each.reason if isinstance(each, Failure) else each.text
+        for each in read_source(source)
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "folder"
+    (folder / "z" / "deep").mkdir(parents=True)
+    (folder / "a.md").write_text("# A")
+    (folder / "z" / "deep" / "b.txt").write_text("b")
+    return folder
+
+
+def test_a_folder_gives_its_files_in_order_with_their_paths_as_ids(folder):
+    documents = list(read_source(folder))
+    assert [(each.id, each.text, each.payload["format"]) for each in documents] == [
+        ("a.md", "# A", "markdown"),
+        ("z/deep/b.txt", "b", "text"),
+    ]
+    assert length_hint(read_source(folder)) == 2
+
+
+def test_hidden_files_and_caches_are_left_out(folder):
+    for name in (".git/config", "node_modules/x.md", "__pycache__/x.pyc", "env/pyvenv.cfg", "env/lib.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+    assert set(read(folder)) == {"a.md", "z/deep/b.txt"}
+
+
+def test_links_to_folders_are_not_followed(folder, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text("secret")
+    before = read(folder)
+    (folder / "0").symlink_to(folder / "z", target_is_directory=True)
+    (folder / "z" / "loop").symlink_to(folder, target_is_directory=True)
+    (folder / "out").symlink_to(tmp_path / "outside", target_is_directory=True)
+    assert read(folder) == before
+
+
+def test_what_is_no_text_fails_alone(folder):
+    (folder / "image.bin").write_bytes(b"\x89PNG\0\0")
+    (folder / "latin.txt").write_bytes("Köln".encode("latin-1"))
+    (folder / "wide.txt").write_bytes("Köln".encode("utf-16"))
+    (folder / "marked.txt").write_bytes("\ufeffKöln".encode())
+    (folder / "empty.txt").touch()
+    with (folder / "huge.txt").open("wb") as huge:
+        huge.truncate(50 * 2**20)
+    (folder / "gone.txt").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "pipe")
+    found = read(folder)
+    assert (found["wide.txt"], found["marked.txt"], found["empty.txt"]) == ("Köln", "Köln", "")
+    assert "binary" in found["image.bin"]
+    assert "52,428,800 bytes, more than the limit" in found["huge.txt"]
+    assert "0xf6 at 1" in found["latin.txt"]
+    assert "No such file" in found["gone.txt"]
+    assert "not a regular file" in found["pipe"]
+    assert found["a.md"] == "# A"
+
+
+def test_a_file_that_changes_while_it_is_read_fails(folder, monkeypatch):
+    real, looked = os.fstat, []
+
+    def fstat(descriptor):
+        looked.append(descriptor)
+        if len(looked) == 2:  # the second look at the first file is the one after reading
+            (folder / "a.md").write_text("# A, and more")
+        return real(descriptor)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    found = read(folder)
+    assert "changed while it was read" in found["a.md"]
+    assert found["z/deep/b.txt"] == "b"
+    assert read(folder)["a.md"] == "# A, and more"
+
+
+def test_names_that_are_not_unicode_can_be_reported(folder):
+    (folder / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+    failures = [each for each in read_source(folder) if isinstance(each, Failure)]
+    assert len(failures) == 1
+    failures[0].source.encode()
+
+
+def test_a_folder_that_cannot_be_listed_hides_documents(folder, monkeypatch):
+    real = os.scandir
+
+    def scandir(path):
+        if path == folder / "z":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)  # the tests may run as root, whom nothing is denied
+    failures = [each for each in read_source(folder) if isinstance(each, Failure)]
+    assert [(each.source, each.hides) for each in failures] == [("z/", True)]
+
+
+def test_a_folder_whose_entries_cannot_be_looked_at_stops_no_other(folder, monkeypatch):
+    (folder / "link").symlink_to(folder / "z")
+    (folder / "z" / "link").symlink_to(folder / "a.md")
+    real = Path.stat
+
+    def stat(path, **options):
+        if path.name == "link" or path.parent.name == "deep":
+            raise PermissionError(13, "Permission denied")
+        return real(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr(Path, "is_dir", lambda path: path.name != "link" or bool(path.stat()))
+    denied = "cannot be read: Permission denied"
+    assert read(folder) == {"a.md": "# A", "link": denied, "z/deep/b.txt": denied, "z/link": denied}
+
+
+def test_a_tree_may_be_deeper_than_functions_can_be_called(tmp_path, monkeypatch):
+    deep = sys.getrecursionlimit() + 20
+    monkeypatch.chdir(tmp_path)
+    for _ in range(deep):
+        Path("a").mkdir()
+        os.chdir("a")
+    Path("b.txt").write_text("b")
+    os.chdir(tmp_path)
+    try:
+        assert read(tmp_path) == {f"{'a/' * deep}b.txt": "b"}
+    finally:
+        for _ in range(deep):
+            os.chdir("a")
+        Path("b.txt").unlink()
+        for _ in range(deep):
+            os.chdir("..")
+            Path("a").rmdir()
+
+
+def test_collections_in_the_folder_are_left_out(folder):
+    before = read(folder)
+    for name in ("one", "two"):
+        with Collection.open(name, folder / "z" / "store", encoder=WordEncoder(), chunking=False) as collection:
+            assert collection.ingest(read_source(folder)).new == len(before)
+    assert read(folder) == before
+
+
+def test_a_pipe_is_read_once(tmp_path):
+    pipe = tmp_path / "notes.jsonl"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text('{"id": "a", "text": "tea"}\n'), daemon=True)
+    documents = read_source(pipe)
+    writer.start()
+    assert [each.id for each in documents] == ["a"]
+
+
+def test_json_lines_are_documents_and_broken_lines_are_named(tmp_path):
+    path = tmp_path / "notes.jsonl"
+    lines = [
+        b'{"id": "a", "text": "tea", "year": 3}',
+        b"",
+        b'{"id": "b"',
+        b"[]",
+        b'{"text": "no id"}',
+        b'{"id": "c", "text": NaN}',
+        b'{"id": "\xff", "text": "x"}',
+        b'{"_id": 7, "text": "seven"}',
+    ]
+    path.write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(lines) + b"\n")
+    assert length_hint(read_source(path)) == len(lines)
+    found = list(read_source(path))
+    documents = [each for each in found if not isinstance(each, Failure)]
+    assert [(each.id, each.text, dict(each.payload)) for each in documents] == [
+        ("a", "tea", {"year": 3}),
+        ("7", "seven", {}),
+    ]
+    failures = [each for each in found if isinstance(each, Failure)]
+    assert [each.source for each in failures] == [f"notes.jsonl:{number}" for number in (3, 4, 5, 6, 7)]
+    assert all(each.hides for each in failures)
+
+
+def test_what_is_wrong_with_a_line_is_said_of_the_line(tmp_path):
+    path = tmp_path / "notes.jsonl"
+    path.write_text('{"id": "a", "text": null}\n{"id": "b"}\n')
+    assert read(path) == {
+        "notes.jsonl:1": "'text' is null; expected a string",
+        "notes.jsonl:2": "no 'text' among ['id']; expected a string",
+    }
+
+
+def test_front_matter_is_payload_and_not_text(folder):
+    (folder / "a.md").write_text("---\ntitle: Tea\ntags: [hot, green]\ndate: 2024-03-01\n---\n\n# Brewing\n\nHot.\n")
+    (folder / "b.md").write_text("---\nnot: [closed\n---\ntext")
+    (folder / "c.md").write_text("---\n\na line\n\n---\n\ntext")
+    (folder / "d.md").write_text("---\na: &a [1]\nb: *a\n---\ntext")
+    (folder / "e.txt").write_text("---\na: 1\n---\ntext")
+    (folder / "f.md").write_text("---\n---\ntext")
+    found = {each.id: each for each in read_source(folder)}
+    tea = found["a.md"]
+    assert (tea.title, tea.text) == ("Tea", "# Brewing\n\nHot.\n")
+    assert tea.payload == {"tags": ["hot", "green"], "date": "2024-03-01", "path": "a.md", "format": "markdown"}
+    for name in ("b.md", "c.md", "d.md", "e.txt"):
+        assert found[name].text == (folder / name).read_text(), name
+        assert set(found[name].payload) == {"path", "format"}, name
+    assert found["f.md"].text == "text"
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        f"x: 0x{'f' * 6000}",
+        "x: " + "[" * 40_000,
+        "x: " + "[" * 40 + "]" * 40,
+        "x: " + "{a: " * 10_000,
+        "- " * 30_000,
+        'x: ["]", ' * 5000,
+        "\n".join(f"key{row}: value" for row in range(20_000)),
+        "x: 1" + ":1" * 400 + ".5",
+        'x: !!int ""',
+        "x: !!bool maybe",
+        "x: !!timestamp soon",
+        "? [a, b]\n: c",
+        "x: \x07",
+    ],
+)
+def test_front_matter_that_means_nothing_is_text(block):
+    text = f"---\n{block}\n---\ntext"
+    assert split_front_matter(text) == ({}, text)
+
+
+def test_a_set_in_a_front_matter_is_the_same_in_every_process():
+    assert split_front_matter("---\nx: !!set {c, a, b}\n---\ntext") == ({"x": ["a", "b", "c"]}, "text")
+
+
+def test_front_matter_may_be_large_and_deep():
+    block = f"x: {'[' * (MAX_DEPTH - 1)}{']' * (MAX_DEPTH - 1)}\ny: {'v' * (MAX_BYTES - 200)}"
+    values, text = split_front_matter(f"---\n{block}\n---\ntext")
+    assert (set(values), text) == ({"x", "y"}, "text")
+
+
+def test_standard_input_is_json_lines(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps({"id": "a", "text": "b"}).encode())))
+    assert read("-") == {"a": "b"}
+
+
+def test_a_single_file_is_a_document_and_nothing_is_an_error(folder):
+    assert read(folder / "a.md") == {"a.md": "# A"}
+    with pytest.raises(DocumentError, match="No such file"):
+        read_source(folder / "nothing")

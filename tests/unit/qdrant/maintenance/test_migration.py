@@ -1,0 +1,331 @@
+"""From one model to another: complete, found, reversible, and never mixed."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import pytest
+
+from deaths import Died, die_at
+from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError
+from twinvec_qdrant import Collection
+from words import WordEncoder
+
+TOPICS = ["tea", "bread", "rain"]
+NOTES = {f"n{number:02}": f"note {number} about {TOPICS[number % 3]}" for number in range(8)}
+
+
+@pytest.fixture
+def new() -> WordEncoder:
+    return WordEncoder(seed=1, dim=48)
+
+
+@pytest.fixture
+def filled(collection):
+    collection.ingest(NOTES.items())
+    return collection
+
+
+class Interrupted(WordEncoder):
+    """Lets ``action`` happen once, when it is asked for vectors for the ``call``th time."""
+
+    def __init__(self, call: int, action, **options) -> None:
+        super().__init__(**options)
+        self._waits = call
+        self._action = action
+
+    def encode_document(self, texts):
+        self._waits -= 1
+        if not self._waits:
+            self._action()
+        return super().encode_document(texts)
+
+
+SAMPLE = 3  # the third call is for the sample: the first is for the probes, the second for the chunks
+
+
+def answers(collection: Collection) -> dict[str, float]:
+    """All documents with their dense scores."""
+    return {hit.id: hit.score for hit in collection.search("note about tea", 50, "dense")}
+
+
+def expected(encoder: WordEncoder, documents: dict[str, str] = NOTES) -> dict[str, float]:
+    """What a collection that was made with the encoder answers."""
+    query = encoder.encode_query(["note about tea"])[0]
+    vectors = encoder.encode_document(list(documents.values()))
+    cosines = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
+    return {name: pytest.approx(float(cosine), abs=1e-5) for name, cosine in zip(documents, cosines, strict=True)}
+
+
+def test_after_a_migration_the_new_model_answers_and_the_old_one_is_refused(filled, place, words, new):
+    sparse = filled.search("note about tea", mode="sparse")
+    report = filled.migrate(new)
+    assert (report.model, report.encoded, report.switched) == ("words-1", 8, True)
+    assert answers(filled) == expected(words)
+    with pytest.raises(SpaceMismatchError, match=r"migrated to the model 'words-1'"):
+        filled.ingest([("late", "a late note")])
+    with pytest.raises(SpaceMismatchError, match=r"words-1.*words-0"):
+        Collection.open("notes", encoder=words, **place)
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert answers(collection) == expected(new)
+        assert collection.search("note about tea", mode="sparse") == sparse
+        assert collection.ingest(NOTES.items()).unchanged == 8
+        assert collection.verify().sound
+        info = collection.info()
+        assert (info["model"], info["dim"], info["migrated_from"], info["migrating_to"]) == (
+            "words-1",
+            48,
+            "words-0",
+            None,
+        )
+
+
+def test_the_way_back_encodes_only_what_is_new(filled, place, words, new):
+    filled.migrate(new)
+    words.encoded.clear()
+    with Collection.open("notes", encoder=new, **place) as collection:
+        collection.ingest([("late", "a late note about tea")])
+        assert collection.migrate(words).encoded == 1
+    assert "a late note about tea" in words.encoded
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert answers(collection) == expected(words, {**NOTES, "late": "a late note about tea"})
+
+
+def test_without_the_old_vectors_the_way_back_encodes_everything(filled, place, words, new):
+    filled.migrate(new)
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert collection.drop_others() == ["words-0"]
+        assert collection.info()["migrated_from"] is None
+        assert answers(collection) == expected(new)
+        assert collection.migrate(words).encoded == 8
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert answers(collection) == expected(words)
+
+
+def test_a_third_model_follows_the_second(filled, place, new):
+    third = WordEncoder(seed=2, dim=64)
+    filled.migrate(new)
+    with Collection.open("notes", encoder=new, **place) as collection:
+        collection.migrate(third)
+    with Collection.open("notes", encoder=third, **place) as collection:
+        assert answers(collection) == expected(third)
+        assert collection.drop_others() == ["words-1"]
+
+
+def test_what_is_written_before_the_switch_is_brought_over(filled, place, new):
+    def check(candidate: Collection) -> bool:
+        assert answers(candidate) == expected(new)
+        filled.ingest([("late", "a late note"), ("n01", "changed"), *list(NOTES.items())[2:]], prune=True)
+        return True
+
+    assert filled.migrate(new, check=check).encoded == 10
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert answers(collection) == expected(
+            new, {"late": "a late note", "n01": "changed", **dict(list(NOTES.items())[2:])}
+        )
+        assert collection.verify().sound
+
+
+def test_a_check_that_fails_leaves_the_old_model_in_force(filled, place, words, new):
+    report = filled.migrate(new, check=lambda candidate: False)
+    assert (report.switched, report.encoded) == (False, 8)
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert answers(collection) == expected(words)
+        assert collection.info()["migrating_to"] == "words-1"
+        with pytest.raises(ConfigurationError, match="under way"):
+            collection.migrate(WordEncoder(seed=2))
+        assert collection.drop_others() == ["words-1"]
+        assert collection.info()["migrating_to"] is None
+        assert collection.migrate(WordEncoder(seed=2)).encoded == 8
+
+
+def test_a_broken_encoder_leaves_the_old_model_in_force(filled, place, words):
+    class Broken(WordEncoder):
+        def encode_document(self, texts):
+            vectors = super().encode_document(texts)
+            vectors[[text == NOTES["n05"] for text in texts]] = np.nan
+            return vectors
+
+    with pytest.raises(BadVectorError, match="n05"):
+        filled.migrate(Broken(seed=1))
+    with Collection.open("notes", encoder=words, **place) as collection:
+        assert answers(collection) == expected(words)
+        assert collection.migrate(WordEncoder(seed=1)).switched
+
+
+def test_an_index_that_finds_little_does_not_stop_a_migration(filled, place, new, monkeypatch, caplog):
+    search = filled._backend.search
+
+    def poor(queries):
+        return [hits if query.exact else [] for query, hits in zip(queries, search(queries), strict=True)]
+
+    monkeypatch.setattr(filled._backend, "search", poor)
+    assert filled.migrate(new).switched
+    monkeypatch.undo()
+    assert "misses 8 of 8" in caplog.text
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert answers(collection) == expected(new)
+
+
+def test_vectors_that_no_search_finds_leave_the_old_model_in_force(filled, words, new, monkeypatch):
+    monkeypatch.setattr(filled._backend, "search", lambda queries: [[] for _ in queries])
+    with pytest.raises(BadVectorError, match="is not found; the old model stays in force"):
+        filled.migrate(new)
+    monkeypatch.undo()
+    assert answers(filled) == expected(words)
+
+
+def test_of_two_migrations_to_one_model_the_second_finds_the_work_done(filled, place, words, new):
+    with Collection.open("notes", encoder=words, **place) as other:
+        reports = []
+        first = Interrupted(SAMPLE, lambda: reports.append(other.migrate(new)), seed=1, dim=48)
+        reports.append(filled.migrate(first))
+    assert [(report.encoded, report.switched) for report in reports] == [(0, True), (8, True)]
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert answers(collection) == expected(new)
+        assert (collection.info()["migrated_from"], collection.info()["migrating_to"]) == ("words-0", None)
+        assert collection.migrate(words).encoded == 0
+
+
+@pytest.mark.parametrize("third", [None, WordEncoder(seed=2)], ids=["given up", "another"])
+def test_a_migration_whose_place_another_took_is_an_error(filled, words, new, third):
+    def instead(candidate: Collection) -> bool:
+        filled.drop_others()
+        if third is not None:
+            assert not filled.migrate(third, check=lambda candidate: False).switched
+        return True
+
+    with pytest.raises(ConfigurationError, match="given up" if third is None else "one to 'words-2' took its place"):
+        filled.migrate(new, check=instead)
+    assert filled.info()["model"] == "words-0"
+    assert answers(filled) == expected(words)
+
+
+@pytest.mark.parametrize("call", [2, SAMPLE])
+def test_a_migration_that_is_given_up_meanwhile_is_an_error(filled, words, call):
+    with pytest.raises(ConfigurationError, match="given up"):
+        filled.migrate(Interrupted(call, filled.drop_others, seed=1, dim=48))
+    assert answers(filled) == expected(words)
+
+
+def test_documents_may_change_while_the_sample_is_looked_at(filled, place, words, new):
+    changed = {name: f"{text}, changed" for name, text in NOTES.items()}
+    with Collection.open("notes", encoder=words, **place) as other:
+        encoder = Interrupted(SAMPLE, lambda: other.ingest(changed.items()), seed=1, dim=48)
+        assert filled.migrate(encoder).switched
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert answers(collection) == expected(new, changed)
+
+
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+def test_killed_after_the_switch_what_came_just_before_it_is_brought_over_by_the_next(
+    filled, place, words, new, monkeypatch
+):
+    with Collection.open("notes", encoder=words, **place) as other:
+        write = filled._backend.write_metadata
+
+        def last(changes):
+            if "vector" in changes:
+                other.ingest([("late", "a late note about tea")])
+            write(changes)
+            if "vector" in changes:
+                raise Died
+
+        monkeypatch.setattr(filled._backend, "write_metadata", last)
+        with pytest.raises(Died):
+            filled.migrate(new)
+        monkeypatch.undo()
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert collection.verify().incomplete == ["late"]
+        report = collection.migrate(new)
+        assert (report.encoded, report.switched) == (1, True)
+        assert answers(collection) == expected(new, {**NOTES, "late": "a late note about tea"})
+        assert collection.verify().sound
+        with pytest.raises(ConfigurationError, match="already"):
+            collection.migrate(new)
+        assert collection.migrate(words).encoded == 0, "the way back is kept"
+
+
+def test_a_rate_holds_between_pages_and_keeps_nobody_waiting_for_the_switch(filled, place, new, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 4)
+    slept = []
+    monkeypatch.setattr("time.sleep", lambda seconds: slept.append(seconds) if seconds else None)
+
+    def check(candidate: Collection) -> bool:
+        assert slept == [pytest.approx(400, abs=100)], "two pages, and one pause between them"
+        filled.ingest([(f"late{number}", "a late note") for number in range(5)])
+        return True
+
+    assert filled.migrate(new, check=check, chunks_per_second=0.01).encoded == 13
+    assert slept[1:] == [pytest.approx(400, abs=100)]
+    with Collection.open("notes", encoder=new, **place) as collection:
+        assert collection.verify().sound
+
+
+def test_chunks_are_read_once_and_not_once_a_page(filled, new, monkeypatch):
+    scrolled = []
+    scroll = filled._backend.scroll
+    monkeypatch.setattr(filled._backend, "scroll", lambda *args: scrolled.append(args) or scroll(*args))
+    monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 1)
+    assert filled.migrate(new).encoded == len(NOTES)
+    assert len(scrolled) < len(NOTES)
+
+
+def test_the_same_model_is_refused(filled, words):
+    with pytest.raises(ConfigurationError, match="already"):
+        filled.migrate(WordEncoder())
+    with pytest.raises(ConfigurationError, match="chunks_per_second"):
+        filled.migrate(WordEncoder(seed=1), chunks_per_second=0)
+
+
+@pytest.mark.parametrize("dropping", [False, True])
+def test_an_engine_killed_while_it_adds_or_drops_a_vector_opens_again(tmp_path, words, new, dropping):
+    configuration = tmp_path / "notes" / "shard" / "edge_config.json"
+    with Collection.open("notes", tmp_path, encoder=words, chunking=False) as collection:
+        collection.ingest(NOTES.items())
+        one = configuration.read_text()
+        collection.migrate(new)
+        two = configuration.read_text()
+        assert one != two
+    with Collection.open("notes", tmp_path, encoder=new) as collection:
+        if dropping:
+            collection.drop_others()
+    configuration.write_text(two if dropping else one)
+    with Collection.open("notes", tmp_path, encoder=new) as collection:
+        assert answers(collection) == expected(new)
+        assert collection.search("rain", mode="sparse")
+        assert collection.migrate(words).switched
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+def test_every_step_may_be_the_last(place, words, new, done, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 4)
+    for step in count():
+        name = f"notes{step}"
+        with Collection.open(name, encoder=words, chunking=False, **place) as collection:
+            collection.ingest(NOTES.items())
+            with monkeypatch.context() as patched:
+                die_at(step, done=done, backend=collection._backend, monkeypatch=patched)
+                try:
+                    collection.migrate(new)
+                except Died:
+                    finished = False
+                else:
+                    finished = True
+        in_force = {"words-0": words, "words-1": new}[_model(name, place)]
+        with Collection.open(name, encoder=in_force, **place) as collection:
+            assert answers(collection) == expected(in_force), step
+            if in_force is words:
+                collection.migrate(new)
+        with Collection.open(name, encoder=new, **place) as collection:
+            assert answers(collection) == expected(new), step
+            assert collection.verify().sound
+        if finished:
+            break
+    assert step > 5
+
+
+def _model(name: str, place: dict) -> str:
+    with Collection.open(name, create=False, **place) as collection:
+        return collection.info()["model"]

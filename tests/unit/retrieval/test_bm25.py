@@ -1,0 +1,139 @@
+"""Words for BM25: the analysis of texts, the index in memory, and the vectors for stores."""
+
+import math
+
+import bm25s
+import numpy as np
+import pytest
+import Stemmer
+
+from twinvec.errors import ConfigurationError
+from twinvec.retrieval import bm25 as lexical
+from twinvec.retrieval.bm25 import Analyzer, BM25Index, document_vector, query_vector, term_id
+
+TEXTS = [
+    "Hybrid search fuses the scores of vectors and words; words are found by an inverted index.",
+    "An inverted index lists for each word the documents that hold it.",
+    "Vectors of sentences are near each other when the sentences mean the same.",
+    "",
+    "The cat sat on the mat. The mat was flat, the cat was fat, the cat sat again.",
+    "Words, words, words.",
+]
+QUERIES = ["inverted index of words", "words words and vectors", "cat", "zebra", "the"]
+
+
+def terms(text: str, language: str = "english") -> list[str]:
+    return Analyzer(language).terms([text])[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The cats are running", ["cat", "run"]),
+        ("type 2 diabetes and vitamin D", ["type", "2", "diabet", "vitamin"]),
+        ("It's Smith's", ["smith"]),
+        ("café cafe\u0301", ["café", "café"]),
+        ("ﬁnal １２３", ["final", "123"]),
+        ("TNF-β", ["tnf", "β"]),
+        ("数据库", ["数", "据", "库"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("a\x00b\u200bc", ["abc"]),
+        ("", []),
+        (" \n\t!?", []),
+    ],
+)
+def test_terms(text: str, expected: list[str]) -> None:
+    assert terms(text) == expected
+
+
+def test_stop_words_and_stems_follow_the_language() -> None:
+    assert terms("die Häuser und der Garten", "german") == ["haus", "gart"]
+    assert "die" in terms("die Häuser", "english")
+    assert terms("talot", "finnish") == ["talo"]  # a language for which bm25s has no stop words
+
+
+def test_an_unknown_language_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigurationError, match=r"klingon.*english"):
+        Analyzer("klingon")
+
+
+@pytest.mark.parametrize("language", ["english", "german", "french", "russian", "turkish", "finnish"])
+def test_terms_are_those_of_bm25s(language: str) -> None:
+    known = lexical._stop_words(language)
+    assert bool(known) == (language != "finnish")  # for which bm25s has none
+    plain = [*(text for text in TEXTS if text), " ".join(sorted(known)), "Größe, café, привет мир"]
+    expected = bm25s.tokenize(
+        [lexical._WORDS.normalize_str(text) for text in plain],
+        lower=False,
+        token_pattern=lexical._TERM.pattern,
+        stopwords=language if known else None,
+        stemmer=Stemmer.Stemmer(language),
+        return_ids=False,
+        show_progress=False,
+    )
+    assert Analyzer(language).terms(plain) == expected
+
+
+def test_scores_of_a_worked_example() -> None:
+    index = BM25Index([["a", "b"], ["a", "a", "c", "d"]])
+    # a is in both documents: idf = ln(1 + 0.5 / 2.5); mean length 3
+    idf = math.log(1 + 0.5 / 2.5)
+    first = idf * 1 / (1 + 1.5 * (0.25 + 0.75 * 2 / 3))
+    second = idf * 2 / (2 + 1.5 * (0.25 + 0.75 * 4 / 3))
+    assert index.scores(["a"]) == pytest.approx([first, second], rel=1e-5)
+    assert index.scores(["a", "a"]) == pytest.approx([2 * first, 2 * second], rel=1e-5)
+
+
+@pytest.mark.parametrize("documents", [[], [[]], [[], []]])
+def test_an_index_without_terms_scores_zero(documents: list[list[str]]) -> None:
+    assert BM25Index(documents).scores(["cat"]).tolist() == [0.0] * len(documents)
+
+
+def test_unknown_terms_and_empty_queries_score_zero() -> None:
+    index = BM25Index([["cat"], ["dog"]])
+    assert index.scores(["zebra"]).tolist() == [0, 0]
+    assert index.scores([]).tolist() == [0, 0]
+
+
+def test_vectors_times_idf_give_the_scores_of_the_index() -> None:
+    documents = Analyzer().terms(TEXTS)
+    average = sum(map(len, documents)) / len(documents)
+    vectors = [dict(zip(*map(np.ndarray.tolist, document_vector(each, average)), strict=True)) for each in documents]
+    holding = {term: sum(term in vector for vector in vectors) for vector in vectors for term in vector}
+    idf = {term: math.log(1 + (len(TEXTS) - n + 0.5) / (n + 0.5)) for term, n in holding.items()}
+    index = BM25Index(documents)
+    seen = 0.0
+    for query in Analyzer().terms(QUERIES):
+        asked = dict(zip(*map(np.ndarray.tolist, query_vector(query)), strict=True))
+        products = [sum(w * idf[t] * vector[t] for t, w in asked.items() if t in vector) for vector in vectors]
+        assert products == pytest.approx(index.scores(query).tolist(), rel=1e-5)
+        seen += sum(products)
+    assert seen > 0
+
+
+def test_vectors_are_sorted_without_repeats_and_fit_a_store() -> None:
+    ids, values = document_vector([f"term{n}" for n in range(1000)], 10.0)
+    assert ids.tolist() == sorted(set(ids.tolist()))
+    assert ids.min() >= 0
+    assert ids.max() < 2**32
+    assert values.dtype == np.float32
+    assert (values > 0).all()
+
+
+def test_an_empty_text_has_an_empty_vector() -> None:
+    assert [part.size for part in document_vector([], 0.0)] == [0, 0]
+    assert [part.size for part in query_vector([])] == [0, 0]
+
+
+def test_an_unknown_average_takes_the_document_as_average() -> None:
+    assert document_vector(["cat"], 0)[1] == pytest.approx([1 / 2.5])
+
+
+def test_terms_of_one_id_share_its_dimension(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lexical, "term_id", lambda term: 7)
+    ids, values = query_vector(["cat", "dog", "dog"])
+    assert (ids.tolist(), values.tolist()) == ([7], [3.0])
+
+
+def test_ids_of_terms_are_the_same_in_every_process() -> None:
+    assert term_id("cat") == 1787499195  # stored vectors rely on it

@@ -1,0 +1,98 @@
+"""Fusion: worked examples of each method, what the default is for, and what is refused."""
+
+import numpy as np
+import pytest
+
+from twinvec.errors import ConfigurationError, InputError
+from twinvec.retrieval.fusion import fuse
+
+DENSE = np.array([0.9, 0.5, 0.1], dtype=np.float32)
+SPARSE = np.array([0.0, 8.0, 4.0], dtype=np.float32)
+METHODS = ["adaptive", "rrf", "distribution"]
+
+
+def test_adaptive_standardises_dense_scores_and_takes_a_quarter_of_bm25():
+    z = np.sqrt(1.5)  # (0.9 - 0.5) / the deviation of 0.9, 0.5, 0.1
+    assert fuse(DENSE, SPARSE) == pytest.approx([z, 2.0, 1.0 - z], abs=1e-6)
+
+
+def test_rrf_sums_reciprocal_ranks_and_ranks_no_zero():
+    expected = [1 / 61, 1 / 62 + 1 / 61, 1 / 63 + 1 / 62]
+    assert fuse(DENSE, SPARSE, method="rrf") == pytest.approx(expected)
+    assert fuse(np.array([0.7, 0.7, 0.1]), np.zeros(3), method="rrf") == pytest.approx([1 / 61, 1 / 61, 1 / 63])
+
+
+def test_distribution_puts_each_stage_between_its_three_sigma_bounds():
+    z_dense, z_sparse = np.sqrt(1.5) * np.array([1, 0, -1]), np.sqrt(1.5) * np.array([-1, 1, 0])
+    expected = (z_dense + 3) / 6 + (z_sparse + 3) / 6
+    assert fuse(DENSE, SPARSE, method="distribution") == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_scale_the_two_parts(method):
+    dense_part = fuse(DENSE, SPARSE, method=method, weights=(1, 0))
+    sparse_part = fuse(DENSE, SPARSE, method=method, weights=(np.int64(0), np.float32(1)))
+    assert np.argsort(-dense_part).tolist() == [0, 1, 2]
+    assert np.argsort(-sparse_part).tolist() == [1, 2, 0]
+    assert fuse(DENSE, SPARSE, method=method, weights=(2, 3)) == pytest.approx(2 * dense_part + 3 * sparse_part)
+
+
+def test_weak_evidence_of_words_does_not_overturn_the_vectors_as_equal_weights_do():
+    # one common word matches: BM25 scores are small, but their order is as clear as that of large ones
+    dense = np.array([0.80, 0.70, 0.45, 0.40, 0.35], dtype=np.float32)
+    weak = np.array([0.0, 0.5, 0.9, 0.0, 0.0], dtype=np.float32)
+    assert np.argmax(fuse(dense, weak)) == 0
+    assert np.argmax(fuse(dense, weak, method="rrf")) != 0
+    assert np.argmax(fuse(dense, weak * 20)) == 2
+
+
+def test_few_words_that_a_document_has_weigh_as_much_as_vectors():
+    dense = np.array([0.80, 0.70, 0.45, 0.40, 0.35], dtype=np.float32)
+    words = np.array([0.0, 0.0, 0.0, 0.0, 6.0], dtype=np.float32)
+    spread = words.std()
+    assert fuse(dense, words, terms=1)[4] - fuse(dense, 0 * words)[4] == pytest.approx(6 * 0.1 * 36 / spread)
+    assert np.argmax(fuse(dense, words, terms=1)) == 4
+    for many in (None, 12):
+        assert fuse(dense, words, terms=many) == pytest.approx(fuse(dense, words))
+        assert np.argmax(fuse(dense, words, terms=many)) == 0
+    assert fuse(dense, 0 * words, terms=3) == pytest.approx(fuse(dense, 0 * words))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_few_candidates(method, size):
+    fused = fuse(DENSE[:size], SPARSE[:size], method=method)
+    assert fused.shape == (size,)
+    assert fused.dtype == np.float32
+    assert np.isfinite(fused).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_stages_that_tell_nothing_leave_the_order_to_the_other(method):
+    assert np.argsort(-fuse(DENSE, np.zeros(3), method=method)).tolist() == [0, 1, 2]
+    assert np.argsort(-fuse(np.full(3, 0.3), SPARSE, method=method)).tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("dense", "sparse", "message"),
+    [
+        ([0.1, 0.2], [1.0], "got 2 and 1"),
+        ([[0.1, 0.2]], [[1.0, 2.0]], r"shape \(1, 2\)"),
+        ([0.1, np.nan], [1.0, 2.0], "dense scores: that of candidate 1 is nan"),
+        ([0.1, 0.2], [np.inf, 2.0], "sparse scores: that of candidate 0 is inf"),
+    ],
+)
+def test_scores_that_do_not_pair_up_or_are_not_finite_are_refused(dense, sparse, message):
+    with pytest.raises(InputError, match=message):
+        fuse(np.array(dense), np.array(sparse))
+
+
+@pytest.mark.parametrize("weights", [(1,), (-1, 1), (np.nan, 1), (np.inf, 1), (10**400, 1), ("a", 1), (1, 2, 3)])
+def test_bad_weights_are_refused(weights):
+    with pytest.raises(ConfigurationError, match="weights"):
+        fuse(DENSE, SPARSE, weights=weights)
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(ConfigurationError, match="'sum' is not one of adaptive, rrf, distribution"):
+        fuse(DENSE, SPARSE, method="sum")

@@ -1,0 +1,386 @@
+"""The memory index, hits, and two stages in one call, with the default model."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+
+from twinvec import Document, Hit, MaxSimReranker, MemoryIndex, RetrieveRerank
+from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, FilterError, TextError
+from twinvec.retrieval.base import Reranker, Retriever
+from twinvec.retrieval.fusion import fuse
+
+DOCUMENTS = [
+    {"id": "cats", "title": "Cats", "text": "Felines that purr.", "kind": "animal", "legs": 4},
+    {"id": "dogs", "text": "A dog barks and fetches the ball.", "kind": "animal", "legs": 4},
+    {"id": "birds", "text": "Most birds can fly; penguins cannot.", "kind": "animal", "legs": 2},
+    {"id": "tables", "text": "A table is furniture with a flat top.", "kind": "thing", "legs": 4},
+    {"id": "blank", "text": " \n", "kind": "thing"},
+    {"id": "finance", "text": "The quarterly report shows rising revenue.", "kind": "thing"},
+]
+MODES = ["hybrid", "dense", "sparse"]
+
+
+@pytest.fixture(scope="module")
+def index(encoder):
+    return MemoryIndex(encoder, DOCUMENTS)
+
+
+def ids(hits: Sequence[Hit]) -> list[str]:
+    return [hit.id for hit in hits]
+
+
+class Wrapped:
+    """A real encoder that counts texts, and whose vectors can be bent."""
+
+    def __init__(self, encoder, bend=lambda vectors: vectors):
+        self.encoder, self.bend, self.texts = encoder, bend, []
+
+    def encode_query(self, texts):
+        return self.bend(self.encoder.encode_query(texts))
+
+    def encode_document(self, texts, *, progress=False):
+        self.texts += texts
+        return self.bend(self.encoder.encode_document(texts, progress=progress))
+
+
+def test_dense_scores_are_the_cosines_of_all_documents_in_order(encoder, index):
+    hits = index.search("an animal with feathers", limit=10, mode="dense")
+    texts = {d["id"]: f"{d['title']}\n\n{d['text']}" if "title" in d else d["text"] for d in DOCUMENTS}
+    query = encoder.encode_query("an animal with feathers")
+    cosines = {key: float(query @ encoder.encode_document(text)) for key, text in texts.items() if key != "blank"}
+    assert ids(hits) == sorted(cosines, key=cosines.get, reverse=True)
+    assert [hit.score for hit in hits] == pytest.approx(sorted(cosines.values(), reverse=True), abs=2e-6)
+    assert [hit.text for hit in hits] == [texts[hit.id] for hit in hits]
+
+
+def test_sparse_search_finds_only_what_shares_a_term(index):
+    assert ids(index.search("revenue of dogs", mode="sparse")) == ["dogs", "finance"]
+    assert index.search("zebra", mode="sparse") == []
+    assert index.search("the", mode="sparse") == []
+
+
+def test_the_title_is_searched_too(index):
+    assert ids(index.search("cats", mode="sparse")) == ["cats"]
+
+
+def test_hits_keep_the_score_of_every_stage(index):
+    for mode, stages in [("dense", ["dense"]), ("sparse", ["sparse"]), ("hybrid", ["dense", "sparse", "fused"])]:
+        hits = index.search("a dog fetches a ball", mode=mode)
+        assert hits
+        for hit in hits:
+            assert list(hit.scores) == stages
+            assert hit.score == hit.scores[stages[-1]]
+    dense = {hit.id: hit.score for hit in index.search("a dog fetches a ball", mode="dense")}
+    sparse = {hit.id: hit.score for hit in index.search("a dog fetches a ball", mode="sparse")}
+    hybrid = index.search("a dog fetches a ball")
+    assert {hit.id: hit.scores["dense"] for hit in hybrid} == pytest.approx(dense, abs=2e-6)
+    assert {hit.id: hit.scores["sparse"] for hit in hybrid} == pytest.approx({**dict.fromkeys(dense, 0.0), **sparse})
+    assert hybrid[0].id == "dogs"
+
+
+def test_payloads_are_copies_of_the_users_own(index):
+    hit = index.search("dog", limit=1)[0]
+    assert hit.payload == {"kind": "animal", "legs": 4}
+    hit.payload["kind"] = "changed"
+    assert index.search("dog", limit=1)[0].payload["kind"] == "animal"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("filter", "allowed"),
+    [
+        ({"kind": "animal"}, {"cats", "dogs", "birds"}),
+        ({"legs": {"lt": 4}}, {"birds"}),
+        ({"id": ["tables", "cats"]}, {"tables", "cats"}),
+        ({"kind": "plant"}, set()),
+    ],
+)
+def test_filters_leave_only_what_satisfies_them(index, mode, filter, allowed):
+    found = index.search("cats dogs birds tables revenue", filter=filter, mode=mode)
+    assert set(ids(found)) == allowed
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_limit_cuts_the_same_order(index, mode):
+    everything = ids(index.search("dogs and cats and a table", limit=100, mode=mode))
+    for limit in range(1, len(everything) + 1):
+        assert ids(index.search("dogs and cats and a table", limit=limit, mode=mode)) == everything[:limit]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2.5, True, None, "3", 10**30])
+def test_a_limit_that_is_no_whole_number_from_one_is_refused(index, limit):
+    with pytest.raises(ConfigurationError, match="limit must be a whole number from 1"):
+        index.search("dog", limit)
+
+
+def test_an_unknown_mode_is_refused(index):
+    with pytest.raises(ConfigurationError, match="'both'"):
+        index.search("dog", mode="both")
+
+
+@pytest.mark.parametrize("query", [None, 7, b"dog", "\ud800", ["dog"]])
+def test_a_query_that_is_no_text_is_refused(index, query):
+    with pytest.raises(TextError, match="query"):
+        index.search(query)
+
+
+def test_search_many_names_the_query_at_fault(index):
+    with pytest.raises(TextError, match="text 1"):
+        index.search_many(["dog", None])
+
+
+def test_a_filter_without_meaning_is_refused(index):
+    with pytest.raises(FilterError):
+        index.search("dog", filter={"legs": {"above": 3}})
+
+
+@pytest.mark.parametrize("query", ["", "  \n"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_blank_query_finds_nothing(index, query, mode):
+    assert index.search(query, mode=mode) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_search_many_gives_what_search_gives(index, mode):
+    queries = ["dogs", "", "what flies?", "dogs", "table"]
+    together = index.search_many(queries, limit=3, mode=mode)
+    for query, hits in zip(queries, together, strict=True):
+        alone = index.search(query, limit=3, mode=mode)
+        assert ids(hits) == ids(alone)
+        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in alone], abs=1e-5)
+    assert index.search_many([]) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_empty_index_finds_nothing(encoder, mode):
+    empty = MemoryIndex(encoder)
+    assert len(empty) == 0
+    assert empty.search("dog", mode=mode) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_equal_documents_come_in_the_order_of_their_ids(encoder, mode):
+    names = [f"{number:03}" for number in range(150)]
+    shuffled = np.random.default_rng(0).permutation(names).tolist()
+    index = MemoryIndex(encoder, [(name, "the same text about dogs") for name in shuffled])
+    assert ids(index.search("dogs", limit=7, mode=mode)) == names[:7]
+
+
+def test_a_document_that_comes_again_replaces_the_earlier_one(encoder):
+    index = MemoryIndex(encoder, [("a", "a text about dogs"), ("b", "a text about cats")])
+    index.add([("a", "a text about ships"), ("c", "a text about dogs"), ("c", "a text about trains")])
+    assert len(index) == 3
+    assert ids(index.search("trains", limit=1)) == ["c"]
+    assert ids(index.search("ships", mode="sparse")) == ["a"]
+    assert index.search("dogs", mode="sparse") == []
+
+
+def test_only_new_texts_are_encoded(encoder):
+    counting = Wrapped(encoder)
+    index = MemoryIndex(counting, [("a", "dogs"), ("b", "cats")])
+    index.add([Document("a", "dogs", payload={"new": True}), ("b", "birds")])
+    assert counting.texts == ["dogs", "cats", "birds"]
+    assert index.search("dogs", 1)[0].payload == {"new": True}
+
+
+def test_payloads_alone_can_be_replaced(encoder):
+    index = MemoryIndex(encoder, [("a", "dogs")])
+    index.add([Document("a", "dogs", payload={"new": True})])
+    assert index.search("dogs", filter={"new": True})
+
+
+def test_a_refused_document_leaves_the_index_as_it_was(encoder):
+    index = MemoryIndex(encoder, [("a", "dogs")])
+    for broken, error in [({"text": "no id"}, DocumentError), (("b", 3), TextError), (("", "no id"), DocumentError)]:
+        with pytest.raises(error):
+            index.add([("new", "cats"), broken])
+        assert len(index) == 1
+        assert ids(index.search("cats")) == ["a"]
+
+
+def test_a_mapping_alone_is_not_a_list_of_documents(encoder):
+    with pytest.raises(DocumentError, match="iterable"):
+        MemoryIndex(encoder, {"id": "a", "text": "dogs"})
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_a_bad_vector_is_refused_by_the_name_of_its_document(encoder, value):
+    def bend(vectors):
+        vectors = vectors.copy()
+        vectors[1] = value
+        return vectors
+
+    with pytest.raises(BadVectorError, match="'b'"):
+        MemoryIndex(Wrapped(encoder, bend), [("a", "dogs"), ("b", "cats")])
+
+
+def test_vectors_of_another_size_are_refused(encoder):
+    bent = Wrapped(encoder)
+    index = MemoryIndex(bent, [("a", "dogs")])
+    bent.bend = lambda vectors: vectors[:, :100]
+    with pytest.raises(BadVectorError, match="384"):
+        index.add([("b", "cats")])
+
+
+@pytest.mark.parametrize("bend", [lambda vectors: vectors[:, :100], lambda vectors: vectors * np.float32(np.nan)])
+def test_bad_vectors_of_queries_are_refused(encoder, bend):
+    bent = Wrapped(encoder)
+    index = MemoryIndex(bent, [("a", "dogs")])
+    bent.bend = bend
+    with pytest.raises(BadVectorError, match="queries"):
+        index.search("dogs")
+    assert ids(index.search("dogs", mode="sparse")) == ["a"]
+
+
+def test_an_unknown_fusion_is_refused_at_once(encoder):
+    with pytest.raises(ConfigurationError, match="'sum'"):
+        MemoryIndex(encoder, fusion="sum")
+
+
+def test_fusion_is_that_of_the_index(encoder):
+    for method in ("adaptive", "rrf", "distribution"):
+        hits = MemoryIndex(encoder, DOCUMENTS, fusion=method).search("a dog fetches a ball")
+        dense, sparse = (np.array([hit.scores[stage] for hit in hits]) for stage in ("dense", "sparse"))
+        expected = fuse(dense, sparse, method=method, terms=3)  # dog, fetch, ball
+        assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_vectors_of_any_length_are_compared_by_their_cosine(encoder):
+    longer = MemoryIndex(Wrapped(encoder, lambda vectors: vectors * np.float32(3)), DOCUMENTS)
+    plain = MemoryIndex(encoder, DOCUMENTS)
+    found = {hit.id: hit.score for hit in longer.search("dogs", mode="dense")}
+    assert found == pytest.approx({hit.id: hit.score for hit in plain.search("dogs", mode="dense")}, abs=2e-6)
+
+
+def test_another_language_stems_its_own_words(encoder):
+    index = MemoryIndex(encoder, [("a", "Die alten Häuser"), ("b", "Der Garten")], language="german")
+    assert ids(index.search("Haus", mode="sparse")) == ["a"]
+
+
+def test_searches_during_an_addition_see_the_index_before_or_after(encoder):
+    index = MemoryIndex(encoder, [(f"old{n}", f"dog number {n}") for n in range(20)])
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def search() -> None:
+        while not stop.is_set():
+            seen.append(len(index.search("dog", limit=100, mode="dense")))
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    try:
+        for start in range(0, 60, 20):
+            index.add([(f"new{n}", f"another dog {n}") for n in range(start, start + 20)])
+    finally:
+        stop.set()
+        thread.join()
+    assert seen
+    assert set(seen) <= {20, 40, 60, 80}
+
+
+def test_concurrent_additions_lose_nothing(encoder):
+    index = MemoryIndex(encoder)
+    threads = [
+        threading.Thread(target=index.add, args=([(f"{t}-{n}", f"text {t} {n}") for n in range(5)],)) for t in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(index) == 20
+
+
+def test_a_hit_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        Hit("a", "text", 1.0).score = 2.0
+
+
+class Backwards:
+    """A reranker: the last first."""
+
+    def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
+        turned = [replace(h, score=float(i), scores={**h.scores, "turned": float(i)}) for i, h in enumerate(hits)]
+        return turned[::-1][:limit]
+
+
+class OneByOne:
+    """A retriever with nothing but what the protocol asks for."""
+
+    def __init__(self, index: MemoryIndex) -> None:
+        self.index = index
+        self.limits: list[int] = []
+
+    def search(self, query, limit=10, filter=None):
+        self.limits.append(limit)
+        return self.index.search(query, limit, filter)
+
+
+def test_protocols_know_their_own(index):
+    assert isinstance(index, Retriever)
+    assert isinstance(RetrieveRerank(index, Backwards()), Retriever)
+    assert isinstance(Backwards(), Reranker)
+    assert not isinstance(index, Reranker)
+
+
+def test_two_stages_keep_all_scores_and_the_limit(index):
+    two = RetrieveRerank(index, Backwards(), candidates=4)
+    first = index.search("dogs", limit=4)
+    hits = two.search("dogs", limit=2)
+    assert ids(hits) == ids(first)[::-1][:2]
+    assert all(list(hit.scores) == ["dense", "sparse", "fused", "turned"] for hit in hits)
+    assert (
+        ids(two.search("dogs", filter={"kind": "thing"})) == ids(index.search("dogs", filter={"kind": "thing"}))[::-1]
+    )
+
+
+def test_options_go_to_the_retriever(index):
+    hits = RetrieveRerank(index, Backwards()).search("dogs", mode="dense")
+    assert list(hits[0].scores) == ["dense", "turned"]
+
+
+def test_as_many_candidates_as_results_are_asked_for(index):
+    retriever = OneByOne(index)
+    RetrieveRerank(retriever, Backwards(), candidates=3).search("dogs", limit=5)
+    RetrieveRerank(retriever, Backwards(), candidates=3).search("dogs", limit=2)
+    assert retriever.limits == [5, 3]
+
+
+def test_many_queries_work_with_and_without_batch_methods(encoder, index):
+    queries = ["dogs", "what flies?", "dogs"]
+    for retriever in (index, OneByOne(index)):
+        for reranker in (Backwards(), MaxSimReranker(encoder)):
+            two = RetrieveRerank(retriever, reranker, candidates=4)
+            together = two.search_many(queries, limit=2)
+            assert [ids(hits) for hits in together] == [ids(two.search(query, limit=2)) for query in queries]
+            assert all(len(hits) == 2 for hits in together)
+
+
+@pytest.mark.parametrize("candidates", [0, -5, 1.5])
+def test_a_number_of_candidates_below_one_is_refused(index, candidates):
+    with pytest.raises(ConfigurationError, match="candidates"):
+        RetrieveRerank(index, Backwards(), candidates=candidates)
+
+
+def test_a_limit_below_one_is_refused_before_anything_is_searched(index):
+    retriever = OneByOne(index)
+    with pytest.raises(ConfigurationError, match="limit"):
+        RetrieveRerank(retriever, Backwards()).search("dogs", 0)
+    with pytest.raises(ConfigurationError, match="limit"):
+        RetrieveRerank(retriever, Backwards()).search_many(["dogs"], 0)
+    assert retriever.limits == []
+
+
+def test_a_reranker_of_somebody_else_needs_no_bar(index):
+    class Backwards:
+        def rerank(self, query, hits, limit=None):
+            return self.rerank_many([query], [hits], limit)[0]
+
+        def rerank_many(self, queries, hits_lists, limit=None):
+            return [list(reversed(hits))[:limit] for hits in hits_lists]
+
+    found = index.search_many(["fox", "cat"], limit=3)
+    pipeline = RetrieveRerank(index, Backwards(), candidates=3)
+    assert pipeline.search_many(["fox", "cat"], limit=2) == [hits[::-1][:2] for hits in found]

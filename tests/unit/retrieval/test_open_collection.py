@@ -1,0 +1,34 @@
+"""Collections by name, through the entry points of installed packages."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinvec.errors import CollectionNotFoundError, ConfigurationError
+from twinvec.retrieval import open_collection as stored
+from twinvec_qdrant import Collection
+from words import WordEncoder
+
+
+def test_a_collection_that_is_there_is_opened(tmp_path):
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as made:
+        made.ingest([("a", "tea and milk")])
+    with stored.open_collection("notes", tmp_path, encoder=WordEncoder()) as opened:
+        assert opened.search("tea", 1)[0].id == "a"
+
+
+def test_none_is_made(tmp_path):
+    with pytest.raises(CollectionNotFoundError):
+        stored.open_collection("notes", tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_path_and_url_contradict_each_other(tmp_path):
+    with pytest.raises(ConfigurationError, match="path, url"):
+        stored.open_collection("notes", tmp_path, url="http://localhost:6333")
+
+
+def test_without_a_store_the_install_command_is_told(monkeypatch):
+    monkeypatch.setattr(stored, "entry_points", lambda group: [])
+    with pytest.raises(ConfigurationError, match="pip install twinvec-qdrant"):
+        stored.open_collection("notes")

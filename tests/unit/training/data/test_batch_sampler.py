@@ -1,0 +1,122 @@
+"""Which rows make a batch: shares, parts, no text twice, the same for a seed."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from twinvec.errors import ConfigurationError
+from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
+
+
+def distinct(*sizes):
+    """Datasets of pairs in which every text is another."""
+    starts = np.cumsum([0, *sizes]) * 2
+    return [
+        np.arange(start, start + 2 * size, dtype=np.int64).reshape(size, 2)
+        for start, size in zip(starts, sizes, strict=False)
+    ]
+
+
+def plan(hashes, size, *, weights=None, **options):
+    given = weights if weights is not None else dataset_weights([len(rows) for rows in hashes])
+    return BatchPlan(hashes, size, weights=np.array(given), **options)
+
+
+def test_weights_follow_size_power_cap_and_what_is_given():
+    sizes = [100, 400, 10_000]
+    assert dataset_weights(sizes) == pytest.approx([100 / 10_500, 400 / 10_500, 10_000 / 10_500])
+    assert dataset_weights(sizes, power=0.5) == pytest.approx([1 / 13, 2 / 13, 10 / 13])
+    assert dataset_weights(sizes, power=0) == pytest.approx([1 / 3] * 3)
+    assert dataset_weights(sizes, cap=500) == pytest.approx([0.1, 0.4, 0.5])
+    assert dataset_weights(sizes, given=[1, 1, 2]) == pytest.approx([0.25, 0.25, 0.5])
+
+
+@pytest.mark.parametrize("given", [[1, 2], [1, 2, 0], [1, 2, -1], [1, 2, float("nan")]])
+def test_weights_must_be_positive_one_a_dataset(given):
+    with pytest.raises(ConfigurationError, match="3 datasets need as many positive weights"):
+        dataset_weights([1, 2, 3], given=given)
+
+
+def test_an_epoch_of_one_dataset_shows_every_row_once():
+    batches = list(plan(distinct(103), 10))
+    assert len(batches) == len(plan(distinct(103), 10)) == 11
+    assert [len(batch) for batch in batches] == [10] * 10 + [3]
+    assert sorted(row for batch in batches for row in batch) == list(range(103))
+
+
+def test_shares_hold_in_any_stretch_of_batches():
+    batches = plan(distinct(4000, 2000, 2000), 8, weights=[0.5, 0.3, 0.2])
+    owners = [np.searchsorted([4000, 6000], batch[0], side="right") for batch in batches]
+    for start in range(0, len(owners) - 100, 37):
+        counts = Counter(int(owner) for owner in owners[start : start + 100])
+        assert [counts[0], counts[1], counts[2]] == pytest.approx([50, 30, 20], abs=2)
+
+
+def test_a_batch_has_one_dataset_unless_told_otherwise():
+    for batch in plan(distinct(50, 50), 10):
+        assert len({row // 50 for row in batch}) == 1
+
+
+def test_a_batch_draws_from_k_datasets_in_equal_parts():
+    seen = Counter()
+    for batch in plan(distinct(60, 60, 60), 11, datasets=2):
+        parts = Counter(row // 60 for row in batch)
+        assert sorted(parts.values()) == [5, 6]
+        seen.update(parts.keys())
+    assert sorted(seen) == [0, 1, 2]
+
+
+def test_no_text_comes_twice_in_a_batch_and_none_is_lost():
+    generator = np.random.default_rng(3)
+    hashes = [generator.integers(0, 150, (300, 2))]
+    batches = list(plan(hashes, 16))
+    for batch in batches:
+        texts = [text for row in batch for text in set(hashes[0][row].tolist())]
+        assert len(texts) == len(set(texts))
+    rows = [row for batch in batches for row in batch]
+    assert len(rows) == len(set(rows))
+    assert len(rows) > 250
+    allowed = list(plan(hashes, 16, unique_texts=False))
+    assert sorted(row for batch in allowed for row in batch) == list(range(300))
+
+
+def test_no_text_comes_twice_across_the_datasets_of_a_batch():
+    shared = np.arange(40, dtype=np.int64).reshape(20, 2)
+    for batch in plan([shared, shared.copy()], 8, datasets=2):
+        assert len({row % 20 for row in batch}) == len(batch)
+
+
+def test_rows_that_find_no_place_are_said_to_be_left_out(caplog):
+    same = np.zeros((30, 2), dtype=np.int64)
+    with caplog.at_level(logging.WARNING, logger="twinvec.training.data.batch_sampler"):
+        batches = list(plan([same], 10))
+    assert [len(batch) for batch in batches] == [1, 1, 1]
+    assert "27 rows repeat texts too often" in caplog.text
+
+
+def test_a_small_dataset_comes_again_and_again():
+    batches = list(plan(distinct(5, 200), 10, weights=[0.5, 0.5]))
+    small = [row for batch in batches for row in batch if row < 5]
+    assert set(small) == set(range(5))
+    assert len(small) > 40
+
+
+def test_the_seed_and_the_epoch_decide():
+    def drawn(seed, epoch):
+        chosen = plan(distinct(90, 30), 8, datasets=2, seed=seed)
+        chosen.set_epoch(epoch)
+        return list(chosen)
+
+    assert drawn(1, 2) == drawn(1, 2)
+    assert drawn(1, 2) != drawn(1, 3)
+    assert drawn(1, 2) != drawn(2, 2)
+
+
+@pytest.mark.parametrize(("size", "datasets"), [(1, 2), (8, 3), (8, 0)])
+def test_impossible_batches_are_refused(size, datasets):
+    with pytest.raises(ConfigurationError, match="cannot draw"):
+        plan(distinct(5, 5), size, datasets=datasets)

@@ -1,0 +1,228 @@
+"""Rows from files: every format, columns by another name, and errors that name file, row and field."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.training.data.rows import open_rows
+from twinvec.training.data.text_hash import text_hash
+from twinvec.training.settings import Source
+
+PAIRS = [{"anchor": "null", "positive": 'a "quoted" word'}, {"anchor": "naïve, it is", "positive": "NA"}]
+
+
+def write(path, rows):
+    match path.suffix:
+        case ".jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        case ".parquet":
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        case ".tsv":
+            path.write_text("\n".join(["\t".join(rows[0]), *("\t".join(row.values()) for row in rows)]) + "\n")
+        case ".csv":
+            quoted = [",".join('"' + value.replace('"', '""') + '"' for value in row.values()) for row in rows]
+            path.write_text("\n".join([",".join(rows[0]), *quoted]) + "\n")
+    return path
+
+
+def read(path, objective="info_nce", **options):
+    rows = open_rows(Source(path=path, **options), objective, path.parent / "cache")
+    return rows.rows(range(len(rows)))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv", ".parquet"])
+def test_texts_come_out_of_every_format_as_they_went_in(tmp_path, suffix):
+    path = write(tmp_path / f"rows{suffix}", PAIRS)
+    rows = open_rows(Source(path=path), "info_nce", tmp_path / "cache")
+    assert rows.rows([1, 0]) == [PAIRS[1], PAIRS[0]]
+    assert rows.hashes.tolist() == [[text_hash(row["anchor"]), text_hash(row["positive"])] for row in PAIRS]
+    assert rows.name == "rows"
+
+
+def test_columns_may_have_other_names(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [{"q": "a", "yes": "b", "no": "c", "never": ["d", ""], "id": 7}])
+    found = read(path, columns={"anchor": "q", "positive": "yes", "negatives": ["no", "never"]})
+    assert found == [{"anchor": "a", "positive": "b", "negatives": ["c", "d"]}]
+
+
+def test_scores_are_scaled_to_0_to_1(tmp_path):
+    path = write(tmp_path / "rows.tsv", [{"score": "3.5", "sentence1": "a", "sentence2": "b"}])
+    assert read(path, "cosine_regression", score_range=(1, 5))[0]["score"] == pytest.approx(0.625)
+    assert read(path, "sts", score_range=None)[0]["score"] == 3.5
+
+
+@pytest.mark.parametrize(
+    ("objective", "good", "bad", "message"),
+    [("cosine_regression", "-1", "5", "from -1 to 1"), ("graded", "1", "-0.5", "from 0 to 1")],
+)
+def test_scores_as_they_are_must_be_what_the_objective_takes(tmp_path, objective, good, bad, message):
+    path = write(tmp_path / "rows.tsv", [{"score": score, **SCORED} for score in (good, bad)])
+    assert read(path, objective, score_range=None, limit=1)[0]["score"] == float(good)
+    with pytest.raises(
+        DocumentError, match=rf"row 2, field 'score': .* {message} \(score_range is null\), got '{bad}'"
+    ):
+        read(path, objective, score_range=None)
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+@pytest.mark.parametrize("wrong", ["a b c", "a"])
+@pytest.mark.parametrize("before", [[], ["x y"]], ids=["the first row", "a later row"])
+def test_a_row_with_more_or_fewer_fields_than_the_header_is_named(tmp_path, suffix, separator, wrong, before):
+    path = tmp_path / f"rows{suffix}"
+    path.write_text("\n".join(["anchor positive", "", *before, wrong, wrong]).replace(" ", separator) + "\n")
+    message = rf"row {len(before) + 1}: has {len(wrong.split())} fields, but the header has 2: anchor, positive"
+    with pytest.raises(DocumentError, match=message):
+        read(path)
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+def test_two_columns_of_one_name_are_refused(tmp_path, suffix, separator):
+    path = tmp_path / f"rows{suffix}"
+    path.write_text("anchor positive anchor\na b c\n".replace(" ", separator))
+    with pytest.raises(DocumentError, match=rf"rows\{suffix}: two columns are called 'anchor'"):
+        read(path)
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+@pytest.mark.parametrize(
+    "table", ["|anchor|positive\n0|a|b\n", "anchor|positive||\na|b||\n", "\n|anchor|positive|\n|a|b|\n"]
+)
+def test_columns_without_a_name_do_no_harm(tmp_path, suffix, separator, table):
+    path = tmp_path / f"rows{suffix}"
+    path.write_text(table.replace("|", separator))
+    assert read(path) == [PAIR]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path):
+    for name, content in (("rows.csv", '"anchor",positive\na,b\n'), ("rows.tsv", "anchor\tpositive\na\tb\n")):
+        (tmp_path / name).write_text(content, encoding="utf-8-sig")
+        assert read(tmp_path / name) == [PAIR]
+
+
+def test_a_long_text_of_a_table_is_read(tmp_path):
+    path = write(tmp_path / "rows.csv", [{**PAIR, "positive": "long " * 50_000}])
+    assert read(path)[0]["positive"] == "long " * 50_000
+
+
+def test_texts_that_look_like_dates_stay_texts(tmp_path):
+    dates = [{"anchor": f"2020-01-0{n}", "positive": "b", "negatives": ["2021-01-01T10:00:00Z"]} for n in (1, 2)]
+    path = write(tmp_path / "rows.jsonl", dates)
+    assert read(path) == dates
+    assert read(path, limit=1) == dates[:1]
+    dates[0]["anchor"] = "1999-01-01"
+    assert read(write(path, dates)) == dates  # not the copy of before
+
+
+def test_blank_lines_do_not_count(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('\n{"anchor": "2020-01-01", "positive": "b"}\n\n{"anchor": "2020-01-01", "positive": ""}\n')
+    with pytest.raises(DocumentError, match="row 2, field 'positive'"):
+        read(path)
+    path.write_text('\n{"anchor": "a", "positive": "b"}\n\n{"anchor": \n')
+    with pytest.raises(DocumentError, match="row 2: no JSON"):
+        read(path)
+
+
+def test_labels_get_numbers_in_the_order_of_their_names(tmp_path):
+    names = ["neutral", "entailment", "neutral"]
+    path = write(
+        tmp_path / "rows.jsonl",
+        [{"sentence1": str(n), "sentence2": "b", "label": name} for n, name in enumerate(names)],
+    )
+    rows = open_rows(Source(path=path), "softmax", tmp_path / "cache")
+    assert rows.labels == ("entailment", "neutral")
+    assert [row["label"] for row in rows.rows(range(3))] == [1, 0, 1]
+    with pytest.raises(DocumentError, match="row 1: label 'neutral' is not one of yes, no"):
+        open_rows(Source(path=path), "softmax", tmp_path / "cache", ("yes", "no"))
+
+
+def test_a_limit_keeps_the_first_rows(tmp_path):
+    assert read(write(tmp_path / "rows.jsonl", PAIRS), limit=1) == PAIRS[:1]
+
+
+PAIR = {"anchor": "a", "positive": "b"}
+SCORED = {"sentence1": "a", "sentence2": "b"}
+BAD_ROWS = {
+    "an empty text": ("info_nce", {**PAIR, "positive": ""}, "field 'positive': expected a text, got nothing"),
+    "a blank text": ("info_nce", {**PAIR, "anchor": " \n"}, "field 'anchor': expected a text"),
+    "no text": ("info_nce", {"anchor": "a"}, "field 'positive': expected a text, got nothing"),
+    "a score that is no number": (
+        "graded",
+        {**SCORED, "score": "high"},
+        "field 'score': expected a number, got 'high'",
+    ),
+    "a score out of range": ("graded", {**SCORED, "score": "5"}, r"field 'score': .* 0 to 1 \(score_range\)"),
+    "a score that is not finite": ("graded", {**SCORED, "score": "nan"}, "field 'score': expected a number"),
+    "a label that is neither": ("contrastive", {**SCORED, "label": "2"}, "field 'label': expected 0 or 1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ROWS)
+def test_a_bad_row_is_named(tmp_path, case):
+    objective, row, message = BAD_ROWS[case]
+    good = {**PAIR} if objective == "info_nce" else {**SCORED, "score": "0.5", "label": "1"}
+    path = write(tmp_path / "rows.jsonl", [good, {**good, **row} if len(row) > 1 else row])
+    with pytest.raises(DocumentError, match=r"rows\.jsonl, row 2, " + message):
+        read(path, objective)
+
+
+def test_a_lone_surrogate_is_refused(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"anchor": "a", "positive": "b"}\n{"anchor": "a", "positive": "\\ud800"}\n')
+    with pytest.raises(DocumentError, match=r"rows\.jsonl"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b'{"anchor": "a", "positive": "b"}\n{"anchor": "a", "pos\n', "row 2: no JSON"),
+        (b'{"anchor": "a", "positive": "b"}\n[1]\n', "row 2: expected a JSON object"),
+        (b'{"anchor": "a", "positive": "\xff"}\n', "rows.jsonl"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, content, message):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DocumentError, match=message):
+        read(path)
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path):
+    path = write(tmp_path / "rows.parquet", PAIRS)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DocumentError, match=r"rows\.parquet: cannot be read"):
+        read(path)
+
+
+def test_a_file_of_headers_alone_is_refused(tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_text("anchor\tpositive\n")
+    with pytest.raises(DocumentError, match=r"rows\.tsv: has no rows"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"anchor": "question"}, "has no column 'question' for 'anchor'; its columns are anchor, positive"),
+        ({"anchor": ["anchor", "positive"]}, "'anchor' takes one column"),
+        ({"negatives": "hard"}, "has no column 'hard' for 'negatives'"),
+    ],
+)
+def test_a_missing_column_is_named(tmp_path, columns, message):
+    with pytest.raises(ConfigurationError, match=message):
+        read(write(tmp_path / "rows.jsonl", PAIRS), columns=columns)
+
+
+def test_another_format_is_refused(tmp_path):
+    path = tmp_path / "rows.xlsx"
+    path.write_text("x")
+    with pytest.raises(ConfigurationError, match=r"expected a file ending in \.jsonl"):
+        read(path)

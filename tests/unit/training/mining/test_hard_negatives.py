@@ -1,0 +1,425 @@
+"""Hard negatives: by rank, by margin, denied by a cross-encoder, and a run that goes on where it was cut off."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
+from twinvec.errors import ConfigurationError, InputError
+from twinvec.support.locks import exclusive_lock
+from twinvec.training.mining.denoising import ProbabilityScorer
+from twinvec.training.mining.dense_index import DenseIndex
+from twinvec.training.mining.hard_negatives import MiningOptions, mine_file, mine_negatives
+from twinvec.training.mining.known_positives import KnownPositives
+from twinvec.training.mining.pair_file import PairFile
+
+PAIRS = [
+    ("how do I list files", "ls lists files"),
+    ("how do I list files", "LS  lists  files"),
+    ("how do I list files", "find lists files in all folders"),
+    ("how do I copy files", "cp copies files"),
+    ("how do I remove files", "rm removes files"),
+    ("what is the weather", "rain is expected in the north"),
+    ("rm removes files", "what rm does"),
+]
+
+
+class Fixed:
+    """A retriever that finds the same texts for every query; scores fall by 0.1 from 1."""
+
+    def __init__(self, *texts):
+        self.texts = texts
+        self.asked = []
+
+    def search(self, query, limit=10, filter=None):
+        self.asked.append(query)
+        return [Hit(str(n), text, 1 - n / 10) for n, text in enumerate(self.texts)][:limit]
+
+
+def mined(pairs, retriever, **options):
+    return [
+        each.negatives for each in mine_negatives(pairs, retriever, KnownPositives(PAIRS), MiningOptions(**options))
+    ]
+
+
+def test_positives_of_any_pair_and_the_anchor_itself_are_no_negatives():
+    found = Fixed("ls  LISTS files", "cp copies files", "find lists files in all folders", "How do I list files", "x")
+    assert mined(PAIRS[:1], found) == [["cp copies files", "x"]]
+
+
+def test_ranks_count_after_the_positives_are_taken_out():
+    found = Fixed("ls lists files", "a", "b", "find lists files in all folders", "c", "d", "e")
+    assert mined(PAIRS[:1], found, first_rank=2, last_rank=4) == [["b", "c", "d"]]
+    assert mined(PAIRS[:1], found, first_rank=2, last_rank=4, negatives=1) == [["b"]]
+
+
+def test_the_same_text_is_taken_once():
+    assert mined(PAIRS[:1], Fixed("a", "b", "a")) == [["a", "b"]]
+
+
+def test_a_margin_below_the_positive():
+    found = Fixed("a", "ls lists files", "b", "c", "d")  # 1.0, 0.9, 0.8, 0.7, 0.6
+    assert mined(PAIRS[:1], found, margin=0.15) == [["c", "d"]]
+    assert mined(PAIRS[:1], found, margin=-0.2) == [["a", "b", "c", "d"]]
+    assert mined(PAIRS[:1], Fixed("a", "b"), margin=0.1) == [[]], "its positive is not among the hits"
+
+
+def test_a_margin_is_one_of_cosines_where_hits_have_them():
+    class Fusing(Fixed):
+        def search(self, query, limit=10, filter=None):
+            hits = super().search(query, limit)
+            return [replace(hit, score=9 - 5 * n, scores={"dense": hit.score}) for n, hit in enumerate(hits)]
+
+    found = Fusing("a", "ls lists files", "b", "c", "d")  # cosines 1.0, 0.9, 0.8, 0.7, 0.6; fused 9, 4, -1, -6, -11
+    assert mined(PAIRS[:1], found, margin=0.15) == [["c", "d"]]
+    assert mined(PAIRS[:1], found, margin=-0.2) == [["a", "b", "c", "d"]]
+
+
+GUIDE = "Copying. cp copies files and keeps their names. With -r it copies folders too."
+COPYING = [("how do I copy files", GUIDE), ("how do I copy files", "tar"), ("how do I list files", "ls")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cp copies files and keeps their names.",
+        "CP  copies files and\nkeeps their names.",
+        f"Manual of the shell. {GUIDE} It is old.",
+        "tar packs files",
+        "copying",
+    ],
+)
+def test_a_part_of_a_positive_or_what_holds_one_is_no_negative(text):
+    [found] = mine_negatives(COPYING[:1], Fixed(text, "x"), KnownPositives(COPYING))
+    assert found.negatives == ["x"]
+    assert mined([("how do I list files", "ls")], Fixed(text, "x")) == [[text, "x"]], "for another anchor it is one"
+
+
+def test_a_short_text_within_a_word_is_another_text():
+    [found] = mine_negatives(COPYING[:1], Fixed("opying", "a star", "il"), KnownPositives(COPYING))
+    assert found.negatives == ["opying", "a star", "il"]
+
+
+def test_a_chunk_is_judged_without_its_heading():
+    hits = [Hit("1", "Shell > Files\n\nWith -r it copies folders too.", 1.0, payload={"heading": "Shell > Files"})]
+    hits.append(Hit("2", "Shell > Files\n\nmv moves.", 0.9, payload={"heading": "Shell > Files"}))
+    [found] = mine_negatives(COPYING[:1], Found(hits), KnownPositives(COPYING))
+    assert found.negatives == ["Shell > Files\n\nmv moves."]
+    assert found.found
+
+
+class Found(Fixed):
+    """Finds the given hits."""
+
+    def search(self, query, limit=10, filter=None):
+        return self.texts[0][:limit]
+
+
+def test_a_margin_counts_from_the_best_part_of_the_positive_or_from_the_whole():
+    part, other = "cp copies files and keeps their names.", "With -r it copies folders too."
+    apart = Fixed("a", part, "b", other, "c")  # 1.0, 0.9, 0.8, 0.7, 0.6
+    [found] = mine_negatives(COPYING[:1], apart, KnownPositives(COPYING), MiningOptions(margin=0.15))
+    assert (found.negatives, found.found) == (["c"], True)
+    whole = Fixed(part, "a", GUIDE, "b", "c")
+    [found] = mine_negatives(COPYING[:1], whole, KnownPositives(COPYING), MiningOptions(margin=0.15))
+    assert (found.negatives, found.found) == (["c"], True)
+    [found] = mine_negatives(COPYING[1:2], apart, KnownPositives(COPYING), MiningOptions(margin=0.15))
+    assert (found.negatives, found.found) == ([], False), "a part of another positive of the anchor"
+
+
+def test_each_anchor_is_searched_once():
+    found = Fixed("a")
+    assert len(mined(PAIRS, found)) == len(PAIRS)
+    assert sorted(found.asked) == sorted({anchor for anchor, _ in PAIRS})
+
+
+def test_a_cross_encoder_strikes_out_what_it_believes(tiny_cross_encoder):
+    scorer = CrossEncoderReranker(tiny_cross_encoder("bert"))
+    texts = ["cp copies files", "rm removes files", "rain is expected in the north"]
+    scores = scorer.score([(PAIRS[0][0], text) for text in texts]).tolist()
+    limit = sorted(scores)[1]
+    kept = [text for text, score in zip(texts, scores, strict=True) if score <= limit]
+    options = MiningOptions(denoise_above=limit)
+    [found] = mine_negatives(PAIRS[:1], Fixed(*texts), KnownPositives(PAIRS), options, scorer=scorer)
+    assert found.negatives == kept
+    assert 0 < len(kept) < 3
+
+
+def test_a_memory_index_will_do(tiny_model):
+    index = MemoryIndex(Encoder(tiny_model("bert")), [positive for _, positive in PAIRS])
+    [texts] = mined(PAIRS[3:4], index, last_rank=3)
+    assert len(texts) == 3
+    assert "cp copies files" not in texts
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"negatives": 0}, "negatives must be at least 1, got 0"),
+        ({"first_rank": 0}, "first_rank <= last_rank.* got 0 and 50"),
+        ({"first_rank": 5, "last_rank": 4}, "first_rank <= last_rank.* got 5 and 4"),
+        ({"margin": float("nan")}, "margin must be a finite number, got nan"),
+        ({"denoise_above": float("inf")}, "denoise_above must be a finite number, got inf"),
+    ],
+)
+def test_options_without_meaning_are_refused(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        MiningOptions(**options)
+
+
+def test_a_cross_encoder_that_gives_logits_denoises_by_probabilities(tiny_cross_encoder):
+    pairs = [(anchor, text) for anchor, _ in PAIRS[2:5] for _, text in PAIRS]
+    logits = CrossEncoderReranker(tiny_cross_encoder("bert", activation_fn=torch.nn.Identity())).score(pairs)
+    expected = torch.from_numpy(logits).sigmoid().tolist()
+    assert logits.min() < 0
+    for options in ({"activation_fn": torch.nn.Identity()}, {}):
+        found = ProbabilityScorer(str(tiny_cross_encoder("bert", **options))).score(pairs)
+        assert found.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"anchor": a, "positive": p, "more": 1}) + "\n" for a, p in PAIRS))
+    return path
+
+
+def test_rows_are_written_with_their_negatives(source, tmp_path):
+    report = mine_file(source, tmp_path / "rows.jsonl", Fixed("cp copies files", "x"), MiningOptions())
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [(row["anchor"], row["positive"]) for row in rows] == PAIRS
+    assert rows[0]["negatives"] == ["cp copies files", "x"]
+    assert rows[3]["negatives"] == ["x"]
+    assert (report.rows, report.negatives, report.without, report.unfound) == (7, 13, 0, 6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs.jsonl", "rows.jsonl"]
+
+
+def test_other_fields_of_a_row_stay(tmp_path):
+    rows = [
+        {"id": 7, "anchor": "a", "positive": "b", "negatives": ["old"], "more": {"x": [1.5, None]}, "name": "Łódź"},
+        {"anchor": "c", "positive": "d", "broken": "\ud800"},
+    ]
+    source, output = tmp_path / "pairs.jsonl", tmp_path / "rows.jsonl"
+    source.write_text("\n\n".join(map(json.dumps, rows)) + "\n\n")
+    mine_file(source, output, Fixed("x"), MiningOptions())
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert found == [row | {"negatives": ["x"]} for row in rows]
+    assert "Łódź" in output.read_text()
+
+
+def test_the_pairs_are_not_overwritten(source, tmp_path):
+    before = source.read_bytes()
+    (tmp_path / "soft.jsonl").symlink_to(source)
+    (tmp_path / "hard.jsonl").hardlink_to(source)
+    (tmp_path / "rows.jsonl.partial").hardlink_to(source)
+    for name in ("pairs.jsonl", "soft.jsonl", "hard.jsonl", "rows.jsonl"):
+        with pytest.raises(ConfigurationError, match="would overwrite the pairs"):
+            mine_file(source, tmp_path / name, Fixed("x"), MiningOptions())
+    assert source.read_bytes() == before
+
+
+def test_an_output_that_cannot_be_is_refused_before_any_work(source, tmp_path):
+    found = Fixed("x")
+    for output, message in (
+        (tmp_path, "is a folder"),
+        (Path(), "is a folder"),
+        (Path("/dev/null"), "is a device"),
+        (source / "rows.jsonl", "no folder can be made"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            mine_file(source, output, found, MiningOptions())
+    assert not found.asked
+    mine_file(source, tmp_path / "new" / "folder" / "rows.jsonl", found, MiningOptions())
+    assert found.asked
+
+
+def test_two_runs_do_not_write_the_same_file(source, tmp_path, tiny_model):
+    class Second(Fixed):
+        """Begins another run while the first one searches."""
+
+        def search(self, query, limit=10, filter=None):
+            with pytest.raises(ConfigurationError, match=r"rows\.jsonl: another process is mining into it"):
+                mine_file(source, tmp_path / "rows.jsonl", Fixed("a"), MiningOptions())
+            return super().search(query, limit, filter)
+
+    assert mine_file(source, tmp_path / "rows.jsonl", Second("a"), MiningOptions()).rows == len(PAIRS)
+    assert not (tmp_path / "rows.jsonl.lock").exists()
+    with (
+        exclusive_lock(tmp_path / "vectors.lock", ""),
+        pytest.raises(ConfigurationError, match=r"vectors\.npy: another process is encoding into it"),
+    ):
+        DenseIndex(Encoder(tiny_model("bert")), source, tmp_path / "vectors.npy")
+
+
+def test_a_margin_that_cannot_be_kept_is_told(source, tmp_path, caplog):
+    report = mine_file(source, tmp_path / "1.jsonl", Fixed("cp copies files", "x"), MiningOptions(margin=0.1))
+    assert (report.rows, report.without, report.unfound) == (7, 6, 6)
+    assert "6 of 7 rows have no negatives, because their positive was not found" in caplog.text
+    caplog.clear()
+    mine_file(source, tmp_path / "2.jsonl", Fixed("cp copies files", "x"), MiningOptions())
+    positives = [positive for _, positive in PAIRS]
+    mine_file(source, tmp_path / "3.jsonl", Fixed(*positives, "x"), MiningOptions(margin=0.1))
+    assert not caplog.text
+
+
+def test_ranks_beyond_all_candidates_are_told(source, tmp_path, caplog):
+    report = mine_file(source, tmp_path / "rows.jsonl", Fixed("x", "y"), MiningOptions(first_rank=3))
+    assert (report.negatives, report.without) == (0, 7)
+    assert "no row has a negative: nothing but positives lies in ranks 3 to 50" in caplog.text
+
+
+def test_a_file_without_pairs_is_refused(tmp_path):
+    (tmp_path / "pairs.jsonl").write_bytes(b"\n \n")
+    with pytest.raises(InputError, match=r"pairs\.jsonl: has no pairs"):
+        mine_file(tmp_path / "pairs.jsonl", tmp_path / "rows.jsonl", Fixed("x"), MiningOptions())
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_a_pair_is_looked_up_by_its_number(source):
+    pairs = PairFile(source)
+    assert [pairs[index] for index in range(len(pairs))] == list(pairs) == PAIRS
+    assert list(pairs.pairs(5)) == PAIRS[5:]
+    assert not list(pairs.pairs(7))
+
+
+class Dying(Fixed):
+    """Fails at a query."""
+
+    def search(self, query, limit=10, filter=None):
+        if query == PAIRS[-1][0]:
+            raise RuntimeError("the store is gone")
+        return super().search(query, limit, filter)
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"anchor": "half a li'])
+def test_a_run_that_was_cut_off_goes_on(source, tmp_path, monkeypatch, torn):
+    monkeypatch.setattr("twinvec.training.mining.hard_negatives._WINDOW", 2)
+    with pytest.raises(RuntimeError):
+        mine_file(source, tmp_path / "rows.jsonl", Dying("x"), MiningOptions())
+    assert not (tmp_path / "rows.jsonl").exists()
+    with (tmp_path / "rows.jsonl.partial").open("ab") as file:
+        file.write(torn)
+    again = Fixed("x")
+    report = mine_file(source, tmp_path / "rows.jsonl", again, MiningOptions())
+    assert report.rows == 7
+    assert again.asked == [PAIRS[-1][0]]
+    whole = mine_file(source, tmp_path / "whole.jsonl", Fixed("x"), MiningOptions())
+    assert whole == report
+    assert (tmp_path / "rows.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_windows_are_the_same_in_a_run_that_was_cut_off(source, tmp_path, monkeypatch):
+    """A row's hits may depend on the others of its window, so a window that is half done is done again."""
+    monkeypatch.setattr("twinvec.training.mining.hard_negatives._WINDOW", 4)
+
+    class ByWindow(Fixed):
+        def search_many(self, queries, limit=10):
+            self.asked.append(list(queries))
+            return [[Hit("1", f"found beside {' and '.join(queries)}, {limit} deep", 1.0)] for _ in queries]
+
+    whole = ByWindow()
+    mine_file(source, tmp_path / "whole.jsonl", whole, MiningOptions())
+    with pytest.raises(RuntimeError):
+        mine_file(source, tmp_path / "rows.jsonl", Dying("x"), MiningOptions())
+    header = (tmp_path / "rows.jsonl.partial").read_bytes().splitlines(keepends=True)[0]
+    rows = (tmp_path / "whole.jsonl").read_text().splitlines()
+    written = [json.dumps({"found": False, "row": json.loads(row)}) + "\n" for row in rows[:6]]
+    (tmp_path / "rows.jsonl.partial").write_bytes(header + "".join(written).encode())
+    again = ByWindow()
+    mine_file(source, tmp_path / "rows.jsonl", again, MiningOptions())
+    assert again.asked == whole.asked[1:]
+    assert (tmp_path / "rows.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_the_rest_of_another_job_is_refused(source, tmp_path):
+    with pytest.raises(RuntimeError):
+        mine_file(source, tmp_path / "rows.jsonl", Dying("x"), MiningOptions())
+    with pytest.raises(ConfigurationError, match="belongs to other pairs or options"):
+        mine_file(source, tmp_path / "rows.jsonl", Fixed("x"), MiningOptions(negatives=1))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"[1]", "expected a JSON object, got list"),
+        (b"[" * 100_000, "no JSON"),
+        (b'{"anchor": "a"}', "field 'positive': expected a text, got None"),
+        (b'{"anchor": "a", "positive": " "}', "field 'positive': expected a text"),
+        (b'{"anchor": "a", "positive": "\\ud800"}', "field 'positive': lone surrogate"),
+        (b'{"anchor": "a", "pos', "no JSON"),
+        (b'{"anchor": "a\xff", "positive": "b"}', "no JSON"),
+    ],
+)
+def test_a_line_that_is_no_pair_is_named(tmp_path, line, message):
+    path = tmp_path / "pairs.jsonl"
+    path.write_bytes(b'{"anchor": "a", "positive": "b"}\n' + line + b"\n")
+    with pytest.raises(InputError, match=r"pairs\.jsonl, row 2.*" + message):
+        PairFile(path)
+
+
+def test_the_dense_index_is_exact_whatever_its_blocks(source, tmp_path, tiny_model, monkeypatch):
+    encoder = Encoder(tiny_model("bert", normalize=False))
+    exact = MemoryIndex(encoder, list(dict.fromkeys(p for _, p in PAIRS if not p.startswith("LS"))))
+    anchors = list(dict.fromkeys(anchor for anchor, _ in PAIRS))
+    for block in (1, 2, 100):
+        monkeypatch.setattr("twinvec.training.mining.dense_index._BLOCK", block)
+        index = DenseIndex(encoder, source, tmp_path / f"{block}.npy")
+        assert len(index) == 6
+        for limit in (1, 3, 50):
+            found = index.search_many(anchors, limit)
+            expected = exact.search_many(anchors, limit, mode="dense")
+            for hits, wanted in zip(found, expected, strict=True):
+                assert [hit.text for hit in hits] == [hit.text for hit in wanted]
+                assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in wanted], abs=1e-5)
+
+
+def test_vectors_that_are_there_are_not_computed_again(source, tmp_path, tiny_model):
+    DenseIndex(Encoder(tiny_model("bert")), source, tmp_path / "vectors.npy")
+    written = (tmp_path / "vectors.npy").stat().st_mtime_ns
+    DenseIndex(Encoder(tiny_model("bert")), source, tmp_path / "vectors.npy")
+    assert (tmp_path / "vectors.npy").stat().st_mtime_ns == written
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".jsonl", ".npy"]
+
+
+@pytest.mark.parametrize("torn", [0, 1, 20, 128, 300])
+def test_an_encoding_that_was_cut_off_goes_on(source, tmp_path, tiny_model, monkeypatch, torn):
+    monkeypatch.setattr("twinvec.training.mining.dense_index._WINDOW", 2)
+    encoder = Encoder(tiny_model("bert"))
+    whole = tmp_path / "whole.npy"
+    DenseIndex(encoder, source, whole)
+    assert np.load(whole).shape == (6, encoder.dim)
+    vectors, partial = tmp_path / "vectors.npy", tmp_path / "vectors.npy.partial"
+    partial.write_bytes(whole.read_bytes()[: whole.stat().st_size - torn])
+    encoded = []
+
+    def encode_document(texts):
+        encoded.extend(texts)
+        return Encoder.encode_document(encoder, texts)
+
+    monkeypatch.setattr(encoder, "encode_document", encode_document)
+    DenseIndex(encoder, source, vectors)
+    assert len(encoded) == {0: 0, 1: 2, 20: 2, 128: 2, 300: 4}[torn]
+    assert vectors.read_bytes() == whole.read_bytes()
+    assert not partial.exists()
+
+
+def test_an_encoding_of_other_texts_is_not_gone_on_with(source, tmp_path, tiny_model):
+    partial = tmp_path / "vectors.npy.partial"
+    np.save(tmp_path / "other.npy", np.ones((5000, 32), dtype=np.float32))
+    (tmp_path / "other.npy").replace(partial)
+    encoder = Encoder(tiny_model("bert"))
+    DenseIndex(encoder, source, tmp_path / "vectors.npy")
+    DenseIndex(encoder, source, tmp_path / "whole.npy")
+    assert (tmp_path / "vectors.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+def test_an_empty_file_has_nothing_to_search(tmp_path, tiny_model):
+    (tmp_path / "pairs.jsonl").write_bytes(b"")
+    with pytest.raises(InputError, match="has no pairs"):
+        DenseIndex(Encoder(tiny_model("bert")), tmp_path / "pairs.jsonl", tmp_path / "vectors.npy")

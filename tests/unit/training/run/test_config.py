@@ -1,0 +1,192 @@
+"""The configuration of a run: errors name the file and the field, before anything is loaded."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+from twinvec.errors import ConfigurationError
+from twinvec.training.run.config import TrainConfig, check_config, read_config
+from twinvec.training.run.train import train
+
+ROOT = Path(__file__).parents[4]
+GOOD = {"objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("rows.jsonl", "more.jsonl", "dev.jsonl"):
+        (tmp_path / name).write_text("{}\n")
+    return tmp_path
+
+
+def changed(**fields):
+    return {**copy.deepcopy(GOOD), **fields}
+
+
+def test_paths_count_from_the_folder_of_the_file(folder):
+    (folder / "model").mkdir()
+    values = changed(model="model", evaluation={"pairs": "dev.jsonl"})
+    (folder / "run.yaml").write_text(yaml.safe_dump(values))
+    config = read_config(folder / "run.yaml")
+    assert config.data[0].path == folder / "rows.jsonl"
+    assert config.evaluation.pairs == folder / "dev.jsonl"
+    assert config.model == str(folder / "model")
+
+
+def classifier(**fields):
+    return changed(kind="cross-encoder", objective={"name": "binary"}, **fields)
+
+
+WRONG = {
+    "an unknown field": (changed(epoch=3), "epoch: Extra inputs"),
+    "an unknown field below": (changed(batches={"sizes": 3}), "batches.sizes: Extra inputs"),
+    "no objective": ({"data": GOOD["data"]}, "objective: Field required"),
+    "an unknown objective": (changed(objective={"name": "magic"}), "objective: .*magic"),
+    "an option of another objective": (
+        changed(objective={"name": "cosine_regression", "scale": 3}),
+        "objective.cosine_regression.scale",
+    ),
+    "no data": (changed(data=[]), "data: List should have at least 1"),
+    "a file that is not there": (changed(data=[{"path": "lost.jsonl"}]), r"data\.0\.path: no such file: .*lost\.jsonl"),
+    "dev data that is not there": (changed(evaluation={"sts": "lost.tsv"}), r"evaluation\.sts: no such file"),
+    "nothing to evaluate": (changed(evaluation={"every": 10}), "evaluation: .*'pairs', 'sts' or both"),
+    "patience without measurements": (
+        changed(evaluation={"pairs": "dev.jsonl", "patience": 2}),
+        "evaluation: .*needs 'every'",
+    ),
+    "a negative rate": (changed(schedule={"learning_rate": -1}), "schedule.learning_rate: .*greater than 0"),
+    "a word for a number": (changed(batches={"size": "many"}), "batches.size: .*integer"),
+    "an unknown role": (
+        changed(data=[{"path": "rows.jsonl", "columns": {"question": "q"}}]),
+        r"data\.0\.columns\.question",
+    ),
+    "a role of another objective": (
+        changed(data=[{"path": "rows.jsonl", "columns": {"score": "s"}}]),
+        "data.0.columns: 'score' is no column of objective 'info_nce'",
+    ),
+    "weights for some": (
+        changed(data=[{"path": "rows.jsonl", "weight": 1}, {"path": "more.jsonl"}]),
+        "every dataset a weight, or none",
+    ),
+    "more datasets a batch than there are": (changed(batches={"datasets": 2}), "batches.datasets is 2"),
+    "a range upside down": (
+        changed(objective={"name": "cosine_regression"}, data=[{"path": "rows.jsonl", "score_range": [5, 0]}]),
+        "data.0.score_range: .*below the highest",
+    ),
+    "a classifier's objective for an encoder": (changed(objective={"name": "binary"}), "no.* one for a bi-encoder"),
+    "an encoder's objective for a classifier": (changed(kind="cross-encoder"), "is not one for a cross-encoder"),
+    "matryoshka with softmax": (changed(objective={"name": "softmax"}, matryoshka=[8]), "matryoshka does not go"),
+    "dimensions below one": (changed(matryoshka=[0]), "dimensions are positive"),
+    "an infinite rate": (changed(schedule={"learning_rate": math.inf}), "schedule.learning_rate: .*finite"),
+    "infinite epochs": (changed(schedule={"epochs": math.inf}), "schedule.epochs: .*finite"),
+    "an infinite scale": (changed(objective={"name": "info_nce", "scale": math.inf}), "info_nce.scale: .*finite"),
+    "a margin that is no number": (
+        changed(objective={"name": "info_nce", "false_negative_margin": math.nan}),
+        "false_negative_margin: .*finite",
+    ),
+    "an infinite weight": (changed(data=[{"path": "rows.jsonl", "weight": math.inf}]), "data.0.weight: .*finite"),
+    "an unknown concatenation": (
+        changed(objective={"name": "softmax", "concatenation": "u+v"}),
+        r"objective\.softmax\.concatenation: .*some of u, v, \|u-v\|, u\*v",
+    ),
+    "no negatives in a batch": (changed(batches={"size": 1}), "batches.size: .* needs 2 rows"),
+    "sizes that do not count": (
+        changed(data=[{"path": "rows.jsonl", "weight": 1}], batches={"power": 0.5}),
+        "batches.power draws datasets by their size, but they have weights",
+    ),
+    "a cap that does not count": (
+        changed(data=[{"path": "rows.jsonl", "weight": 1}], batches={"cap": 5}),
+        "batches.cap draws",
+    ),
+    "unique texts without negatives in the batch": (
+        changed(objective={"name": "triplet"}, batches={"unique_texts": True}),
+        "batches.unique_texts is for info_nce only",
+    ),
+    "two passes of a classifier": (classifier(batches={"token_budget": 5}), "batches.token_budget is for a bi-encoder"),
+    "a pair without room": (classifier(max_tokens=4), "max_tokens: a pair needs at least 5"),
+    "a device that nobody knows": (changed(device="cupu"), "run.yaml: device: device 'cupu' cannot be used"),
+    "a device that is not there": (changed(device="cuda:99"), "run.yaml: device: device 'cuda:99' cannot be used"),
+    "a range of scores that are none": (
+        changed(data=[{"path": "rows.jsonl", "score_range": [0, 5]}]),
+        "data.0.score_range: objective 'info_nce' has no scores",
+    ),
+    "half precision on a CPU": (
+        changed(device="cpu", schedule={"precision": "float16"}),
+        "run.yaml: schedule.precision: .* take bfloat16 or float32",
+    ),
+    "a seed too large": (changed(schedule={"seed": 2**32}), "schedule.seed: .*less than"),
+    "no fields at all": (["a", "list"], "expected fields such as"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_error_names_file_and_field(folder, case):
+    values, message = WRONG[case]
+    with pytest.raises(ConfigurationError, match=r"run\.yaml") as caught:
+        check_config(values, folder, "run.yaml")
+    assert caught.match(message)
+
+
+def test_all_wrong_fields_are_named_at_once(folder):
+    with pytest.raises(ConfigurationError, match=r"2 wrong field\(s\)"):
+        check_config(changed(schedule={"learning_rate": -1, "epochs": 0}), folder, "run.yaml")
+
+
+@pytest.mark.parametrize(("name", "stand_in"), [("tensorboard", "tensorboardX"), ("wandb", None)])
+def test_a_package_to_report_to_must_be_there(folder, monkeypatch, name, stand_in):
+    values = changed(schedule={"report_to": [name]})
+    monkeypatch.setattr("twinvec.training.run.config.find_spec", lambda wanted: None)
+    with pytest.raises(ConfigurationError, match=rf"run\.yaml: schedule\.report_to: the package '{name}' is not inst"):
+        check_config(values, folder, "run.yaml")
+    for there in filter(None, (name, stand_in)):
+        monkeypatch.setattr(
+            "twinvec.training.run.config.find_spec", lambda wanted, there=there: wanted == there or None
+        )
+        assert check_config(values, folder, "run.yaml").schedule.report_to == [name]
+
+
+def test_a_field_that_comes_twice_is_refused(folder):
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(GOOD) + "schedule:\n  seed: 1\n  epochs: 2\n  seed: 3\n")
+    with pytest.raises(ConfigurationError, match=r"(?s)run\.yaml: no valid YAML: 'seed' comes twice.*line 8"):
+        read_config(path)
+    path.write_text(yaml.safe_dump(GOOD) + "schedule:\n  seed: 1\n")
+    assert read_config(path).schedule.seed == 1
+
+
+@pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe", b"a: b: c", b"a: 2026-13-45"])
+def test_what_is_no_yaml_is_refused(tmp_path, content):
+    path = tmp_path / "run.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"run\.yaml"):
+        read_config(path)
+
+
+def test_a_file_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_config(tmp_path / "run.yaml")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_the_examples_are_well_formed(path):
+    TrainConfig.model_validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.data
+def test_the_recipe_runs_scaled_down(data, tiny_model, tmp_path):
+    values = yaml.safe_load((ROOT / "examples" / "billion_pairs.yaml").read_text())
+    for source in values["data"]:
+        source["path"] = str(data / source["path"].removeprefix("../../shared/data/"))
+        source["limit"] = 60
+    del values["evaluation"]
+    values |= {"model": str(tiny_model("bert")), "max_tokens": 32, "device": "cpu"}
+    values["batches"]["size"] = 64
+    values["schedule"]["steps"] = 3
+    report = train(check_config(values, tmp_path, "recipe"), tmp_path / "model")
+    assert (report.steps, report.rows) == (3, 240)
+    assert math.isfinite(report.loss)

@@ -1,0 +1,217 @@
+"""Runs that are interrupted or end before their last step, and schedules. (Real kills: tests/crash.)"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+
+import pytest
+from safetensors.numpy import load_file
+
+from twinvec.errors import ConfigurationError
+from twinvec.support.progress import unseen
+from twinvec.training.run import library_trainers as trainers
+from twinvec.training.run import run_folder
+from twinvec.training.run.config import check_config
+from twinvec.training.run.train import train
+
+PAIRS = [{"anchor": f"how does {n} work", "positive": f"all about {n}"} for n in range(16)]
+STUB_WRITER = """
+from pathlib import Path
+class SummaryWriter:
+    def __init__(self, log_dir):
+        Path(log_dir).mkdir(parents=True)
+        self.file = Path(log_dir) / "events"
+    def add_text(self, *_): pass
+    def add_scalar(self, name, *_): self.file.open("a").write(name)
+    def flush(self): pass
+    def close(self): pass
+"""
+
+
+@pytest.fixture
+def run(tmp_path, tiny_model):
+    """``run(folder, **settings)``: train into a folder, whose rows lie beside it."""
+
+    def start(folder, schedule, **settings):
+        (folder.parent / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+        values = {
+            "model": str(tiny_model("bert")),
+            "data": [{"path": "rows.jsonl"}],
+            "objective": {"name": "info_nce"},
+            "batches": {"size": 8},
+            "schedule": {"learning_rate": 1e-3, "log_every": 1, **schedule},
+            "device": "cpu",
+            **settings,
+        }
+        return train(check_config(values, folder.parent, "run.yaml"), folder)
+
+    return start
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"]
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    """``interrupt(module, function, call)``: the function is interrupted, once, instead of doing its work."""
+
+    def prepare(module, name, call):
+        real, left = getattr(module, name), [call]
+
+        def interrupted(*arguments):
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            return real(*arguments)
+
+        monkeypatch.setattr(module, name, interrupted)
+        return left
+
+    return prepare
+
+
+NO_GAIN = {"steps": 50, "learning_rate": 1e-12}, {"evaluation": {"pairs": "rows.jsonl", "every": 1, "patience": 4}}
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "call"),
+    [(trainers, "mark_complete", 3), (run_folder, "write_manifest", 1)],
+    ids=["while it lost patience", "after it had lost it"],
+)
+def test_patience_is_not_had_anew(run, interrupt, tmp_path, module, name, call):
+    schedule, settings = NO_GAIN
+    whole = run(tmp_path / "whole", schedule, **settings)
+    assert whole.steps == 5, "not the end of an epoch, which has two"
+    interrupt(module, name, call)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", schedule, **settings)
+    again = run(tmp_path / "cut", schedule, **settings)
+    assert (again.steps, again.best_step, again.loss) == (whole.steps, whole.best_step, whole.loss)
+
+
+@pytest.mark.parametrize("log_every", [1, 10])
+@pytest.mark.parametrize("settings", [{}, {"evaluation": {"pairs": "rows.jsonl", "every": 2}}, {"lora": {"rank": 2}}])
+def test_a_run_that_was_at_its_end_takes_no_step_more(run, interrupt, tmp_path, settings, log_every):
+    schedule = {"steps": 3, "decay": "constant_with_warmup", "log_every": log_every}  # within the second epoch
+    whole = run(tmp_path / "whole", schedule, **settings)
+    interrupt(run_folder, "write_manifest", 1)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", schedule, **settings)
+    again = run(tmp_path / "cut", schedule, **settings)
+    assert (again.steps, again.best_step, again.loss) == (3, whole.best_step, whole.loss)
+    assert again.after == whole.after
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut"))
+    assert one == two
+
+
+def test_checkpoints_come_between_measurements_too(run, interrupt, tmp_path):
+    settings = {"evaluation": {"pairs": "rows.jsonl", "every": 3}}
+    interrupt(trainers, "mark_complete", 3)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "model", {"steps": 6, "checkpoint_every": 2}, **settings)
+    complete = {path.parent.name for path in (tmp_path / "model").glob("checkpoints/*/complete")}
+    assert complete == {"checkpoint-2", "checkpoint-3"}
+
+
+def test_a_run_goes_on_wherever_it_is_moved(run, interrupt, tmp_path, monkeypatch):
+    schedule = {"steps": 6, "checkpoint_every": 2}
+    settings = {"evaluation": {"pairs": "rows.jsonl", "every": 2}}
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    run(tmp_path / "whole", schedule, **settings)
+    left = interrupt(trainers, "mark_complete", 3)
+    with pytest.raises(KeyboardInterrupt):
+        run(before / "model", schedule, **settings)
+    before.rename(after)
+    monkeypatch.chdir(after.parent)
+    run(after.relative_to(tmp_path) / "model", schedule, **settings)
+    assert left == [-1], "only the last checkpoint was to be made"
+    one, two = ((folder / "model.safetensors").read_bytes() for folder in (tmp_path / "whole", after / "model"))
+    assert one == two
+
+
+def test_another_model_in_the_same_place_is_another_run(run, interrupt, tiny_model, tmp_path):
+    import shutil
+
+    model = shutil.copytree(tiny_model("bert"), tmp_path / "base")
+    interrupt(trainers, "mark_complete", 2)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "model", {"steps": 6, "checkpoint_every": 2}, model=str(model))
+    shutil.copy(tiny_model("bert", seed=1) / "model.safetensors", model)
+    with pytest.raises(ConfigurationError, match="another configuration or other data"):
+        run(tmp_path / "model", {"steps": 6, "checkpoint_every": 2}, model=str(model))
+
+
+def test_a_run_that_diverges_ends_with_an_error(run, tmp_path, monkeypatch):
+    bars = []
+
+    @contextmanager
+    def progress_bar(*_, **__):
+        bars.append("open")
+        try:
+            yield unseen
+        finally:
+            bars.append("closed")
+
+    monkeypatch.setattr(trainers, "progress_bar", progress_bar)
+    with pytest.raises(ConfigurationError, match=r"diverged: by step \d .* lower schedule.learning_rate") as caught:
+        run(tmp_path / "model", {"steps": 8, "learning_rate": 1e20, "warmup": 0})
+    assert not (tmp_path / "model" / "model.safetensors").exists()
+    assert bars == ["open", "closed"], f"it would go on under {caught.value!r}"
+
+
+def test_scores_that_say_nothing_are_refused(run, tmp_path):
+    rows = [{"sentence1": row["anchor"], "sentence2": row["positive"], "score": 0.5} for row in PAIRS]
+    (tmp_path / "same.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(ConfigurationError, match=r"sts\.spearman is not a number"):
+        run(tmp_path / "model", {"steps": 2}, evaluation={"sts": "same.jsonl"})
+
+
+def test_tensorboard_logs_outlive_the_run(run, tmp_path, monkeypatch):
+    (tmp_path / "stub").mkdir()
+    (tmp_path / "stub" / "tensorboardX.py").write_text(STUB_WRITER)
+    monkeypatch.syspath_prepend(tmp_path / "stub")
+    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
+    run(tmp_path / "model", {"steps": 2, "report_to": ["tensorboard"]})
+    assert "loss" in (tmp_path / "model" / "runs" / "events").read_text()
+    assert "TENSORBOARD_LOGGING_DIR" not in os.environ
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_datasets_with_and_without_hard_negatives_share_a_batch(run, tmp_path, first):
+    hard = [{**row, "negatives": [f"nothing about {n}"]} for n, row in enumerate(PAIRS[:8])]
+    bare = [{"anchor": f"what is {n}", "positive": f"it is {n}"} for n in range(8)]
+    for name, rows in (("hard", hard), ("bare", bare)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = ["hard", "bare"] if first == 0 else ["bare", "hard"]
+    settings = {"data": [{"path": f"{name}.jsonl"} for name in names], "batches": {"size": 8, "datasets": 2}}
+    run(tmp_path / "with", {"steps": 2}, **settings)
+    (tmp_path / "hard.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:8]))
+    run(tmp_path / "without", {"steps": 2}, **settings)
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("with", "without"))
+    assert one != two
+
+
+def test_the_schedule_is_followed(run, tmp_path, monkeypatch):
+    histories = []
+    monkeypatch.setattr(
+        "twinvec.training.run.model_card.write_card", lambda *arguments: histories.append(arguments[-1])
+    )
+    for folder, schedule in {
+        "linear": {"warmup": 0.5},
+        "cosine": {"warmup": 0, "decay": "cosine"},
+        "clipped": {"warmup": 0.5, "gradient_clip": 1e-12},
+        "half": {"warmup": 0.5, "precision": "bfloat16"},
+    }.items():
+        run(tmp_path / folder, {"steps": 4, **schedule})
+    rates = [[entry["learning_rate"] for entry in history if "learning_rate" in entry] for history in histories]
+    assert rates[0] == rates[2] == rates[3] == pytest.approx([0, 0.5e-3, 1e-3, 0.5e-3])
+    assert rates[1] == pytest.approx([1e-3, 0.853553e-3, 0.5e-3, 0.146447e-3], rel=1e-4)
+    losses = [[entry["loss"] for entry in history if "loss" in entry] for history in histories]
+    assert losses[3] == pytest.approx(losses[0], rel=0.05)
+    assert losses[3] != losses[0]
+    before, *after = (weights(tmp_path / folder) for folder in ("linear", "cosine", "clipped", "half"))
+    assert all((one != before).any() for one in after)

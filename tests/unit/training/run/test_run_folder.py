@@ -1,0 +1,110 @@
+"""The folder of a run: what counts as a checkpoint, whose folder it is, how a model gets into it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from twinvec.errors import ConfigurationError
+from twinvec.training.run.run_folder import RunFolder, mark_complete
+
+
+def checkpoint(run, step, *, complete):
+    folder = run.checkpoints / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    (folder / "tensors.safetensors").write_bytes(b"weights")
+    if complete:
+        mark_complete(folder)
+    return folder
+
+
+def test_the_newest_complete_checkpoint_counts_and_half_written_ones_go(tmp_path):
+    run = RunFolder(tmp_path / "run", "digest")
+    checkpoint(run, 9, complete=True)
+    newest = checkpoint(run, 10, complete=True)
+    torn = checkpoint(run, 11, complete=False)
+    assert run.last_checkpoint() == newest
+    run.drop_incomplete()
+    assert run.last_checkpoint() == newest
+    assert not torn.exists()
+
+
+def test_a_new_run_has_no_checkpoint(tmp_path):
+    assert RunFolder(tmp_path / "run", "digest").last_checkpoint() is None
+
+
+def test_what_is_remembered_is_there_for_the_next_process(tmp_path):
+    RunFolder(tmp_path / "run", "digest").remember("before", {"pairs.mrr@10": 1.5})
+    assert RunFolder(tmp_path / "run", "digest").recall("before") == {"pairs.mrr@10": 1.5}
+    assert RunFolder(tmp_path / "run", "digest").recall("after") is None
+
+
+def test_a_run_with_other_settings_is_refused(tmp_path):
+    RunFolder(tmp_path / "run", "digest").remember("before", {})
+    with pytest.raises(ConfigurationError, match="another configuration or other data"):
+        RunFolder(tmp_path / "run", "another")
+
+
+@pytest.mark.parametrize("kind", ["a file", "a folder with other things", "a damaged record"])
+def test_what_holds_something_else_is_refused(tmp_path, kind):
+    path = tmp_path / "run"
+    if kind == "a file":
+        path.write_text("mine")
+    else:
+        path.mkdir()
+        (path / ("notes.txt" if kind == "a folder with other things" else "training.json")).write_text("mine")
+    with pytest.raises(ConfigurationError, match="choose another folder"):
+        RunFolder(path, "digest")
+
+
+def test_a_finished_model_takes_the_place_of_a_half_finished_one(tmp_path):
+    run = RunFolder(tmp_path / "run", "digest")
+    checkpoint(run, 1, complete=True)
+    (run.path / "1_Pooling").mkdir()
+    (run.path / "1_Pooling" / "config.json").write_text('{"is": "old"}')
+    (run.path / "model.partial").mkdir()
+    (run.path / "model.partial" / "rubbish").write_text("of a run before")
+
+    def write(folder):
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text('{"is": "new"}')
+        save_file({"weight": np.zeros(3)}, folder / "model.safetensors")
+
+    assert not run.finished
+    run.remember("report", {})
+    run.finish(write, {"trained_with": "a test"})
+    assert run.finished
+    assert (run.path / "1_Pooling" / "config.json").read_text() == '{"is": "new"}'
+    files = sorted(path.name for path in run.path.iterdir())
+    assert files == ["1_Pooling", "model.safetensors", "training.json", "twinvec.json"]
+    assert json.loads((run.path / "twinvec.json").read_text())["trained_with"] == "a test"
+
+
+def test_a_run_killed_in_its_first_moments_begins_again(tmp_path):
+    for name in ("training.lock", "training.json.partial"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "checkpoints").mkdir()
+    run = RunFolder(tmp_path, "digest")
+    run.remember("before", {})
+    assert RunFolder(tmp_path, "digest").recall("before") == {}
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(ConfigurationError, match=r"file/run: no folder can be made there"),
+        RunFolder(tmp_path / "file" / "run", "digest").held(),
+    ):
+        pass
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path):
+    first, second = RunFolder(tmp_path / "run", "digest"), RunFolder(tmp_path / "run", "digest")
+    with first.held(), pytest.raises(ConfigurationError, match="another process is training into it"), second.held():
+        pass
+    with second.held():
+        pass
+    assert not list((tmp_path / "run").iterdir())

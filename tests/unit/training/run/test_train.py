@@ -1,0 +1,381 @@
+"""Whole runs, small: from a configuration to a model that works, for every kind and objective."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from models import LONGEST, build, build_cross_encoder
+from twinvec import CrossEncoderReranker, Encoder
+from twinvec.errors import ConfigurationError, DocumentError, MissingExtraError, ModelIntegrityError
+from twinvec.models.integrity import read_json
+from twinvec.training.objectives import cosine_regression
+from twinvec.training.run.config import check_config
+from twinvec.training.run.softmax_head import PairClassifier
+from twinvec.training.run.train import train
+
+TOPICS = ("files", "dogs", "rain", "money", "music", "bread", "stars", "doors")
+PAIRS = [
+    {"anchor": f"how do {topic} work, part {n}", "positive": f"all about {topic} {n}"}
+    for n in range(4)
+    for topic in TOPICS
+]
+SCORED = [
+    {"sentence1": f"{one} {n}", "sentence2": f"{other} again", "score": 5.0 if one == other else 1.0}
+    for n, (one, other) in enumerate([*pairwise(TOPICS), *((topic, topic) for topic in TOPICS)])
+]
+FAST = {"steps": 4, "learning_rate": 1e-3, "log_every": 1}
+
+
+@pytest.fixture
+def run(tmp_path, tiny_model):
+    """``run(rows, **settings)``: train the tiny model on rows and give the report."""
+
+    def start(rows, folder="model", **settings):
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        values = {
+            "model": str(tiny_model("bert")),
+            "data": [{"path": "rows.jsonl"}],
+            "batches": {"size": 8},
+            "schedule": FAST,
+            "device": "cpu",
+            **settings,
+        }
+        return train(check_config(values, tmp_path, "run.yaml"), tmp_path / folder)
+
+    return start
+
+
+def weights(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+QUERY, DOCUMENT = "look for this: ", "a text: "
+PREFIXED = [{"anchor": QUERY + row["anchor"], "positive": DOCUMENT + row["positive"]} for row in PAIRS]
+
+
+@pytest.mark.parametrize("configured", [False, True], ids=["the model's own", "configured"])
+def test_texts_are_trained_and_measured_behind_the_prompts_of_their_role(run, tmp_path, configured):
+    prompts = {"query": QUERY, "document": DOCUMENT}
+    prompted = build(tmp_path / "prompted", "bert", prompts={} if configured else prompts)
+    plain = build(tmp_path / "plain", "bert")
+    for name, rows in (("dev", PAIRS), ("prefixed", PREFIXED)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = {"objective": {"name": "info_nce"}, "evaluation": {"pairs": "dev.jsonl"}}
+    chosen = {"prompts": prompts} if configured else {}
+    report = run(PAIRS, "one", model=str(prompted), **settings, **chosen)
+    without = run(PAIRS, "three", model=str(plain), **settings)
+    expected = run(PREFIXED, "two", model=str(plain), **{**settings, "evaluation": {"pairs": "prefixed.jsonl"}})
+    assert (report.before, report.after) == (expected.before, expected.after)
+    assert weights(tmp_path / "one") == weights(tmp_path / "two")
+    assert weights(tmp_path / "one") != weights(tmp_path / "three")
+    assert report.before != without.before
+    assert Encoder(tmp_path / "one").prompts == prompts
+
+
+def test_symmetric_texts_are_trained_behind_the_default_prompt(run, tmp_path):
+    rows = [{**row, "score": (row["score"] - 1) / 4} for row in SCORED]
+    prefixed = [{**row, **{side: QUERY + row[side] for side in ("sentence1", "sentence2")}} for row in rows]
+    default = build(tmp_path / "default", "bert", prompts={"any": QUERY, "query": "q: "}, default_prompt="any")
+    for folder, part, model in (("one", rows, default), ("two", prefixed, build(tmp_path / "plain", "bert"))):
+        run(part, folder, model=str(model), objective={"name": "cosine_regression"})
+    assert weights(tmp_path / "one") == weights(tmp_path / "two")
+    run(rows, "three", model=str(default), objective={"name": "cosine_regression"}, prompts={"query": "q: "})
+    assert Encoder(tmp_path / "three").prompts == {"query": "q: ", "document": ""}
+    assert weights(tmp_path / "three") != weights(tmp_path / "one")
+
+
+def labelled(names):
+    return [
+        {"sentence1": row["anchor"], "sentence2": row["positive"], "label": names[n % len(names)]}
+        for n, row in enumerate(PAIRS)
+    ]
+
+
+def test_a_run_gives_a_model_that_both_libraries_read_alike(run, tmp_path, drawn):
+    from sentence_transformers import SentenceTransformer
+
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:8]))
+    report = run(
+        PAIRS,
+        objective={"name": "info_nce", "symmetric": True},
+        schedule={**FAST, "steps": 120},
+        evaluation={"pairs": "dev.jsonl", "every": 40},
+        max_tokens=20,
+    )
+    folder = tmp_path / "model"
+    assert (report.steps, report.rows) == (120, 32)
+    assert report.after["pairs.mrr@10"] > report.before["pairs.mrr@10"]
+    assert report.best_step in (40, 80, 120)
+    encoder = Encoder(folder)
+    assert encoder.max_tokens == 20
+    texts = [row["anchor"] for row in PAIRS]
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(texts)
+    np.testing.assert_allclose(encoder.encode(texts), theirs, atol=1e-5)
+    assert not (folder / "checkpoints").exists()
+    assert (folder / "training.png").stat().st_size > 1000
+    card = (folder / "README.md").read_text()
+    for part in ("| rows | 32 |", "| objective | info_nce |", "| symmetric | True |", "| pairs.mrr@10 |"):
+        assert part in card
+    assert read_json(folder / "twinvec.json")["trained_with"].startswith("twinvec ")
+
+
+def test_scores_are_of_cosines_whatever_a_model_calls_its_similarity(run, tmp_path, tiny_model):
+    base = shutil.copytree(tiny_model("bert"), tmp_path / "base")
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    settings = {"objective": {"name": "info_nce"}, "evaluation": {"pairs": "dev.jsonl", "every": 2}}
+    expected = run(PAIRS, "cosine", model=str(base), **settings)
+    described = read_json(base / "config_sentence_transformers.json")
+    (base / "config_sentence_transformers.json").write_text(json.dumps({**described, "similarity_fn_name": "dot"}))
+    found = run(PAIRS, "dot", model=str(base), **settings)
+    assert (found.before, found.after) == (expected.before, expected.after)
+
+
+def test_a_finished_run_is_left_alone_and_another_is_refused(run, tmp_path):
+    first = run(PAIRS, objective={"name": "info_nce"})
+    written = (tmp_path / "model" / "model.safetensors").stat().st_mtime_ns
+    assert run(PAIRS, objective={"name": "info_nce"}) == first
+    assert (tmp_path / "model" / "model.safetensors").stat().st_mtime_ns == written
+    with pytest.raises(ConfigurationError, match="another configuration or other data"):
+        run(PAIRS, objective={"name": "info_nce", "scale": 5})
+    with pytest.raises(ConfigurationError, match="another configuration or other data"):
+        run(PAIRS[1:], objective={"name": "info_nce"})
+
+
+def test_the_same_seed_gives_the_same_weights(run, tmp_path):
+    for folder, seed in (("one", 1), ("two", 1), ("three", 2)):
+        run(PAIRS, folder, objective={"name": "info_nce"}, schedule={**FAST, "seed": seed})
+    one, two, three = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two", "three"))
+    assert one == two
+    assert one != three
+
+
+BI_ENCODER = {"objective": {"name": "info_nce"}}
+CROSS_ENCODER = {"kind": "cross-encoder", "objective": {"name": "binary"}}
+
+
+@pytest.mark.parametrize("package", ["accelerate", "matplotlib"])
+def test_a_missing_package_is_noticed_before_anything_is_done(run, tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=package):
+        run(PAIRS, objective={"name": "info_nce"})
+    assert not (tmp_path / "model").exists()
+
+
+OBJECTIVES = {
+    "hard negatives, ragged": (
+        {"name": "info_nce"},
+        [{**row, "negatives": ["about nothing", "about something"][: n % 3]} for n, row in enumerate(PAIRS)],
+    ),
+    "triplet": ({"name": "triplet"}, [{**row, "negative": "about nothing"} for row in PAIRS]),
+    "contrastive": ({"name": "contrastive"}, labelled([0, 1])),
+    "online contrastive": ({"name": "online_contrastive", "distance": "euclidean"}, labelled([0, 1])),
+    "regression": ({"name": "cosine_regression"}, [{**row, "score": (row["score"] - 1) / 4} for row in SCORED]),
+}
+
+
+@pytest.mark.parametrize("case", OBJECTIVES)
+def test_every_objective_changes_the_model(run, tmp_path, tiny_model, case):
+    objective, rows = OBJECTIVES[case]
+    report = run(rows, objective=objective)
+    assert math.isfinite(report.loss)
+    assert Encoder(tmp_path / "model").space != Encoder(tiny_model("bert")).space
+
+
+def test_softmax_needs_labels_to_tell_apart(run):
+    with pytest.raises(ConfigurationError, match="data: all labels are 'same'"):
+        run(labelled(["same"]), objective={"name": "softmax"})
+
+
+def test_the_softmax_head_is_saved_and_labels_pairs(run, tmp_path):
+    rows = labelled(["early", "late"])  # in PAIRS every second row has one of four topics
+    run(rows, objective={"name": "softmax"}, schedule={"steps": 40, "learning_rate": 3e-3})
+    folder = tmp_path / "model"
+    assert r"| concatenation | u,v,\|u-v\| |" in (folder / "README.md").read_text()
+    classifier = PairClassifier(Encoder(folder), folder)
+    assert classifier.labels == ["early", "late"]
+    found = classifier.label([(row["sentence1"], row["sentence2"]) for row in rows])
+    right = sum(label == row["label"] for label, row in zip(found, rows, strict=True))
+    assert right > 0.9 * len(rows)
+    encoder, weights = Encoder(folder), folder / "softmax_head.safetensors"
+    assert PairClassifier(encoder, str(folder)).labels == classifier.labels
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
+    with pytest.raises(ModelIntegrityError, match="changed or damaged"):
+        PairClassifier(encoder, folder)
+    (folder / "twinvec.json").unlink()
+    for file, rubbish in (("softmax_head.safetensors", "rubbish"), ("softmax_head.json", '{"concatenation": "u"}')):
+        (folder / file).write_text(rubbish)
+        with pytest.raises(ModelIntegrityError, match=file):
+            PairClassifier(encoder, folder)
+
+
+def test_datasets_share_the_numbers_of_labels(run, tmp_path):
+    (tmp_path / "more.jsonl").write_text(json.dumps({"sentence1": "a", "sentence2": "b", "label": "alpha"}) + "\n")
+    run(labelled(["beta"]), objective={"name": "softmax"}, data=[{"path": "rows.jsonl"}, {"path": "more.jsonl"}])
+    assert read_json(tmp_path / "model" / "softmax_head.json")["labels"] == ["alpha", "beta"]
+
+
+def test_pooling_can_be_another_than_the_models(run, tmp_path):
+    run(PAIRS, objective={"name": "info_nce"}, pooling="cls")
+    assert read_json(tmp_path / "model" / "1_Pooling" / "config.json")["pooling_mode"] == "cls"
+
+
+def test_another_pooling_keeps_what_it_does_with_prompts(run, tmp_path):
+    base = build(tmp_path / "base", "bert", include_prompt=False)
+    run(PAIRS, model=str(base), objective={"name": "info_nce"}, pooling="max", schedule={"steps": 1})
+    assert read_json(tmp_path / "model" / "1_Pooling" / "config.json")["include_prompt"] is False
+
+
+def test_a_pooling_of_another_size_does_not_go_with_a_dense_layer(run, tmp_path):
+    base = str(build(tmp_path / "base", "bert", pooling=("mean", "cls"), dense=[(8, "Tanh")]))
+    with pytest.raises(
+        ConfigurationError, match="pooling: 'cls' gives 32 values, but the model's dense layer takes 64"
+    ):
+        run(PAIRS, model=base, objective={"name": "info_nce"}, pooling="cls")
+
+
+def test_matryoshka_trains_leading_dimensions(run, tmp_path):
+    rows = [{"sentence1": row["anchor"], "sentence2": row["positive"], "score": 0.0} for row in PAIRS]
+    settings = {"objective": {"name": "cosine_regression"}, "schedule": {"steps": 40, "learning_rate": 3e-3}}
+    run(rows, "whole", **settings)
+    run(rows, "leading", **settings, matryoshka=[2])
+
+    def error(folder):
+        encoder = Encoder(tmp_path / folder, dim=2)
+        arms = (torch.from_numpy(encoder.encode([row[role] for row in rows])) for role in ("sentence1", "sentence2"))
+        return cosine_regression(*arms, torch.zeros(len(rows))).item()
+
+    assert error("leading") < 0.5 * error("whole")
+
+
+def test_adapters_are_trained_alone_and_merged(run, tmp_path, tiny_model):
+    pytest.importorskip("peft")
+    from safetensors.numpy import load_file
+
+    run(PAIRS, objective={"name": "info_nce"}, lora={"rank": 2})
+    before = load_file(tiny_model("bert") / "model.safetensors")
+    after = load_file(tmp_path / "model" / "model.safetensors")
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed
+    assert all(name.endswith(("query.weight", "value.weight")) for name in changed)
+    Encoder(tmp_path / "model").encode("a text")
+
+
+def test_a_cross_encoder_learns_from_negatives_and_reranks(run, tmp_path, tiny_cross_encoder):
+    rows = [{**row, "negatives": [f"nothing of the kind {n}"]} for n, row in enumerate(PAIRS)]
+    report = run(
+        rows,
+        kind="cross-encoder",
+        model=str(tiny_cross_encoder("bert")),
+        objective={"name": "binary"},
+        schedule={"steps": 80, "learning_rate": 3e-3},
+    )
+    assert report.rows == 2 * len(rows)
+    reranker = CrossEncoderReranker(tmp_path / "model")
+    scores = reranker.score([(row["anchor"], text) for row in rows for text in (row["positive"], row["negatives"][0])])
+    assert scores[0::2].mean() > scores[1::2].mean() + 0.2
+
+
+def test_the_best_cross_encoder_ranks_positives_above_negatives(run, tmp_path, tiny_cross_encoder):
+    rows = [{**row, "negatives": [f"nothing of the kind {n}"]} for n, row in enumerate(PAIRS)]
+    dev = [*rows, {**PAIRS[0], "negatives": [PAIRS[0]["positive"], "nothing"]}, {"anchor": "alone", "positive": "b"}]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in dev))
+    report = run(
+        rows,
+        model=str(tiny_cross_encoder("bert")),
+        **CROSS_ENCODER,
+        schedule={"steps": 60, "learning_rate": 3e-3},
+        evaluation={"pairs": "dev.jsonl", "every": 20, "patience": 5},
+    )
+    scores = CrossEncoderReranker(tmp_path / "model")
+    best = [scores.score([(row["anchor"], text) for text in (row["positive"], *row["negatives"])]) for row in rows]
+    first = dev[0]["anchor"], (dev[0]["positive"], dev[0]["negatives"][0], "nothing")
+    best[0] = scores.score([(first[0], text) for text in first[1]])
+    expected = np.mean([1 / (1 + (part[1:] > part[0]).sum()) for part in best])
+    assert report.after["pairs.mrr@10"] == pytest.approx(100 * expected, abs=1e-3)
+    assert report.before["pairs.mrr@10"] < report.after["pairs.mrr@10"]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    with pytest.raises(DocumentError, match=r"dev\.jsonl: has no negatives, among which"):
+        run(rows, "other", **CROSS_ENCODER, evaluation={"pairs": "dev.jsonl"})
+
+
+def test_a_cross_encoder_learns_scores_from_a_bare_encoder(run, tmp_path, tiny_model):
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in SCORED))
+    report = run(
+        SCORED,
+        kind="cross-encoder",
+        objective={"name": "graded"},
+        data=[{"path": "rows.jsonl", "score_range": [1, 5]}],
+        evaluation={"sts": "dev.jsonl", "every": 2},
+    )
+    assert set(report.after) == {"sts.spearman", "sts.pearson"}
+    assert CrossEncoderReranker(tmp_path / "model").score([("a", "b")]).shape == (1,)
+
+
+def test_a_cross_encoder_needs_negatives(run):
+    with pytest.raises(DocumentError, match=r"rows\.jsonl: has no negatives"):
+        run(PAIRS, kind="cross-encoder", objective={"name": "binary"})
+
+
+def test_several_datasets_in_a_batch_with_weights(run, tmp_path):
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:5]))
+    data = [{"path": "rows.jsonl", "weight": 1}, {"path": "more.jsonl", "weight": 3}]
+    assert run(PAIRS, objective={"name": "info_nce"}, data=data, batches={"size": 8, "datasets": 2}).rows == 37
+    with pytest.raises(ConfigurationError, match="two datasets are called 'rows'"):
+        run(PAIRS, "other", objective={"name": "info_nce"}, data=[{"path": "rows.jsonl"}] * 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_tokens": 600}, "max_tokens is 600, but the model has 66 positions"),
+        ({"matryoshka": [64]}, "64 is more than the model's 32 dimensions"),
+        ({"lora": {"targets": ["query", "nowhere"]}}, "lora: the model has no layer 'nowhere'"),
+        ({"lora": {"targets": ["LayerNorm"]}}, "lora: .* not supported"),
+    ],
+)
+def test_what_the_model_cannot_do_is_refused(run, settings, message):
+    with pytest.raises(ConfigurationError, match=message):
+        run(PAIRS, objective={"name": "info_nce"}, **settings)
+
+
+LONG = [{**row, "positive": row["positive"] + " and so on" * 40, "negatives": ["nothing"]} for row in PAIRS]
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize("settings", [BI_ENCODER, CROSS_ENCODER], ids=["bi-encoder", "cross-encoder"])
+def test_texts_may_be_as_long_as_the_model_has_positions(run, tmp_path, tiny_model, kind, settings):
+    longest, model = LONGEST[kind], str(tiny_model(kind))
+    for wanted in (longest, None):
+        run(LONG, f"{wanted}", model=model, max_tokens=wanted, **settings, schedule={"steps": 1})
+        found = (Encoder if settings is BI_ENCODER else CrossEncoderReranker)(tmp_path / f"{wanted}")
+        assert found.max_tokens == longest
+    with pytest.raises(ConfigurationError, match=f"max_tokens is {longest + 1}, but the model has {longest} positions"):
+        run(LONG, "longer", model=model, max_tokens=longest + 1, **settings)
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+def test_a_classifier_of_other_labels_gets_a_head_of_its_own(run, tmp_path, labels):
+    base = build_cross_encoder(tmp_path / "base", "bert", labels=labels)
+    run(LONG, model=str(base), **CROSS_ENCODER)
+    scores = CrossEncoderReranker(tmp_path / "model").score([("a", "b"), ("how", "so")])
+    assert ((scores > 0) & (scores < 1)).all()
+
+
+def test_training_stops_early_without_a_gain(run, tmp_path):
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    report = run(
+        PAIRS,
+        objective={"name": "info_nce"},
+        schedule={"steps": 50, "learning_rate": 1e-12},
+        evaluation={"pairs": "dev.jsonl", "every": 1, "patience": 2},
+    )
+    assert report.steps < 10

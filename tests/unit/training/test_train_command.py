@@ -1,0 +1,166 @@
+"""``twinvec train`` and ``twinvec mine``, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from twinvec.cli.app import build_app
+from twinvec.errors import ConfigurationError
+
+PAIRS = [
+    {"anchor": f"question {n} about {topic}", "positive": f"{topic} {n}"} for n in range(6) for topic in ("a", "b")
+]
+
+
+@pytest.fixture
+def twinvec():
+    """``twinvec(*arguments)``: what the command prints on stdout."""
+
+    def run(*arguments):
+        result = CliRunner().invoke(build_app(), list(map(str, arguments)), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path, tiny_model):
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    config = {
+        "model": str(tiny_model("bert")),
+        "objective": {"name": "info_nce"},
+        "data": [{"path": "pairs.jsonl"}],
+        "batches": {"size": 4},
+        "schedule": {"steps": 2},
+        "evaluation": {"pairs": "pairs.jsonl"},
+        "device": "cpu",
+    }
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
+    return tmp_path
+
+
+def test_train_prints_scores_before_and_after(twinvec, folder):
+    printed = twinvec("train", folder / "run.yaml", "-o", folder / "model")
+    assert "2 steps over 12 rows" in printed
+    assert "pairs.mrr@10: " in printed
+    assert (folder / "model" / "model.safetensors").is_file()
+    report = json.loads(twinvec("train", folder / "run.yaml", "-o", folder / "model", "--json"))
+    assert report["steps"] == 2
+    assert report["folder"] == str(folder / "model")
+
+
+def test_what_train_prints_as_json_is_json_alone(twinvec, folder):
+    report = json.loads(twinvec("train", folder / "run.yaml", "-o", folder / "model", "--json"))
+    assert set(report["before"]) == set(report["after"]) == {"pairs.mrr@10", "pairs.accuracy@1"}
+
+
+def test_mine_writes_rows_that_train_takes(twinvec, folder, tiny_model, tiny_cross_encoder):
+    rows = folder / "rows.jsonl"
+    options = ("--model", tiny_model("bert"), "--negatives", 2, "--denoise", tiny_cross_encoder("bert"))
+    report = json.loads(twinvec("mine", folder / "pairs.jsonl", "-o", rows, *options, "--denoise-above", 1, "--json"))
+    assert report == {"rows": 12, "negatives": 24, "without": 0, "unfound": 0}
+    assert len(rows.read_text().splitlines()) == 12
+    config = yaml.safe_load((folder / "run.yaml").read_text()) | {"data": [{"path": "rows.jsonl"}]}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    twinvec("train", folder / "run.yaml", "-o", folder / "model")
+    assert not list(folder.glob("*.npy")), "vectors are of no use when mining is done"
+
+
+def test_mine_searches_a_collection(twinvec, folder, tiny_model):
+    qdrant = pytest.importorskip("twinvec_qdrant")
+    from twinvec import Encoder
+
+    encoder = Encoder(tiny_model("bert"))
+    with qdrant.Collection.open("texts", path=folder / "store", encoder=encoder) as collection:
+        collection.ingest([{"id": str(n), "text": row["positive"]} for n, row in enumerate(PAIRS)])
+    rows = folder / "rows.jsonl"
+    twinvec("mine", folder / "pairs.jsonl", "-o", rows, "--collection", "texts", "--path", folder / "store")
+    found = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert all(len(row["negatives"]) == 4 and row["positive"] not in row["negatives"] for row in found)
+
+
+@pytest.fixture
+def chunked(tmp_path, tiny_model):
+    """Documents in chunks in ``store``, and pairs of a question with a whole document."""
+    qdrant = pytest.importorskip("twinvec_qdrant")
+    from twinvec import Encoder
+
+    topics = ("files", "dogs", "rain", "money", "music")
+    texts = {each: " ".join(f"Part {n} is about {each} and what is in it." for n in range(12)) for each in topics}
+    with qdrant.Collection.open("docs", path=tmp_path / "store", encoder=Encoder(tiny_model("bert"))) as collection:
+        collection.ingest([{"id": each, "title": f"All of {each}", "text": text} for each, text in texts.items()])
+        assert collection.count() > 3 * len(topics)
+    rows = [{"id": n, "anchor": f"what is in {each}", "positive": text} for n, (each, text) in enumerate(texts.items())]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+@pytest.mark.parametrize("margin", [(), ("--margin", "-2")])
+def test_mine_judges_chunks_by_the_documents_they_are_of(twinvec, chunked, margin):
+    rows = chunked / "rows.jsonl"
+    options = ("--collection", "docs", "--path", chunked / "store", "--json", *margin)
+    report = json.loads(twinvec("mine", chunked / "questions.jsonl", "-o", rows, *options))
+    assert report == {"rows": 5, "negatives": 20, "without": 0, "unfound": 0}
+    for number, row in enumerate(map(json.loads, rows.read_text().splitlines())):
+        assert row["id"] == number
+        bodies = [text.split("\n\n", 1)[1] for text in row["negatives"]]
+        assert len({body.split()[4] for body in bodies}) == 4
+        assert not any(body in row["positive"] for body in bodies)
+
+
+def test_mine_does_not_go_on_in_another_store(twinvec, chunked, monkeypatch):
+    def die(*_):
+        raise RuntimeError("killed")
+
+    arguments = ("mine", chunked / "questions.jsonl", "-o", chunked / "rows.jsonl", "--collection", "docs", "--path")
+    with monkeypatch.context() as patched:
+        patched.setattr("twinvec.training.mining.output_file.MinedFile.finish", die)
+        with pytest.raises(RuntimeError, match="killed"):
+            twinvec(*arguments, chunked / "store")
+    shutil.copytree(chunked / "store", chunked / "other")
+    with pytest.raises(ConfigurationError, match=r"rows\.jsonl\.partial: belongs to .* another model or collection"):
+        twinvec(*arguments, chunked / "other")
+    twinvec(*arguments, chunked / "store")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--path", "store"), "give --collection"),
+        (("--url", "http://localhost:1"), "give --collection"),
+        (("--collection", "a", "--path", "store", "--url", "http://localhost:1"), "exclude each other"),
+        (("--denoise-above", "0.2"), "is for --denoise"),
+        (("--negatives", "0"), "--negatives"),
+    ],
+)
+def test_mine_refuses_options_that_would_not_be_heard(folder, options, message):
+    arguments = ["mine", str(folder / "pairs.jsonl"), "-o", str(folder / "rows.jsonl"), *options]
+    result = CliRunner().invoke(build_app(), arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_mine_refuses_before_it_encodes(folder, tiny_model, monkeypatch):
+    def encode(*_, **__):
+        raise AssertionError("nothing was to be encoded")
+
+    monkeypatch.setattr("twinvec.Encoder.encode_document", encode)
+    (folder / "rows.jsonl.partial").write_text('{"job": "another"}\n')
+    for output, message in (("pairs.jsonl", "would overwrite"), (".", "is a folder"), ("rows.jsonl", "belongs to")):
+        arguments = ["mine", folder / "pairs.jsonl", "-o", folder / output, "--model", tiny_model("bert")]
+        with pytest.raises(ConfigurationError, match=message):
+            CliRunner().invoke(build_app(), list(map(str, arguments)), catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("train", "lost.yaml", "-o", "model"), ("mine", "lost.jsonl", "-o", "rows.jsonl")]
+)
+def test_a_file_that_does_not_exist_is_named(arguments):
+    with pytest.raises(ConfigurationError, match=r"lost\.\w+: no such file"):
+        CliRunner().invoke(build_app(), list(arguments), catch_exceptions=False)
