@@ -9,8 +9,8 @@ from tools import docs
 def test_the_page_of_commands_has_every_command_with_its_options():
     page = docs.commands_page()
     for command in ("encode", "train", "evaluate", "export", "ingest", "search", "migrate"):
-        assert f"## twinvec {command} {{ #twinvec-{command} }}" in page
-    search = page.split("## twinvec search ")[1].split("## twinvec ")[0]
+        assert f"### twinvec {command} {{ #twinvec-{command} }}" in page
+    search = page.split("### twinvec search ")[1].split("### twinvec ")[0]
     assert "| --limit \\<int range\\> |" in search
     assert "\\[default: 10; x\\>=1\\]" in search
     assert '```sh\ntwinvec search "how do I renew a certificate" --collection docs --rerank maxsim\n' in search
