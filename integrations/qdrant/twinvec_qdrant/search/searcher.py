@@ -16,13 +16,12 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError, FilterError
-from twinvec.retrieval.base import MAX_LIMIT, Hit, Mode, check_limit
+from twinvec.retrieval.base import MAX_LIMIT, Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES
 from twinvec.support.checks import check_choice
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.encoders import SpaceEncoder
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description
