@@ -1,4 +1,4 @@
-"""Types of arrays, and three small operations on vectors and scores that several parts share."""
+"""Types of arrays, and a few operations on vectors and scores that several parts share."""
 
 from __future__ import annotations
 
@@ -23,6 +23,18 @@ def without_direction(vectors_ND: FloatArray) -> npt.NDArray[np.intp]:
     """Return the rows that are zero or not finite, which have no cosine with any vector."""
     norms_N = np.linalg.norm(vectors_ND, axis=-1)
     return np.flatnonzero(~np.isfinite(norms_N) | (norms_N == 0))
+
+
+def largest(scores: FloatArray, limit: int, ties: IntArray | None = None) -> IntArray:
+    """Return the indices of the ``limit`` largest of n scores, best first; equal scores in the order of ``ties``.
+
+    ``ties`` has one number for each score (default: its index).
+    """
+    indices = np.arange(len(scores))
+    if limit < len(scores):
+        indices = np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])
+    order = indices if ties is None else ties[indices]
+    return indices[np.lexsort((order, -scores[indices]))][:limit]
 
 
 def standardized(scores: Scores, mean: np.floating | float, deviation: np.floating | float) -> Scores:

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from twinvec.arrays import FloatArray
+from twinvec.arrays import FloatArray, IntArray
 from twinvec.retrieval.bm25 import BM25Index
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, matches, parse_filter
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,8 @@ class Corpus:
         return [document.full_text for document in self.documents]
 
     @cached_property
-    def filled(self) -> Rows:
-        """Rows of the documents that are not blank."""
+    def filled(self) -> IntArray:
+        """IntArray of the documents that are not blank."""
         return np.array([row for row, text in enumerate(self.texts) if text.strip()], dtype=np.int64)
 
     @cached_property
@@ -45,13 +42,13 @@ class Corpus:
         return BM25Index(self.terms)
 
     @cached_property
-    def id_ranks(self) -> Rows:
+    def id_ranks(self) -> IntArray:
         """Place of each row in the order of ids."""
         ranks = np.empty(len(self.documents), dtype=np.int64)
         ranks[sorted(range(len(self.documents)), key=lambda row: self.documents[row].id)] = np.arange(len(ranks))
         return ranks
 
-    def allowed(self, filter: Filter | None) -> Rows:
+    def allowed(self, filter: Filter | None) -> IntArray:
         """Return the rows of the documents that satisfy ``filter``, without those of blank documents."""
         conditions = parse_filter(filter)
         if not conditions:
