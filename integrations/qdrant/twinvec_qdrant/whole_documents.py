@@ -5,12 +5,13 @@ What the vector stores of LangChain and LlamaIndex share; their own methods and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.encoders import SpaceEncoder
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -55,3 +56,18 @@ def open_whole(
             "framework's TwinvecRetriever, or open one with chunking=False"
         )
     return collection
+
+
+def ingest_all(
+    collection: Collection, documents: Iterable[object], what: str, vectors: Mapping[str, Sequence[float]] | None = None
+) -> None:
+    """Ingest documents, and raise for those that are refused; ``vectors`` are as for ``Collection.ingest``.
+
+    Raises:
+        DocumentError: documents were refused, named by id and reason; the others are stored. ``what`` says how many
+            there were ("3 texts").
+    """
+    report = collection.ingest(documents, vectors=vectors)
+    if report.failures:
+        reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
+        raise DocumentError(f"{report.failed} of {what} were refused: {reasons}")

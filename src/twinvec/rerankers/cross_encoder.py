@@ -1,8 +1,7 @@
-"""Rerankers: the candidates of a first stage, scored again by looking at query and text together.
+"""Reranking by a cross-encoder: a trained model that reads query and text together and scores the pair.
 
-``MaxSimReranker`` needs no further model: it compares the token states of the encoder that found the candidates.
-``CrossEncoderReranker`` runs a trained cross-encoder over each pair. Both give new hits, keep the scores of all
-earlier stages, and take many queries at once, so that batches are full and a text is computed once.
+The hits are new objects that keep the scores of all earlier stages. Many queries can be reranked at once, so that
+batches are full and a pair is computed once.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from twinvec.arrays import FloatArray
 from twinvec.engines.base import ScoringEngine
 from twinvec.engines.multi_device import ProcessesScoringEngine, check_devices
 from twinvec.engines.select import EngineChoice, EngineName, Precision, load_scoring_engine
-from twinvec.errors import BadVectorError, ConfigurationError, InputError
+from twinvec.errors import BadVectorError, InputError
 from twinvec.models.cross_encoder_spec import ClassifierSpec, read_classifier
 from twinvec.models.finding import find_model
 from twinvec.rerankers.hit_lists import as_list, checked_hit_lists, reordered
 from twinvec.retrieval.base import Hit
-from twinvec.support.checks import whole_number
+from twinvec.support.checks import integer
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_text
 from twinvec.tokens.pipeline import run_batches
@@ -35,8 +34,7 @@ from twinvec.tokens.truncation import TruncationCounter
 class CrossEncoderReranker(TruncationCounter):
     """A cross-encoder in sentence-transformers' CrossEncoder format: one score for each pair of query and text.
 
-    Scores are those of ``CrossEncoder.predict``: the logit through the activation that the model states, the
-    sigmoid unless it states one.
+    Scores equal those of ``CrossEncoder.predict``: the logit through the model's activation (default: the sigmoid).
 
     Args:
         model: A folder or a hub name, as for ``Encoder``; the model has one label.
@@ -44,17 +42,18 @@ class CrossEncoderReranker(TruncationCounter):
         device: As for ``Encoder``.
         devices: As for ``Encoder``.
         precision: As for ``Encoder``.
-        token_budget: Largest padded size of a batch, in tokens; the engine's own unless given.
-        max_tokens: Cut longer pairs here, in place of the model's own limit; the longer side is cut first.
+        token_budget: Largest padded size of a batch, in tokens (default: the engine's budget).
+        max_tokens: Truncate longer pairs to this length (default: the model's limit). The longer side is truncated
+            first.
 
     Attributes:
         name: The name that finds the same model again; hub models carry their commit.
         max_tokens: Longest pair in tokens, special tokens included.
-        truncated: How many pairs this reranker has cut so far; one that comes several times in a call counts once.
+        truncated: How many pairs this reranker has truncated so far; a pair counts once in a call.
 
     Raises:
         ModelError: the model is not found, damaged, or not a cross-encoder with one label.
-        ConfigurationError: an argument that cannot work.
+        ConfigurationError: an argument is invalid.
     """
 
     stage = "cross-encoder"
@@ -72,8 +71,8 @@ class CrossEncoderReranker(TruncationCounter):
     ) -> None:
         wanted = EngineChoice(engine, device, precision)
         several = check_devices(device, devices)
-        if token_budget is not None and whole_number(token_budget, "token_budget") < 1:
-            raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
+        if token_budget is not None:
+            integer(token_budget, "token_budget", least=1)
         found = find_model(model)
         spec = read_classifier(found.path).override(max_tokens)
         self.name = found.name
@@ -86,7 +85,7 @@ class CrossEncoderReranker(TruncationCounter):
         self.engine = self._load_engine()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the engine: a copy, in another process too, loads its own."""
+        """Leave out the engine: a copy loads one itself, in another process too."""
         return {name: value for name, value in vars(self).items() if name != "engine"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -102,22 +101,22 @@ class CrossEncoderReranker(TruncationCounter):
         return f"CrossEncoderReranker({self.name!r}, max_tokens={self.max_tokens})"
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
-        """Scores of pairs (query, text), in their order, float32 of shape (n,). A pair that comes twice costs once.
+        """Return the scores of pairs (query, text), float32 of shape (n,). A repeated pair is computed once.
 
         Raises:
-            TextError: a text is refused by the input gate; named by its index.
-            InputError: a pair is no pair, or ``pairs`` no list.
-            BadVectorError: the engine gave a score that is not finite.
+            TextError: the input gate refuses a text; the error names its index.
+            InputError: ``pairs`` is not a list, or an item is not a pair.
+            BadVectorError: the engine returned a score that is not finite.
         """
         checked = [_checked_pair(pair, index) for index, pair in enumerate(as_list(pairs, "pairs"))]
         return self._score(checked)
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
-        """New hits, best first, with "cross-encoder" among their scores, which is also their ``score``.
+        """Return new hits, best first: their ``scores`` include "cross-encoder", which is also their ``score``.
 
         Raises:
-            TextError: the query or a hit's text is refused by the input gate.
-            ConfigurationError: a limit below 1.
+            TextError: the input gate refuses the query or a hit's text.
+            ConfigurationError: the limit is below 1.
         """
         return self.rerank_many([query], [hits], limit)[0]
 
@@ -129,7 +128,7 @@ class CrossEncoderReranker(TruncationCounter):
         *,
         progress: bool = False,
     ) -> list[list[Hit]]:
-        """``rerank`` for many queries, in batches over the pairs of all of them."""
+        """``rerank`` for many queries; a batch may hold pairs of several queries."""
         queries, lists = checked_hit_lists(queries, hits_lists, limit)
         pairs = [(query, hit.text) for query, hits in zip(queries, lists, strict=True) for hit in hits]
         scores = self._score(pairs, progress)
