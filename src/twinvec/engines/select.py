@@ -12,7 +12,7 @@ import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from twinvec.engines.base import Engine, ScoringEngine
 from twinvec.engines.cpu import sums_bytes_exactly
@@ -22,6 +22,7 @@ from twinvec.engines.loaded_model import LoadedCrossEncoder, LoadedEncoder, Load
 from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.models.backbone import BackboneSpec
+from twinvec.support.checks import check_choice
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +50,8 @@ class EngineChoice:
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
-        for value, known, what in ((self.engine, EngineName, "engine"), (self.precision, Precision, "precision")):
-            if value not in get_args(known):
-                raise ConfigurationError(f"{what} {value!r} is not one of {', '.join(get_args(known))}")
+        check_choice(self.engine, EngineName, "engine")
+        check_choice(self.precision, Precision, "precision")
 
     @property
     def torch_precision(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
 from twinvec.models.integrity import describe, optional_json, read_object
+from twinvec.support.checks import integer
 
 BACKBONES = {"bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta"}
 """``model_type`` of the supported backbones (MiniLM models are of type bert or xlm-roberta)."""
@@ -56,18 +57,20 @@ class BackboneSpec:
 
     least_tokens: ClassVar[int] = LEAST_TOKENS
 
-    def with_max_tokens(self, max_tokens: int) -> Self:
-        """Return the same model with another limit.
+    def with_max_tokens(self, max_tokens: int | None) -> Self:
+        """Return the same model with another limit; None keeps the limit.
 
         Raises:
             ConfigurationError: the model cannot have this limit.
         """
-        if not self.least_tokens <= max_tokens <= self.positions:
+        if max_tokens is None:
+            return self
+        if not self.least_tokens <= integer(max_tokens, "max_tokens") <= self.positions:
             raise ConfigurationError(
                 f"max_tokens must lie between {self.least_tokens} and the model's {self.positions} positions, "
                 f"got {max_tokens}"
             )
-        return replace(self, max_tokens=max_tokens)
+        return replace(self, max_tokens=int(max_tokens))
 
 
 def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec:

@@ -112,7 +112,7 @@ class ModelSpec(BackboneSpec):
         Raises:
             ConfigurationError: the model cannot have a setting.
         """
-        spec = self if max_tokens is None else self.with_max_tokens(max_tokens)
+        spec = self.with_max_tokens(max_tokens)
         if dim is not None:
             _require(1 <= dim <= self.full_dim, f"dim must lie between 1 and the model's {self.full_dim}, got {dim}")
             spec = replace(spec, truncate_dim=dim if dim < self.full_dim else None)

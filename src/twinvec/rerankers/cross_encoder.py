@@ -20,12 +20,12 @@ from twinvec.engines.base import ScoringEngine, check_finite
 from twinvec.engines.loaded_model import LoadedCrossEncoder, load_cross_encoder
 from twinvec.engines.multi_device import ProcessesScoringEngine, check_devices
 from twinvec.engines.select import EngineChoice, EngineName, Precision, load_scoring_engine
-from twinvec.errors import ConfigurationError, InputError
+from twinvec.errors import InputError
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.finding import find_model
 from twinvec.rerankers.hit_lists import as_list, checked_hit_lists, reordered
 from twinvec.retrieval.base import Hit
-from twinvec.support.checks import whole_number
+from twinvec.support.checks import integer
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_text
 from twinvec.tokens.pipeline import PipelineSettings, run_batches
@@ -72,12 +72,10 @@ class CrossEncoderReranker(TruncationCounter):
     ) -> None:
         wanted = EngineChoice(engine, device, precision)
         several = check_devices(device, devices)
-        if token_budget is not None and whole_number(token_budget, "token_budget") < 1:
-            raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
+        if token_budget is not None:
+            integer(token_budget, "token_budget", least=1)
         found = find_model(model)
-        spec = read_classifier(found.path)
-        if max_tokens is not None:
-            spec = spec.with_max_tokens(whole_number(max_tokens, "max_tokens"))
+        spec = read_classifier(found.path).with_max_tokens(max_tokens)
         self.name = found.name
         self.max_tokens = spec.max_tokens
         self._activate = spec.activate
