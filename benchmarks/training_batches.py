@@ -54,10 +54,10 @@ def with_negatives(source: Path, target: Path) -> Path:
     """The pairs with one hard negative each."""
     from twinvec import Encoder
     from twinvec.training.mining.dense_index import DenseIndex
-    from twinvec.training.mining.hard_negatives import MiningOptions, mine_file
+    from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, mine_file
 
     index = DenseIndex(Encoder("default"), source, target.with_suffix(".npy"))
-    mine_file(source, target, index, MiningOptions(negatives=1, first_rank=5, last_rank=30))
+    mine_file(MiningJob(source, target, MiningOptions(negatives=1, first_rank=5, last_rank=30)), index)
     return target
 
 

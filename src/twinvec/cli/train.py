@@ -87,7 +87,7 @@ def mine(
     from twinvec.encoder import Encoder
     from twinvec.training.mining.denoising import ProbabilityScorer
     from twinvec.training.mining.dense_index import DenseIndex
-    from twinvec.training.mining.hard_negatives import MiningOptions, mine_file, open_mined
+    from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, mine_file
     from twinvec.training.mining.output_file import check_output, file_digest
 
     if collection is None and (path is not None or url is not None):
@@ -111,14 +111,15 @@ def mine(
         chosen = None if model is None else Encoder(model)
         with open_collection(collection, None if url else folder, url=url, encoder=chosen) as opened:
             identity = f"collection {collection}, {url or folder.resolve()}, {opened.encoder.space}{denoised}"
-            report = mine_file(pairs, output, opened, options, scorer=scorer, identity=identity, progress=show)
+            report = mine_file(MiningJob(pairs, output, options, identity, scorer), opened, progress=show)
     else:
         encoder = Encoder(model or "default")
         identity = f"{encoder.space}{denoised}"
-        open_mined(pairs, output, options, identity, denoised=scorer is not None)
+        job = MiningJob(pairs, output, options, identity, scorer)
+        job.open()
         vectors = output.with_name(f"{output.name}.{file_digest(pairs, encoder.space)[:16]}.npy")
         index = DenseIndex(encoder, pairs, vectors, progress=show)
-        report = mine_file(pairs, output, index, options, scorer=scorer, identity=identity, progress=show)
+        report = mine_file(job, index, progress=show)
         vectors.unlink()
     if as_json:
         typer.echo(json.dumps(asdict(report)))
