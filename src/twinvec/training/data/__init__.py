@@ -1,4 +1,4 @@
-"""Training data: files and datasets become rows of named columns, and rows become batches."""
+"""Training data: files become checked rows of named columns, and rows become batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses: the objectives as modules for the trainers of sentence-transformers."""
+"""Losses: the objectives as modules for sentence-transformers' trainers."""
 
 from __future__ import annotations
 
