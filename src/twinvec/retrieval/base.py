@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.filters import Filter
-from twinvec.support.checks import is_whole
+from twinvec.support.checks import is_integer
 
 Mode = Literal["hybrid", "dense", "sparse"]
 """How to search: by vectors, by words (BM25), or by both, fused."""
@@ -87,5 +87,5 @@ def check_limit(limit: int, name: str = "limit") -> None:
     Raises:
         ConfigurationError: it is not.
     """
-    if not is_whole(limit) or not 1 <= limit <= MAX_LIMIT:
+    if not is_integer(limit) or not 1 <= limit <= MAX_LIMIT:
         raise ConfigurationError(f"{name} must be a whole number from 1 to {MAX_LIMIT:,}, got {limit!r}")
