@@ -1,4 +1,4 @@
-"""Reports: models side by side, as a page with tables and plots."""
+"""Reports: models compared side by side, as a page with tables and plots."""
 
 from __future__ import annotations
 
