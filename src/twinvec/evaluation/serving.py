@@ -2,8 +2,8 @@
 
 A collection is measured through ``search``, as users search it: ranking measures, the share of the nearest neighbours
 that its index finds, and the time of an answer, also with other indexes in place of its own. Forms of stored vectors
-are compared on arrays: what float16, 8-bit integers, single bits and fewer dimensions cost in quality and save in bytes.
-Queries stay float32, and documents are scored as they are stored.
+are compared on arrays: what float16, 8-bit integers, single bits and fewer dimensions cost in quality, and save in
+bytes. Queries stay float32, and documents are scored as they are stored.
 """
 
 from __future__ import annotations

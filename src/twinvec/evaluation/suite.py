@@ -1,7 +1,7 @@
 """Several tasks at once: load all data first, then measure each system on the same items.
 
-A system is a model, a baseline (``models.baselines``), ``bm25``, or ``run:FILE``: the hits of another tool as a TREC run. The
-last two can only be measured on retrieval.
+A system is a model, a baseline (``models.baselines``), ``bm25``, or ``run:FILE``: the hits of another tool as a TREC
+run. The last two can only be measured on retrieval.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def tune(
         ConfigurationError: the measure is unknown.
     """
     measured = measure_settings(retriever, data, encoder, measure, progress=progress)
-    return _tuning(measured, measured, measure, resamples)
+    return _tuning(measured, measure, resamples, pseudo=False)
 
 
 def tune_by_passages(
@@ -115,13 +115,11 @@ def tune_by_passages(
 ) -> Tuning:
     """``tune`` on pseudo-queries, which cannot choose among all settings; see ``by_passages``."""
     measured = measure_settings(retriever, data, encoder, measure, progress=progress)
-    return _tuning(by_passages(measured), measured, measure, resamples)
+    return _tuning(measured, measure, resamples, pseudo=True)
 
 
-def _tuning(
-    values: Mapping[Setting, Values], measured: Mapping[Setting, Values], measure: str, resamples: int
-) -> Tuning:
-    """Choose among the settings of ``values``, and compare with the single stages of ``measured``."""
+def _tuning(measured: dict[Setting, Values], measure: str, resamples: int, *, pseudo: bool) -> Tuning:
+    values = by_passages(measured) if pseudo else measured
     singles = {setting: each for setting, each in measured.items() if setting.single}
     single = max(singles, key=lambda each: float(singles[each].mean()))
     expected = _cross_validated(values)
@@ -131,9 +129,9 @@ def _tuning(
         float(expected.mean()),
         single,
         paired_test(singles[single], expected, resamples=resamples),
-        {setting: float(each.mean()) for setting, each in ({**values, **singles}).items()},
+        {setting: float(each.mean()) for setting, each in (values | singles).items()},
         len(expected),
-        values is not measured,
+        pseudo,
     )
 
 
