@@ -110,8 +110,8 @@ class WinobiasSet:
 def load_winogender(folder: str | Path) -> WinogenderSet:
     """Read ``all_sentences.tsv`` and ``occupations-stats.tsv`` of Winogender.
 
-    Raises:
-        InputError: a file is missing or malformed, a sentence lacks a variant, or an occupation lacks its statistics.
+    Raises InputError if a file is missing or malformed, a sentence lacks a variant, or an occupation lacks its
+    statistics.
     """
     folder = Path(folder)
     triples = _read_sentences(folder / "all_sentences.tsv")
@@ -130,8 +130,7 @@ def load_winogender(folder: str | Path) -> WinogenderSet:
 def load_winobias(folder: str | Path) -> WinobiasSet:
     """Read WinoBias, dev and test: ``type1`` (world knowledge resolves the pronoun) and ``type2`` (grammar does).
 
-    Raises:
-        InputError: a file is missing, or a line is malformed; the message names file and line.
+    Raises InputError if a file is missing, or a line is malformed; the message names file and line.
     """
     return WinobiasSet(
         {

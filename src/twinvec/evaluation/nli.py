@@ -63,8 +63,8 @@ class NliResult:
 def load_nli(path: str | Path) -> NliSet:
     """Read a TSV file with the columns label, premise and hypothesis.
 
-    Raises:
-        InputError: a row is malformed, a label is empty, or all labels are equal; the message names file and line.
+    Raises InputError if a row is malformed, a label is empty, or all labels are equal; the message names file and
+    line.
     """
     path = Path(path)
     labels, premises, hypotheses = read_columns([path], ("label", "premise", "hypothesis"), _parse_label)
@@ -92,8 +92,7 @@ def evaluate_nli(
         resamples: Number of resamples for the interval.
         progress: Show a progress bar on a terminal.
 
-    Raises:
-        InputError: the head does not know a label of ``data``, or there are fewer premises than folds.
+    Raises InputError if the head does not know a label of ``data``, or there are fewer premises than folds.
     """
     labels = np.array(data.labels)
     if train is not None:

@@ -45,9 +45,8 @@ class Triplets:
 def load_labelled_pairs(path: str | Path) -> LabelledPairs:
     """Read a TSV file with the columns label (0 or 1), sentence1 and sentence2.
 
-    Raises:
-        InputError: a row is malformed, a label is neither 0 nor 1, or all labels are equal; the message names file and
-            line.
+    Raises InputError if a row is malformed, a label is neither 0 nor 1, or all labels are equal; the message names
+    file and line.
     """
     path = Path(path)
     labels, first, second = read_columns([path], ("label", "sentence1", "sentence2"), _parse_binary)

@@ -160,8 +160,7 @@ def evaluate_served(
 
     Returns the measures, and the seconds of each search, (queries,). ``options``, such as ``mode``, go to the search.
 
-    Raises:
-        InputError: no query finds a document of the set.
+    Raises InputError if no query finds a document of the set.
     """
     depth = max(map(cutoff, measures)) + 1
     found: dict[str, list[Hit]] = {}

@@ -65,8 +65,7 @@ def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: 
         statistic: Turns arrays of n values into a figure; takes ``axis``, as scipy's functions do.
         resamples: Number of resamples.
 
-    Raises:
-        ConfigurationError: fewer than two items.
+    Raises ConfigurationError if there are fewer than two items.
     """
     if len(samples[0]) < 2:
         raise ConfigurationError("an interval needs at least two items")
@@ -115,8 +114,7 @@ def paired_test(
         statistic: Turns (outputs, *shared, axis) into a figure.
         resamples: Number of resamples, for the interval and for the test.
 
-    Raises:
-        ConfigurationError: the arrays differ in length, or hold fewer than two items.
+    Raises ConfigurationError if the arrays differ in length, or hold fewer than two items.
     """
     if any(len(each) != len(first) for each in (second, *shared)):
         raise ConfigurationError(f"the systems were measured on {len(first)} and {len(second)} items")

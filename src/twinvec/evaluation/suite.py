@@ -285,12 +285,8 @@ def _evaluate_run(system: str, tasks: Tasks, options: dict[str, Any]) -> Evaluat
 
 
 def _measure_bias(model: TextModel, tasks: Tasks, resamples: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if tasks.winogender is not None:
-        found["winogender"] = evaluate_winogender(model, tasks.winogender, resamples=resamples)
-    if tasks.winobias is not None:
-        found["winobias"] = evaluate_winobias(model, tasks.winobias, resamples=resamples)
-    return found
+    tests = {"winogender": (evaluate_winogender, tasks.winogender), "winobias": (evaluate_winobias, tasks.winobias)}
+    return {name: test(model, data, resamples=resamples) for name, (test, data) in tests.items() if data is not None}
 
 
 def _named(paths: Iterable[Path], load: Callable[[Path], Data]) -> dict[str, Data]:

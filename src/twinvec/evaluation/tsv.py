@@ -23,8 +23,7 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[
     The first line names the columns, in any order; other columns are ignored. A ``"`` is part of the text. Blank lines
     are skipped.
 
-    Raises:
-        InputError: the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
+    Raises InputError if the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
     """
     reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
     header: list[str] | None = None

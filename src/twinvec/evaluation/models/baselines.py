@@ -62,8 +62,7 @@ def average_of_words(path: str | Path) -> Baseline:
     Args:
         path: File with a line for each word: the word and its numbers, separated by spaces.
 
-    Raises:
-        InputError: the file is missing, empty or in another format; the message names it.
+    Raises InputError if the file is missing, empty or in another format; the message names it.
     """
     path = Path(path)
     _check_word_vectors(path)
@@ -105,22 +104,21 @@ def _check_word_vectors(path: Path) -> None:
     head = [line.split() for line in islice(read_lines(path), 2)]
     if not head:
         raise InputError(f"{path}: the file is empty; expected a word and its numbers on each line")
-    try:
-        numbers = [float(each) for each in head[-1][1:]]
-    except ValueError:
-        numbers = []
-    if not numbers:
+    if len(head[-1]) < 2 or not _has_numbers(head[-1]):
         raise InputError(f"{path}:{len(head)}: expected a word and its numbers, separated by spaces")
 
 
 def _first_without_numbers(path: Path) -> str:
     """Return the place of the first line that is not a word and its numbers."""
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            [float(each) for each in line.split()[1:]]
-        except ValueError:
-            return f"{path}:{number}"
-    return str(path)
+    lines = enumerate(read_lines(path), 1)
+    return next((f"{path}:{number}" for number, line in lines if not _has_numbers(line.split())), str(path))
+
+
+def _has_numbers(fields: list[str]) -> bool:
+    try:
+        return all(float(each) is not None for each in fields[1:])
+    except ValueError:
+        return False
 
 
 def _modules() -> Any:

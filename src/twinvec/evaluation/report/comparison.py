@@ -66,8 +66,7 @@ class Comparison:
 def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Comparison:
     """Measure every system, and test each against the first.
 
-    Raises:
-        ConfigurationError: there are fewer than two systems, one is named twice, or no data is given.
+    Raises ConfigurationError if there are fewer than two systems, one is named twice, or no data is given.
     """
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")

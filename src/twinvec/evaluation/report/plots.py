@@ -150,8 +150,7 @@ def cluster_map(vectors: FloatArray, labels: Indices, names: Mapping[int, str], 
         names: Label -> its name.
         path: File for the PNG.
 
-    Raises:
-        InputError: there are fewer than three vectors.
+    Raises InputError if there are fewer than three vectors.
     """
     points = _flattened(vectors)
     figure, axes = _canvas(12.0, 7.0)

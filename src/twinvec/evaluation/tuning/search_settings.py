@@ -101,24 +101,11 @@ def tune(
         ConfigurationError: the measure is unknown.
     """
     measured = measure_settings(retriever, data, encoder, measure, progress=progress)
-    return _tuning(measured, measure, resamples, pseudo=False)
+    return tuned(measured, measure, resamples=resamples)
 
 
-def tune_by_passages(
-    retriever: Retriever,
-    data: BeirSet,
-    *,
-    encoder: Encoder | None = None,
-    measure: str = "ndcg@10",
-    resamples: int = RESAMPLES,
-    progress: bool = False,
-) -> Tuning:
-    """``tune`` on pseudo-queries, which cannot choose among all settings; see ``by_passages``."""
-    measured = measure_settings(retriever, data, encoder, measure, progress=progress)
-    return _tuning(measured, measure, resamples, pseudo=True)
-
-
-def _tuning(measured: dict[Setting, Values], measure: str, resamples: int, *, pseudo: bool) -> Tuning:
+def tuned(measured: dict[Setting, Values], measure: str, *, resamples: int = RESAMPLES, pseudo: bool = False) -> Tuning:
+    """Choose a setting by measured queries; pseudo-queries cannot choose among all settings (``by_passages``)."""
     values = by_passages(measured) if pseudo else measured
     singles = {setting: each for setting, each in measured.items() if setting.single}
     single = max(singles, key=lambda each: float(singles[each].mean()))
@@ -157,7 +144,8 @@ def tune_by_documents(
     with unreported_truncations():  # a search, too, compares documents by their beginnings
         index.add(data.documents, progress=progress)
     tokens = encoder if isinstance(encoder, Encoder) else None
-    return tune_by_passages(index, data, encoder=tokens, measure=measure, resamples=resamples, progress=progress)
+    measured = measure_settings(index, data, tokens, measure, progress=progress)
+    return tuned(measured, measure, resamples=resamples, pseudo=True)
 
 
 def measure_settings(

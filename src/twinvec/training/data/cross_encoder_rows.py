@@ -20,8 +20,7 @@ class PairRows:
         rows: Rows of the objective "graded", which stay as they are, or of "binary": each becomes one pair with label 1
             and one pair with label 0 for each of its negatives.
 
-    Raises:
-        DocumentError: a binary dataset has no negatives.
+    Raises DocumentError if a binary dataset has no negatives.
     """
 
     def __init__(self, rows: Rows) -> None:

@@ -47,8 +47,7 @@ class QuickOnCpu(TorchFunctionMode):
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Dropout (Srivastava et al. 2014) with ``p`` rounded to a multiple of 1/65,536.
 
-    Raises:
-        ValueError: ``p`` lies outside 0 to 1.
+    Raises ValueError if ``p`` lies outside 0 to 1.
     """
     dropped = round(p * _VALUES) if 0 <= p <= 1 else 0
     if input.device.type != "cpu" or not training or inplace or dropped in (0, _VALUES):

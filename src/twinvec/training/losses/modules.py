@@ -190,10 +190,6 @@ class EmbeddingLoss(nn.Module):
             kept_tokens=kept if self.kept_tokens is None else self.kept_tokens,
         )
 
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return the settings that sentence-transformers writes into a model card."""
-        return {"token_budget": self.token_budget, "kept_tokens": self.kept_tokens}
-
 
 class PairScoreLoss(nn.Module):
     """Binary cross-entropy of a cross-encoder's scores; each process counts by its number of rows.

@@ -52,8 +52,7 @@ class MiningOptions:
             positive is not found gets none. None keeps any score. Hits without a score "dense" compare by ``score``.
         denoise_above: With a scorer, leave out hits that it scores higher than this (RocketQA uses 0.1).
 
-    Raises:
-        ConfigurationError: ranks, counts or scores that cannot work.
+    Raises ConfigurationError if ranks, counts or scores cannot work.
     """
 
     negatives: int = 4
@@ -97,8 +96,7 @@ class MiningJob:
     def open(self) -> MinedFile:
         """Return the file that the rows go to, and see before any work that they can be written.
 
-        Raises:
-            ConfigurationError: as for ``MinedFile``.
+        Raises ConfigurationError as ``MinedFile`` does.
         """
         denoised = str(self.scorer is not None)
         return MinedFile(self.source, self.output, json.dumps(asdict(self.options)), self.identity, denoised)

@@ -27,8 +27,7 @@ class MinedFile:
         output: File for all rows; its folder is made.
         job: Everything else that decides the rows.
 
-    Raises:
-        ConfigurationError: as for ``check_output``, or the partial file belongs to another job.
+    Raises ConfigurationError as ``check_output`` does, or if the partial file belongs to another job.
     """
 
     def __init__(self, source: Path, output: Path, *job: str) -> None:
@@ -94,8 +93,7 @@ class MinedFile:
 def check_output(source: Path, output: Path) -> None:
     """See that rows mined from ``source`` can go to ``output``, and make its folder.
 
-    Raises:
-        ConfigurationError: ``output`` is the source or not a file, or its folder cannot be made or written.
+    Raises ConfigurationError if ``output`` is the source or not a file, or its folder cannot be made or written.
     """
     if output.exists() and not output.is_file():
         raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")

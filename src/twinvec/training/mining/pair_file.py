@@ -15,9 +15,8 @@ from twinvec.text import check_text
 class PairFile:
     """The pairs of a .jsonl file, read on demand. Blank lines are skipped.
 
-    Raises:
-        InputError: the file cannot be read or has no pairs, or a line is not a pair; the message names file, row and
-            field.
+    Raises InputError if the file cannot be read or has no pairs, or a line is not a pair; the message names file,
+    row and field.
     """
 
     def __init__(self, path: Path) -> None:

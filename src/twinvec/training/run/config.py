@@ -15,22 +15,11 @@ from pydantic import Field, ValidationError, model_validator
 from twinvec.errors import ConfigurationError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
 from twinvec.support.extras import import_extra
+from twinvec.training import settings
 from twinvec.training.data.columns import ROLES
-from twinvec.training.settings import (
-    Batches,
-    Binary,
-    Evaluation,
-    Graded,
-    Lora,
-    Objective,
-    Schedule,
-    Section,
-    Softmax,
-    Source,
-)
 
 
-class TrainConfig(Section):
+class TrainConfig(settings.Section):
     """A training run."""
 
     kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
@@ -43,25 +32,25 @@ class TrainConfig(Section):
     prompts: dict[str, str] | None = None
     """Name -> text put before an input. Replaces the model's own prompts and is saved with the model: ``query`` is for
     anchors, ``document`` for positives and negatives."""
-    objective: Objective
+    objective: settings.Objective
     matryoshka: list[int] = Field(default_factory=list)
     """Leading dimensions that must work alone; the whole vector always counts as one of them."""
-    data: list[Source] = Field(min_length=1)
-    batches: Batches = Batches()
-    schedule: Schedule = Schedule()
-    evaluation: Evaluation | None = None
-    lora: Lora | None = None
+    data: list[settings.Source] = Field(min_length=1)
+    batches: settings.Batches = settings.Batches()
+    schedule: settings.Schedule = settings.Schedule()
+    evaluation: settings.Evaluation | None = None
+    lora: settings.Lora | None = None
     device: str | None = None
     """"cpu", "cuda", ...; default: a GPU if there is one."""
 
     @model_validator(mode="after")
     def _fits(self) -> TrainConfig:
-        cross = isinstance(self.objective, (Binary, Graded))
+        cross = isinstance(self.objective, (settings.Binary, settings.Graded))
         if cross != (self.kind == "cross-encoder"):
             raise ValueError(f"objective {self.objective.name!r} is not for a {self.kind}")
         if cross:
             self._fits_cross_encoder()
-        if self.matryoshka and isinstance(self.objective, Softmax):
+        if self.matryoshka and isinstance(self.objective, settings.Softmax):
             raise ValueError("matryoshka does not work with softmax, whose head has one size")
         if any(dim < 1 for dim in self.matryoshka):
             raise ValueError(f"matryoshka: dimensions must be positive, got {self.matryoshka}")
@@ -158,10 +147,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     for index, source in enumerate(data):
         _require_file(source.path, f"{origin}: data.{index}.path")
     _require_packages(config.schedule.report_to, f"{origin}: schedule.report_to")
-    if config.device not in (None, "cpu"):
-        _require_device(config.device, f"{origin}: device")
-    if config.schedule.precision == "float16":
-        _require_gpu(config.device, f"{origin}: schedule.precision")
+    _require_device(config, origin)
     model = config.model
     if (root / model).is_dir():
         model = str(root / model)
@@ -179,17 +165,17 @@ def _require_packages(names: Sequence[str], where: str) -> None:
             raise ConfigurationError(f"{where}: the package {name!r} is not installed: pip install {name}")
 
 
-def _require_device(name: str, where: str) -> None:
+def _require_device(config: TrainConfig, origin: str) -> None:
+    half = config.schedule.precision == "float16"
+    if config.device in (None, "cpu") and not half:
+        return
     from twinvec.engines.torch import torch_device
 
     try:
-        torch_device(name)
+        device = torch_device(config.device)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{where}: {error}") from error
-
-
-def _require_gpu(name: str | None, where: str) -> None:
-    from twinvec.engines.torch import torch_device
-
-    if torch_device(name).type == "cpu":
-        raise ConfigurationError(f"{where}: torch does not train in float16 on a CPU; use bfloat16 or float32")
+        raise ConfigurationError(f"{origin}: device: {error}") from error
+    if half and device.type == "cpu":
+        raise ConfigurationError(
+            f"{origin}: schedule.precision: torch does not train in float16 on a CPU; use bfloat16 or float32"
+        )

@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from accelerate.data_loader import prepare_data_loader
@@ -24,6 +24,8 @@ from transformers import TrainerCallback, TrainerState
 from twinvec.errors import ConfigurationError
 from twinvec.support.progress import Advance, progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan
+from twinvec.training.data.cross_encoder_rows import PairRows
+from twinvec.training.data.rows import Rows
 from twinvec.training.losses.distributed import own_part, wait_for_all
 from twinvec.training.losses.negatives_mask import text_hashes
 from twinvec.training.run.evaluators import Measure
@@ -32,18 +34,10 @@ from twinvec.training.run.run_folder import mark_complete
 _TENSORS = "tensors.safetensors"
 
 
-class RowSource(Protocol):
-    """Rows, read by number."""
-
-    def __len__(self) -> int: ...
-
-    def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]: ...
-
-
 class RowDataset(Dataset[dict[str, Any]]):
     """Several sources as one, with rows numbered through all of them."""
 
-    def __init__(self, sources: Sequence[RowSource]) -> None:
+    def __init__(self, sources: Sequence[Rows | PairRows]) -> None:
         self._sources = sources
         self._ends = torch.tensor([len(source) for source in sources]).cumsum(0)
 
@@ -138,9 +132,8 @@ class TrainerOverrides:
         self._patience = patience
         self.bar = contextlib.ExitStack()
         """Closes the progress bar that ``train`` opens, however training ends."""
-        self.add_callback(_Watcher(plan, label, checkpoint_every, self.bar))  # type: ignore[attr-defined]
-        if patience is not None:
-            self.add_callback(_EarlyStop(patience))  # type: ignore[attr-defined]
+        watcher = _Watcher(plan, label, checkpoint_every, patience, self.bar)
+        self.add_callback(watcher)  # type: ignore[attr-defined]
 
     def resume_if_finished(self: Any, checkpoint: Path) -> bool:
         """Return whether the run had finished with its last checkpoint, and restore its end in this case.
@@ -205,12 +198,16 @@ class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
 
 
 class _Watcher(TrainerCallback):
-    """Moves the progress bar and the plan's epochs, saves and marks checkpoints, stops at a loss that is not finite."""
+    """Moves the progress bar and the plan's epochs, saves and marks checkpoints, and ends a run that diverges
+    or stops gaining. It decides from the log alone, so that a resumed run decides alike."""
 
-    def __init__(self, plan: BatchPlan, label: str, checkpoint_every: int, bar: contextlib.ExitStack) -> None:
+    def __init__(
+        self, plan: BatchPlan, label: str, checkpoint_every: int, patience: int | None, bar: contextlib.ExitStack
+    ) -> None:
         self._plan = plan
         self._label = label
         self._checkpoint_every = checkpoint_every
+        self._patience = patience
         self._bar = bar
         self._advance: Advance | None = None
 
@@ -236,21 +233,14 @@ class _Watcher(TrainerCallback):
         if not math.isfinite(more["logs"].get("loss", 0.0)):
             raise _diverged("the loss is", state.global_step)
 
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._patience and gains_nothing(state.log_history, args.metric_for_best_model, self._patience):
+            control.should_training_stop = True
+
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         wait_for_all()  # each process adds the state of its random generator
         if state.is_world_process_zero:
             mark_complete(_checkpoint(args, state.global_step))
-
-
-class _EarlyStop(TrainerCallback):
-    """Ends a run that stops gaining. It reads only the log, so that a resumed run decides alike."""
-
-    def __init__(self, patience: int) -> None:
-        self._patience = patience
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if gains_nothing(state.log_history, args.metric_for_best_model, self._patience):
-            control.should_training_stop = True
 
 
 def gains_nothing(history: list[dict[str, Any]], metric: str, patience: int) -> bool:

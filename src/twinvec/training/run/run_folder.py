@@ -57,8 +57,7 @@ def fingerprint(config: TrainConfig) -> str:
 class RunFolder:
     """The folder of one run, which is new, unfinished or finished; ``digest`` is the run's ``fingerprint``.
 
-    Raises:
-        ConfigurationError: the folder holds something else, or a run with other settings.
+    Raises ConfigurationError if the folder holds something else, or a run with other settings.
     """
 
     def __init__(self, path: Path, digest: str) -> None:
@@ -91,8 +90,7 @@ class RunFolder:
     def held(self) -> Iterator[None]:
         """Keep other runs out of the folder.
 
-        Raises:
-            ConfigurationError: another run holds the folder, or it cannot be made.
+        Raises ConfigurationError if another run holds the folder, or it cannot be made.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)

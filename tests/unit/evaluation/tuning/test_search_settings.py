@@ -20,9 +20,10 @@ from twinvec.evaluation.tuning.search_settings import (
     PLAIN,
     WORDS,
     choose,
+    measure_settings,
     tune,
     tune_by_documents,
-    tune_by_passages,
+    tuned,
 )
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
@@ -142,7 +143,7 @@ def test_the_weight_of_words_is_chosen(words_matter):
 
 def test_passages_cannot_say_that_words_weigh_too_little(words_matter):
     index, data = words_matter
-    found = tune_by_passages(index, data, **FAST)
+    found = tuned(measure_settings(index, data, None, "ndcg@10"), "ndcg@10", pseudo=True, **FAST)
     assert found.setting == PLAIN
     assert all(setting.words <= 1 for setting in found.figures)
     assert {Setting("dense"), Setting("sparse")} < set(found.figures)  # to be compared with
