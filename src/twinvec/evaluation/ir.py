@@ -16,7 +16,7 @@ from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.measures import MEASURES, Measured, cutoff, measure_run
 from twinvec.evaluation.models.text_model import TextModel
-from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test
+from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test, with_interval
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.memory_index import MemoryIndex
@@ -44,8 +44,7 @@ class IrResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures, and the interval of the first."""
-        bounds = {f"{next(iter(self.figures))}_interval": self.interval.bounds} if self.interval else {}
-        return {**self.figures, **bounds}
+        return with_interval(self.figures, self.measured.main, self.interval)
 
 
 def evaluate_ir(

@@ -5,7 +5,7 @@ The computation is scipy's; the seed is fixed, so that the same data gives the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -91,6 +91,11 @@ def share_interval(chosen: npt.NDArray[np.bool_]) -> Interval:
 def share(chosen: npt.NDArray[np.bool_]) -> tuple[float, Interval]:
     """Return a share in percent, and its interval."""
     return 100 * float(chosen.mean()), share_interval(chosen)
+
+
+def with_interval(figures: Mapping[str, float], measure: str, bounds: Interval | None) -> dict[str, Any]:
+    """Return figures, and the interval of one of them."""
+    return {**figures, f"{measure}_interval": bounds.bounds} if bounds else dict(figures)
 
 
 def as_figures(result: Any) -> dict[str, Any]:

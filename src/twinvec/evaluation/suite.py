@@ -41,7 +41,7 @@ from twinvec.evaluation.pairs import (
     load_triplets,
 )
 from twinvec.evaluation.reranking import Reranked, find_reranker, rerank_result
-from twinvec.evaluation.statistics import RESAMPLES, Interval
+from twinvec.evaluation.statistics import RESAMPLES, with_interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
 from twinvec.models.finding import find_model
 
@@ -166,11 +166,11 @@ class Evaluation:
     def as_json(self) -> dict[str, Any]:
         """Return section -> data -> measure -> figure, and under ``mean`` the means of sections with several sets."""
         sections: dict[str, dict[str, dict[str, Any]]] = {
-            "sts": {name: _with_interval(r.figures, "spearman", r.interval) for name, r in self.sts.items()},
+            "sts": {name: with_interval(r.figures, "spearman", r.interval) for name, r in self.sts.items()},
             "ir": {name: result.as_json() for name, result in self.ir.items()},
             "reranked": {name: result.as_json() for name, result in self.reranked.items()},
             "questions": {name: result.as_json() for name, result in self.questions.items()},
-            "nli": {name: _with_interval(r.figures, "accuracy", r.interval) for name, r in self.nli.items()},
+            "nli": {name: with_interval(r.figures, "accuracy", r.interval) for name, r in self.nli.items()},
             "pairs": dict(self.pairs),
             "triplets": dict(self.triplets),
         }
@@ -297,7 +297,3 @@ def _named(paths: Iterable[Path], load: Callable[[Path], Data]) -> dict[str, Dat
         name = data.name if data.name not in found else str(path)
         found[name] = replace(data, name=name)  # type: ignore[type-var]
     return found
-
-
-def _with_interval(figures: dict[str, float], measure: str, interval: Interval | None) -> dict[str, Any]:
-    return {**figures, f"{measure}_interval": interval.bounds} if interval else dict(figures)
