@@ -47,7 +47,7 @@ def edge_request(query: Query) -> edge.QueryRequest:
             hnsw_ef=settings.ef,
             exact=query.exact,
             quantization=edge.QuantizationSearchParams(
-                ignore=settings.quantization == "none", rescore=True, oversampling=settings.compared
+                ignore=settings.quantization == "none", rescore=True, oversampling=settings.oversampling_factor
             ),
         )
     return edge.QueryRequest(

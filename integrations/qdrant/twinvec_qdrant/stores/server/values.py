@@ -60,7 +60,7 @@ def _params(query: Query) -> models.SearchParams | None:
         return models.SearchParams(exact=True)
     if settings.quantization == "none":
         return models.SearchParams(hnsw_ef=settings.ef) if settings.ef else None
-    quantization = models.QuantizationSearchParams(rescore=True, oversampling=settings.compared)
+    quantization = models.QuantizationSearchParams(rescore=True, oversampling=settings.oversampling_factor)
     return models.SearchParams(hnsw_ef=settings.ef, quantization=quantization)
 
 
