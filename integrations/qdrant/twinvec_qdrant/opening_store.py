@@ -44,7 +44,7 @@ def find_store(
         from twinvec_qdrant.stores.server.store import ServerStore
 
         return ServerStore(name, client, "client", owned=False, wait_seconds=wait_seconds)
-    from twinvec_qdrant.stores.embedded.backend import EmbeddedStore
+    from twinvec_qdrant.stores.embedded.store import EmbeddedStore
 
     return EmbeddedStore(path or DEFAULT_PATH, name, wait_seconds)
 
