@@ -32,7 +32,6 @@ from twinvec_qdrant.records.description import Description, check_in_force
 from twinvec_qdrant.records.schema import Record, tenant_path
 from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Point
@@ -69,7 +68,7 @@ class Ingestion:
         self._chunker = chunker
         self._lexicon = lexicon
         self._vector = description.vector
-        self._index = IndexSettings.from_dict(description.index)
+        self._index = description.index
         self._vectors = Vectors(backend, encoder, description, given)
         self._catalog = Catalog(backend)
         self._tenants = Tenants(backend, description.tenant_key)

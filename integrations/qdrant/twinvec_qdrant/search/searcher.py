@@ -27,7 +27,6 @@ from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import SHOWN_FIELDS, Record, filter_conditions, user_payload
 from twinvec_qdrant.search.ranking import Candidate, QueryVectors, marginal, others, rank, vectors
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import Condition, IdIs
 from twinvec_qdrant.stores.points import Query, Scored
@@ -51,8 +50,8 @@ class Searcher:
         self._catalog = Catalog(backend)
         self._lexicon = lexicon
         self._vector = description.vector
-        self._whole = not ChunkSettings.from_dict(description.chunking).enabled  # a chunk's id is its document's
-        self._index = IndexSettings.from_dict(description.index)
+        self._whole = not description.chunking.enabled  # a chunk's id is its document's
+        self._index = description.index
         self._tenant_key = description.tenant_key
 
     def search_texts(
