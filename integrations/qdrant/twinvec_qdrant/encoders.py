@@ -1,4 +1,4 @@
-"""What a collection needs of an encoder, and the checks on the vectors and token states that it gives.
+"""The vectors and token states that a collection takes from its encoder, checked.
 
 Late interaction compares the token states of a query with those of each candidate (``twinvec.rerankers.maxsim``). A
 collection that was created with ``late_interaction`` stores the token states of every chunk, in half precision, so that
@@ -8,46 +8,18 @@ reranking computes only the query's (``search/maxsim``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
 
 import numpy as np
 
 from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
-from twinvec.retrieval.base import TokenEncoder
+from twinvec.retrieval.base import SpaceEncoder, TokenEncoder
 from twinvec_qdrant.stores.points import States, pages
 
 MAX_NUMBERS = 1024 * 1024
 """Most numbers in the token states of one chunk: a server refuses more."""
 
 _TEXTS = 64  # encoded at once: the token states of all chunks of a large document could fill the memory
-
-
-class SpaceEncoder(Protocol):
-    """What a collection needs of an encoder."""
-
-    @property
-    def name(self) -> str:
-        """Name of the model, which loads it again."""
-        ...
-
-    @property
-    def dim(self) -> int:
-        """Size of the vectors."""
-        ...
-
-    @property
-    def space(self) -> str:
-        """Digest of everything that decides the vectors."""
-        ...
-
-    def encode_query(self, texts: Sequence[str]) -> Any:
-        """Return the vectors of queries: shape (n, dim)."""
-        ...
-
-    def encode_document(self, texts: Sequence[str]) -> Any:
-        """Return the vectors of documents: shape (n, dim)."""
-        ...
 
 
 def document_vectors(encoder: SpaceEncoder, texts: Sequence[str], names: Sequence[str] | None = None) -> FloatArray:
@@ -123,12 +95,8 @@ def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int) -> list[
     tokens = token_encoder(encoder)
     for page in pages(texts, _TEXTS):
         for text, states_TD in zip(page, tokens.encode_tokens(page, prompt="document"), strict=True):
-            if (
-                states_TD.ndim != 2
-                or states_TD.shape[1] != dim
-                or not len(states_TD)
-                or not np.isfinite(states_TD).all()
-            ):
+            is_matrix = states_TD.ndim == 2 and len(states_TD) and states_TD.shape[1] == dim
+            if not is_matrix or not np.isfinite(states_TD).all():
                 raise BadVectorError(
                     f"the encoder gave token states of shape {states_TD.shape} for {text[:60]!r}, expected "
                     f"(tokens, {dim}) and finite"

@@ -19,9 +19,9 @@ from uuid import uuid4
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import DocumentError, InputError, StoreUnavailableError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, progress_bar, unseen
-from twinvec_qdrant.encoders import SpaceEncoder
 from twinvec_qdrant.ingest.chunk_vectors import Encoded, TextVectors, Vectors
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import DocumentGate

@@ -21,9 +21,10 @@ from itertools import islice
 
 from twinvec.arrays import unit
 from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec.tokens.tokenizer import TextTokenizer
-from twinvec_qdrant.encoders import SpaceEncoder, document_vectors, token_states
+from twinvec_qdrant.encoders import document_vectors, token_states
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.records.description import (
     SAME_VECTOR_COSINE,

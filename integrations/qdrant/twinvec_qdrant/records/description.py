@@ -14,8 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from twinvec.arrays import unit
 from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreCorruptError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.bm25 import Analyzer
-from twinvec_qdrant.encoders import SpaceEncoder, document_vectors, states_dim
+from twinvec_qdrant.encoders import document_vectors, states_dim
 from twinvec_qdrant.settings import DEFAULT_INDEX, ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import DENSE
@@ -199,10 +200,10 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
     worst = int(np.argmin(cosines))
     if cosines[worst] < SAME_VECTOR_COSINE:
         raise SpaceMismatchError(
-            f"{location}: the encoder {encoder.name!r} has the collection's model, but gives other vectors than when the "
-            f"collection was created: cosine {cosines[worst]:.4f} for the probe {texts[worst]!r}, expected at least "
-            f"{SAME_VECTOR_COSINE}. A library, a precision or an export differs: use the same as then, or ingest into a new "
-            "collection"
+            f"{location}: the encoder {encoder.name!r} has the collection's model, but its vectors have changed since "
+            f"the collection was created: cosine {cosines[worst]:.4f} for the probe {texts[worst]!r}, expected at least "
+            f"{SAME_VECTOR_COSINE}. A library, a precision or an export differs: use the same as then, or ingest into "
+            "a new collection"
         )
 
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError, FilterError
-from twinvec.retrieval.base import MAX_LIMIT, Hit, Mode, check_limit
+from twinvec.retrieval.base import MAX_LIMIT, Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES
+from twinvec.support.checks import check_choice
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.encoders import SpaceEncoder
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description
@@ -69,8 +69,7 @@ class Searcher:
         queries = check_texts(queries)
         check_limit(limit)
         _check_offset(offset)
-        if mode not in get_args(Mode):
-            raise ConfigurationError(f"mode {mode!r} is not one of {', '.join(get_args(Mode))}")
+        check_choice(mode, Mode, "mode")
         conditions = self._conditions(filter)
         texts = [query for query in dict.fromkeys(queries) if query.strip()]
         found: dict[str, list[Hit]] = {}
