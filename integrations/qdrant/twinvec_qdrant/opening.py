@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
 from twinvec.retrieval.base import SpaceEncoder
@@ -27,14 +27,6 @@ from twinvec_qdrant.stores.base import Backend, NewCollection, Store
 from twinvec_qdrant.stores.points import DENSE
 
 
-class Opened(NamedTuple):
-    """An open store, the description of its collection, and the encoder that fits it (None: not loaded yet)."""
-
-    backend: Backend
-    description: Description
-    encoder: SpaceEncoder | None
-
-
 @dataclass(frozen=True, slots=True)
 class RequestedSettings:
     """What a caller requests; None keeps what an existing collection has, and is the default of a new one."""
@@ -47,8 +39,14 @@ class RequestedSettings:
     late_interaction: bool | None
 
 
-def open_in(store: Store, name: str, wanted: RequestedSettings, *, create: bool) -> Opened:
-    """Open the collection of a store, or create it; see ``Collection.open`` for arguments and errors."""
+def open_in(
+    store: Store, name: str, wanted: RequestedSettings, *, create: bool
+) -> tuple[Backend, Description, SpaceEncoder | None]:
+    """Open the collection of a store, or create it; see ``Collection.open`` for arguments and errors.
+
+    Returns:
+        The backend, the description, and the encoder; None if the recorded model is to be loaded later.
+    """
     opened: Store | Backend = store
     try:
         metadata = store.peek()
@@ -64,7 +62,7 @@ def open_in(store: Store, name: str, wanted: RequestedSettings, *, create: bool)
         description = _matching_description(backend.read_metadata(), wanted, backend.location)
         if wanted.encoder is not None:
             check_probes(description, wanted.encoder, backend.location)
-        return Opened(backend, description, wanted.encoder)
+        return backend, description, wanted.encoder
     except BaseException:
         opened.close()
         raise

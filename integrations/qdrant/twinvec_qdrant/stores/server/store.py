@@ -3,47 +3,83 @@
 from __future__ import annotations
 
 import ipaddress
+import warnings
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, StoreError
 from twinvec_qdrant.stores.base import NewCollection, Store
+from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 from twinvec_qdrant.stores.server.backend import ServerBackend
+from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
 _URL = "url: expected http://host:port or https://host:port"  # does not quote the url: it may hold a password
 
 
 class ServerStore(Store):
-    """The collection ``name`` of a server; ``owned`` if no one else closes the client."""
+    """The collection ``name`` of a server; ``owned`` if no one else closes the client.
+
+    Its methods raise ``StoreUnavailableError`` if the server does not answer.
+    """
 
     def __init__(self, name: str, client: QdrantClient, location: str, *, owned: bool, wait_seconds: float) -> None:
         self._address = location
-        self._backend = ServerBackend(client, name, location, owned=owned, wait_seconds=wait_seconds)
+        self._client = client
+        self._server = partial(ServerBackend, client, location=location, owned=owned, wait_seconds=wait_seconds)
+        self._backend = self._server(name)
         self.location = self._backend.location
 
     def peek(self) -> dict[str, Any] | None:
-        return self._backend.read_metadata() if self._backend.exists() else None
+        return self._backend.read_metadata() if self._exists() else None
 
     def neighbours(self) -> str:
-        return f"at {self._address}; there are: {', '.join(self._backend.siblings()) or 'none'}"
+        return f"at {self._address}; there are: {', '.join(self._names()) or 'none'}"
 
     def descriptions(self) -> dict[str, dict[str, Any]]:
-        return self._backend.descriptions()
+        return {name: self._server(name).read_metadata() for name in self._names()}
 
     def open(self) -> ServerBackend:
         return self._backend
 
     def create(self, new: NewCollection) -> ServerBackend:
-        self._backend.create(new)
+        dense = models.VectorParams(
+            size=new.dim, distance=models.Distance.COSINE, quantization_config=client_quantization(new.index)
+        )
+        states = {} if new.states_dim is None else {states_name(DENSE): client_states(new.states_dim)}
+        try:
+            self._backend.call(
+                self._client.create_collection,
+                vectors_config={DENSE: dense, **states},
+                sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+                metadata=dict(new.metadata),
+                hnsw_config=models.HnswConfigDiff(m=new.index.m, ef_construct=new.index.ef_construct),
+            )
+        except StoreError:
+            if not self._exists():  # another process may have created it at the same moment
+                raise
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Payload indexes have no effect in the local Qdrant")
+            self._backend.index_fields(new.tenant_path)
         return self._backend
 
     def drop(self) -> None:
-        self._backend.drop()
+        self._backend.call(self._client.delete_collection)
 
     def close(self) -> None:
         self._backend.close()
+
+    def _exists(self) -> bool:
+        return self._backend.call(self._client.collection_exists)
+
+    def _names(self) -> list[str]:
+        def get_collections(name: str) -> models.CollectionsResponse:
+            del name  # ``call`` passes it to every method
+            return self._client.get_collections()
+
+        return sorted(each.name for each in self._backend.call(get_collections).collections)
 
 
 def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> ServerStore:
