@@ -17,7 +17,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, StoreError
-from twinvec.retrieval.base import Hit, Mode
+from twinvec.retrieval.base import Hit, Mode, check_limit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.text import check_text, check_texts
@@ -35,6 +35,7 @@ from twinvec_qdrant.records.documents import StoredDocuments
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import Searcher
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
@@ -61,9 +62,9 @@ class Collection(Maintained):
         self._loading = threading.Lock()
         self._settings = ChunkSettings.from_dict(description.chunking)
         self._catalog = Catalog(backend)
-        self._documents = StoredDocuments(backend, self._catalog)
+        self._documents = StoredDocuments(self._catalog)
         self._lexicon = Lexicon(backend, description)
-        self._searcher = Searcher(backend, self._lexicon, description)
+        self._searcher = Searcher(self._catalog, self._lexicon, description)
         self._closed = False
 
     @classmethod
@@ -227,8 +228,8 @@ class Collection(Maintained):
             ConfigurationError: an unknown mode, a limit below 1, an offset below 0, or weights that are no two numbers
                 from 0.
         """
-        check_text(query, "query")
-        return self.search_many([query], limit, mode, filter, group, offset=offset, weights=weights)[0]
+        request = SearchRequest(limit, mode, filter, group, offset, weights)
+        return self._search([check_text(query, "query")], request)[0]
 
     def search_many(
         self,
@@ -242,8 +243,7 @@ class Collection(Maintained):
         weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[list[Hit]]:
         """``search`` for many queries at once; errors name a query by its index."""
-        encoder = self.encoder if mode != "sparse" else None
-        return self._searcher.search_texts(encoder, queries, limit, mode, filter, group, offset, weights)
+        return self._search(check_texts(queries), SearchRequest(limit, mode, filter, group, offset, weights))
 
     def search_vector(
         self,
@@ -264,7 +264,9 @@ class Collection(Maintained):
             BadVectorError: the vector is not finite, is zero, or of another size.
             TextError: the words are refused by the input gate.
         """
-        return self._searcher.search_vector(self._checked(vector), words, limit, filter, group, offset, exact)
+        request = SearchRequest(limit, filter=filter, group=group, offset=offset, exact=exact)
+        checked_words = None if words is None else check_text(words, "words")
+        return self._searcher.search_vector(self._checked(vector), checked_words, request)
 
     def search_diverse(
         self,
@@ -292,7 +294,10 @@ class Collection(Maintained):
             vector_D = self._checked(np.asarray(self.encoder.encode_query([query]), dtype=np.float32)[0])
         else:
             vector_D = self._checked(query)
-        return self._searcher.diverse(vector_D, limit, candidates, diversity, filter)
+        check_limit(limit)
+        check_limit(candidates, "candidates")
+        request = SearchRequest(max(limit, candidates), filter=filter, group=False)
+        return self._searcher.diverse(vector_D, request, limit, diversity)
 
     def maxsim(self, *, mix: float = 0.4) -> MaxSimReranker:
         """Late interaction over this collection's hits, for ``RetrieveRerank(collection, collection.maxsim())``.
@@ -374,6 +379,10 @@ class Collection(Maintained):
     aget = awaitable(get)
     afind = awaitable(find)
     adelete = awaitable(delete)
+
+    def _search(self, queries: Sequence[str], request: SearchRequest) -> list[list[Hit]]:
+        encoder = self.encoder if request.mode != "sparse" else None
+        return self._searcher.search_texts(encoder, queries, request)
 
     def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
         try:

@@ -15,6 +15,7 @@ from twinvec_qdrant.maintenance.reindex import reindex
 from twinvec_qdrant.maintenance.verification import verify
 from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.records.bm25_weights import Lexicon
+from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description, read_description
 from twinvec_qdrant.report import IndexReport, MigrationReport, PushReport, VerifyReport
 from twinvec_qdrant.search.searcher import Searcher
@@ -35,6 +36,7 @@ class Maintained:
     _description: Description
     _settings: ChunkSettings
     _lexicon: Lexicon
+    _catalog: Catalog
     _searcher: Searcher
 
     def verify(self, *, repair: bool = False) -> VerifyReport:
@@ -104,7 +106,7 @@ class Maintained:
             raise ConfigurationError(f"index: expected IndexSettings or their fields, got {type(index).__name__}")
         report = reindex(self._backend, settings)
         self._description = read_description(self._backend.read_metadata(), self._backend.location)
-        self._searcher = Searcher(self._backend, self._lexicon, self._description)
+        self._searcher = Searcher(self._catalog, self._lexicon, self._description)
         return report
 
     def drop_others(self) -> list[str]:

@@ -72,7 +72,7 @@ class Ingestion:
         self._index = IndexSettings.from_dict(description.index)
         self._vectors = Vectors(backend, encoder, description, given)
         self._catalog = Catalog(backend)
-        self._tenants = Tenants(backend, description.tenant_key)
+        self._tenants = Tenants(self._catalog, description.tenant_key)
         self._tenant_path = tenant_path(description.tenant_key)
         self._report = report
         self._intake = DocumentGate(chunker.settings.as_dict(), description.tenant_key, self._refused, self._unchanged)

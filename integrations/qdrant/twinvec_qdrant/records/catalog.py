@@ -50,19 +50,19 @@ class Change:
 
 
 class Catalog:
-    """The records of a collection."""
+    """The records of the collection in ``backend``."""
 
     def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+        self.backend = backend
 
     def records(self, sources: Iterable[str]) -> dict[str, Record]:
         """The committed state of those sources that have one."""
-        found = self._backend.retrieve([record_id(source) for source in sources])
+        found = self.backend.retrieve([record_id(source) for source in sources])
         return {(record := Record.of_payload(point.payload)).source: record for point in found.values()}
 
     def sources(self) -> Iterator[str]:
         """All committed sources."""
-        return (point.payload["source"] for point in self._backend.scroll([field_is("kind", "record")], ["source"]))
+        return (point.payload["source"] for point in self.backend.scroll([field_is("kind", "record")], ["source"]))
 
     def write(self, changes: Sequence[Change]) -> list[Change]:
         """Commit changes of different sources; returns those that another writer won.
@@ -70,7 +70,7 @@ class Catalog:
         Raises:
             SpaceMismatchError: the chunks have vectors of a model that is no longer in force; nothing was committed.
         """
-        backend = self._backend
+        backend = self.backend
         old = self.revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
         revisions = {*old.values(), *(change.record.revision for change in changes)}
         points = [point for change in changes for point in change.points]
@@ -97,16 +97,16 @@ class Catalog:
 
     def revisions(self, chunks: Iterable[str]) -> dict[str, str]:
         """The revisions that chunks carry now, by id."""
-        found = self._backend.retrieve(list(chunks), ["revision"])
+        found = self.backend.retrieve(list(chunks), ["revision"])
         return {key: point.payload["revision"] for key, point in found.items()}
 
     def recover(self) -> None:
         """Remove what killed writers left over."""
-        for intent in list(self._backend.scroll([field_is("kind", "intent")])):
+        for intent in list(self.backend.scroll([field_is("kind", "intent")])):
             if self._abandoned(intent):
                 for source in intent.payload["sources"]:
                     self._clean(source, intent.payload["revisions"])
-                self._backend.delete([intent.id])
+                self.backend.delete([intent.id])
 
     def _remove(self, sources: Sequence[str]) -> list[Record]:
         there = self.records(sources)
@@ -114,23 +114,23 @@ class Catalog:
             return []
         revisions = set(self.revisions(chunk for record in there.values() for chunk in record.chunks).values())
         with self._intent(list(there), revisions):
-            self._backend.delete([record_id(source) for source in there], [each.revision for each in there.values()])
+            self.backend.delete([record_id(source) for source in there], [each.revision for each in there.values()])
             now = self.records(there)
             listed = {chunk for record in now.values() for chunk in record.chunks}
             chunks = [chunk for record in there.values() for chunk in record.chunks if chunk not in listed]
-            self._backend.delete(chunks, revisions)
+            self.backend.delete(chunks, revisions)
         return [record for source, record in there.items() if source not in now]
 
     def _clean(self, source: str, revisions: Sequence[str]) -> None:
         """Remove the chunks that are of an unfinished commit and not of the one in force."""
-        there = list(self._backend.scroll([field_is("source", source), field_is("kind", "chunk")], ["revision"]))
+        there = list(self.backend.scroll([field_is("source", source), field_is("kind", "chunk")], ["revision"]))
         record = self.records([source]).get(source)
         listed = set(record.chunks) if record else set()
-        self._backend.delete([point.id for point in there if point.id not in listed], revisions)
+        self.backend.delete([point.id for point in there if point.id not in listed], revisions)
 
     def _abandoned(self, intent: Point) -> bool:
         """Whether its writer is gone for certain, or for so long that it must be."""
-        if self._backend.exclusive:
+        if self.backend.exclusive:
             return intent.id not in _active
         writer = Writer.of_payload(intent.payload)
         if writer == Writer.this():
@@ -154,10 +154,10 @@ class Catalog:
         }
         _active.add(key)
         try:
-            self._backend.upsert([Point(key, payload)])
+            self.backend.upsert([Point(key, payload)])
             yield
-            self._backend.delete([key])
-            self._backend.flush()
+            self.backend.delete([key])
+            self.backend.flush()
         finally:
             _active.discard(key)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec_qdrant.records.schema import filter_conditions, note_id
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
@@ -46,7 +46,7 @@ class Notes:
             FilterError: the filter has no meaning.
         """
         own = [field_is("kind", "note"), field_is("namespace", self._namespace)]
-        for point in self._backend.scroll([*own, *filter_conditions(filter)]):
+        for point in self._backend.scroll([*own, *filter_conditions(parse_filter(filter))]):
             yield point.payload["key"], point.payload["metadata"]
 
     def _id(self, key: str) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -25,7 +25,7 @@ from uuid import UUID, uuid5
 
 from twinvec.errors import ConfigurationError, DocumentError, FilterError
 from twinvec.retrieval.documents import Document
-from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec.retrieval.filters import Condition as FilterCondition
 from twinvec.text import check_text
 from twinvec_qdrant.stores.conditions import Condition, FieldIs
 
@@ -157,17 +157,17 @@ def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {**stored["metadata"], **{key: stored[key] for key in LLAMA_INDEX_KEYS & stored.keys()}}
 
 
-def filter_conditions(filter: Filter | None) -> tuple[Condition, ...]:
-    """The user's filter over payloads as conditions on points: over all that a hit's payload shows.
+def filter_conditions(filter: Iterable[FilterCondition]) -> tuple[Condition, ...]:
+    """The user's parsed filter as conditions on points: over all that a hit's payload shows.
 
     Raises:
-        FilterError: the filter has no meaning, or a key that Qdrant cannot address.
+        FilterError: Qdrant cannot address a key.
     """
     return tuple(
         FieldIs(("source",), each.any_of, each.bounds)
         if each.key == "id"
         else FieldIs(_paths(each.key), each.any_of, each.bounds, each.key if each.key in SHOWN_FIELDS else "")
-        for each in parse_filter(filter)
+        for each in filter
     )
 
 
