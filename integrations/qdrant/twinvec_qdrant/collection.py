@@ -23,7 +23,6 @@ from twinvec.retrieval.filters import Filter
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaitable
 from twinvec_qdrant.encoders import SpaceEncoder, token_encoder
-from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.maintained import Maintained
 from twinvec_qdrant.opening import RequestedSettings, load_recorded, open_in
@@ -190,14 +189,13 @@ class Collection(Maintained):
             StoreError: the store failed; what was committed stays.
             EngineError: the encoder failed altogether.
         """
-        chunker = Chunker(self.encoder, self._settings)
         if vectors and self._settings.enabled:
             raise ConfigurationError("vectors of whole documents, but the collection cuts documents into chunks")
         if vectors and self._description.states_dim is not None:
             raise ConfigurationError("vectors without token states, which the collection keeps too: leave them out")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
         report = IngestReport() if report is None else report
-        ingestion = Ingestion(self._backend, self.encoder, chunker, self._lexicon, self._description, given, report)
+        ingestion = Ingestion(self._catalog, self._lexicon, self._description, self.encoder, given, report)
         return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
 
     def search(
