@@ -27,7 +27,7 @@ from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import ModelFolder, find_model
 from twinvec.models.space import SPACE_PROBES, fingerprint, network_digest
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
-from twinvec.support.checks import whole_number
+from twinvec.support.checks import check_choice, integer
 from twinvec.support.progress import progress_bar
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
 from twinvec.tokens.batching import Batch
@@ -90,12 +90,12 @@ class Encoder(TruncationCounter):
     ) -> None:
         self._wanted = EngineChoice(engine, device, precision)
         self._devices = check_devices(device, devices)
-        if token_budget is not None and whole_number(token_budget, "token_budget") < 1:
-            raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
+        if token_budget is not None:
+            integer(token_budget, "token_budget", least=1)
         found = model if isinstance(model, ModelFolder) else find_model(model, cache_folder)
         self.name = found.name
-        dim = None if dim is None else whole_number(dim, "dim")
-        max_tokens = None if max_tokens is None else whole_number(max_tokens, "max_tokens")
+        dim = None if dim is None else integer(dim, "dim")
+        max_tokens = None if max_tokens is None else integer(max_tokens, "max_tokens")
         settings = {"dim": dim, "max_tokens": max_tokens, "prompts": prompts, "default_prompt": default_prompt}
         self.overrides: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
         self._spec = read_spec(found.path).override(dim, max_tokens, prompts, default_prompt)
@@ -334,10 +334,7 @@ class Encoder(TruncationCounter):
             raise BadVectorError(f"engine {self.engine.name}: a vector is not finite")
 
     def _check_storage(self, storage: Storage | None) -> None:
-        if storage not in (None, *get_args(Storage)):
-            raise ConfigurationError(
-                f"storage {storage!r} is not one of None, {', '.join(map(repr, get_args(Storage)))}"
-            )
+        check_choice(storage, (None, *get_args(Storage)), "storage")
         if storage == "int8":
             self._calibrated()
 

@@ -7,13 +7,15 @@ scikit-learn's.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from twinvec.arrays import FloatArray, unit
-from twinvec.errors import ConfigurationError, InputError, MissingExtraError
+from twinvec.errors import ConfigurationError, InputError
+from twinvec.support.checks import check_choice
+from twinvec.support.extras import import_extra
 
 Indices = npt.NDArray[np.int64]
 Measure = Literal["cosine", "dot"]
@@ -44,8 +46,7 @@ def semantic_search(
     """
     if limit < 1:
         raise ConfigurationError(f"limit must be at least 1, got {limit}")
-    if measure not in get_args(Measure):
-        raise ConfigurationError(f"measure {measure!r} is not one of {', '.join(get_args(Measure))}")
+    check_choice(measure, Measure, "measure")
     queries_QD, corpus_ND = _table(queries, "queries"), _table(corpus, "corpus")
     if queries_QD.shape[1] != corpus_ND.shape[1] and len(queries_QD) and len(corpus_ND):
         raise InputError(f"queries have {queries_QD.shape[1]} columns, the corpus has {corpus_ND.shape[1]}")
@@ -165,8 +166,7 @@ def check_clustering(method: ClusteringMethod, clusters: int | None, threshold: 
         ConfigurationError: the method is unknown, lacks what it wants, or gets what it does not use.
         MissingExtraError: scikit-learn is not installed.
     """
-    if method not in get_args(ClusteringMethod):
-        raise ConfigurationError(f"method {method!r} is not one of {', '.join(get_args(ClusteringMethod))}")
+    check_choice(method, ClusteringMethod, "method")
     if method == "kmeans" and (clusters is None or threshold is not None):
         raise ConfigurationError("kmeans needs to know how many clusters to make, such as 20, and takes no threshold")
     if method == "density" and (threshold is None or clusters is not None):
@@ -234,8 +234,4 @@ def _by_size(labels: Indices) -> Indices:
 
 
 def _sklearn_cluster() -> Any:
-    try:
-        from sklearn import cluster as sklearn_cluster
-    except ImportError as error:
-        raise MissingExtraError("scikit-learn", "eval", "clustering") from error
-    return sklearn_cluster
+    return import_extra("sklearn.cluster", "eval", "clustering")

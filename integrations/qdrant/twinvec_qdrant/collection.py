@@ -17,12 +17,12 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError, StoreError
-from twinvec.retrieval.base import Hit, Mode, check_limit
+from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaitable
-from twinvec_qdrant.encoders import SpaceEncoder, token_encoder
+from twinvec_qdrant.encoders import token_encoder
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.maintained import Maintained
 from twinvec_qdrant.opening import RequestedSettings, load_recorded, open_in

@@ -8,13 +8,12 @@ nothing but the query (``stored_maxsim``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
 
 import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, ConfigurationError
-from twinvec.retrieval.base import TokenEncoder
+from twinvec.retrieval.base import SpaceEncoder, TokenEncoder
 from twinvec_qdrant.stores.points import States
 
 MAX_NUMBERS = 1024 * 1024
@@ -70,30 +69,3 @@ def _each(encoder: TokenEncoder, texts: Sequence[str]) -> Iterator[tuple[str, Fl
     for start in range(0, len(texts), _TEXTS):
         part = texts[start : start + _TEXTS]
         yield from zip(part, encoder.encode_tokens(part, prompt="document"), strict=True)
-
-
-class SpaceEncoder(Protocol):
-    """What a collection needs of an encoder."""
-
-    @property
-    def name(self) -> str:
-        """What finds the same model again."""
-        ...
-
-    @property
-    def dim(self) -> int:
-        """Size of the vectors."""
-        ...
-
-    @property
-    def space(self) -> str:
-        """Digest of all that decides the vectors."""
-        ...
-
-    def encode_query(self, texts: Sequence[str]) -> Any:
-        """Vectors of queries: shape (n, dim)."""
-        ...
-
-    def encode_document(self, texts: Sequence[str]) -> Any:
-        """Vectors of documents: shape (n, dim)."""
-        ...

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant.encoders import SpaceEncoder
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.maintenance.migration import Migration, drop_others
 from twinvec_qdrant.maintenance.push import Push, open_target

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
-from twinvec_qdrant.encoders import SpaceEncoder
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.description import (

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from twinvec.errors import ConfigurationError
+from twinvec.support.checks import check_choice
 
 if TYPE_CHECKING:
     pass
@@ -45,9 +46,7 @@ class IndexSettings:
     oversampling: float | None = None
 
     def __post_init__(self) -> None:
-        if self.quantization not in get_args(Quantization):
-            known = ", ".join(get_args(Quantization))
-            raise ConfigurationError(f"quantization {self.quantization!r} is not one of {known}")
+        check_choice(self.quantization, Quantization, "quantization")
         for name, least, most in (("m", 2, 256), ("ef_construct", 4, 4096), ("ef", 1, 65_536)):
             value = getattr(self, name)
             if name == "ef" and value is None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinvec.errors import ConfigurationError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.encoders import SpaceEncoder
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient

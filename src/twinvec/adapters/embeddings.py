@@ -7,28 +7,17 @@ names, its events) stays with its adapter.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from twinvec.adapters.coalescing import Coalescer
 from twinvec.arrays import unit
+from twinvec.retrieval.base import VectorEncoder
 from twinvec.text import check_text, check_texts
 
 Row = list[float]
 """One vector, as Python floats."""
-
-
-class TextEncoder(Protocol):
-    """What ``QueryDocumentEmbedder`` needs of an encoder."""
-
-    def encode_query(self, texts: Sequence[str]) -> Any:
-        """Vectors of queries: shape (n, dim)."""
-        ...
-
-    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> Any:
-        """Vectors of documents: shape (n, dim)."""
-        ...
 
 
 class QueryDocumentEmbedder:
@@ -45,7 +34,7 @@ class QueryDocumentEmbedder:
     """
 
     def __init__(
-        self, encoder: TextEncoder, *, normalize: bool | tuple[bool, bool] = False, progress: bool = False
+        self, encoder: VectorEncoder, *, normalize: bool | tuple[bool, bool] = False, progress: bool = False
     ) -> None:
         self.encoder = encoder
         self.normalize = normalize if isinstance(normalize, tuple) else (normalize, normalize)

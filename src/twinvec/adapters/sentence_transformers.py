@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from twinvec.errors import ConfigurationError
+from twinvec.support.checks import check_choice
 
 _LOADING = {
     "device": "device",
@@ -71,8 +72,7 @@ def _precision(model_kwargs: Mapping[str, Any], where: str) -> dict[str, Any]:
     if wanted is None:
         return {}
     name = str(wanted).removeprefix("torch.")
-    if name not in _DTYPES:
-        raise ConfigurationError(f"{where}dtype {name!r} is not one of {', '.join(_DTYPES)}")
+    check_choice(name, _DTYPES, f"{where}dtype")
     return {"precision": name}
 
 

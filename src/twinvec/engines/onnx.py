@@ -7,8 +7,9 @@ from typing import Any
 
 from twinvec.arrays import FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
-from twinvec.errors import EngineError, ModelIntegrityError, not_imported
+from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.support import telemetry
+from twinvec.support.extras import import_extra
 from twinvec.tokens.batching import Batch
 
 _ERRORS_ONLY = 3
@@ -56,19 +57,11 @@ class OnnxScoringEngine(GraphScoringEngine):
 
 
 def import_onnxruntime() -> Any:
-    """The package; errors as for OpenVINO's."""
+    """Import onnxruntime; errors as for ``import_extra``."""
     telemetry.switch_off()
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise not_imported(error, "onnxruntime", "onnx", "the ONNX engine") from error
-    return onnxruntime
+    return import_extra("onnxruntime", "onnx", "the ONNX engine")
 
 
 def import_onnx() -> Any:
-    """The package that graphs are made with; errors as for OpenVINO's."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise not_imported(error, "onnx", "onnx", "making an ONNX graph") from error
-    return onnx
+    """Import onnx, which makes graphs; errors as for ``import_extra``."""
+    return import_extra("onnx", "onnx", "making an ONNX graph")

@@ -12,8 +12,9 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
-from twinvec.errors import EngineError, ModelIntegrityError, not_imported
+from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.support import telemetry
+from twinvec.support.extras import import_extra
 from twinvec.tokens.batching import Batch
 
 _FIRST_LOOK = threading.Lock()
@@ -101,15 +102,6 @@ def shared_core() -> Any:
 
 
 def import_openvino() -> Any:
-    """The package.
-
-    Raises:
-        MissingExtraError: it is not installed.
-        EngineError: it is, and cannot be imported.
-    """
-    try:
-        with telemetry.switched_off():
-            import openvino
-    except ImportError as error:
-        raise not_imported(error, "openvino", "openvino", "the OpenVINO engine") from error
-    return openvino
+    """Import openvino; errors as for ``import_extra``."""
+    with telemetry.switched_off():
+        return import_extra("openvino", "openvino", "the OpenVINO engine")

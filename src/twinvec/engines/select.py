@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from twinvec.engines.base import Engine, ScoringEngine
 from twinvec.engines.cpu import sums_bytes_exactly
@@ -24,6 +24,7 @@ from twinvec.errors import ConfigurationError, EngineError
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.space import classifier_digest, graph_digest
+from twinvec.support.checks import check_choice
 from twinvec.tokens.tokenizer import TextTokenizer
 
 logger = logging.getLogger(__name__)
@@ -52,9 +53,8 @@ class EngineChoice:
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
-        for value, known, what in ((self.engine, EngineName, "engine"), (self.precision, Precision, "precision")):
-            if value not in get_args(known):
-                raise ConfigurationError(f"{what} {value!r} is not one of {', '.join(get_args(known))}")
+        check_choice(self.engine, EngineName, "engine")
+        check_choice(self.precision, Precision, "precision")
 
     @property
     def torch_precision(self) -> str:

@@ -13,9 +13,7 @@ Relevant is a judgement of 1 or more. Equal scores are put in order as trec_eval
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.errors import ConfigurationError, InputError, MissingExtraError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import Qrels
 from twinvec.evaluation.statistics import Values
 from twinvec.evaluation.tsv import number
+from twinvec.support.atomic import replaced
+from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_lines
 
 Run = Mapping[str, Mapping[str, float]]
@@ -104,21 +104,13 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            for query, hits in run.items():
-                ordered = sorted(hits.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)
-                for rank, (document, score) in enumerate(ordered, 1):
-                    if any(len(part.split()) != 1 for part in (query, document, tag)):
-                        raise InputError(
-                            f"a TREC run cannot hold the ids {query!r}, {document!r}: white space or empty"
-                        )
-                    file.write(f"{query} Q0 {document} {rank} {float(score)!r} {tag}\n")
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    with replaced(path) as partial, partial.open("w", encoding="utf-8") as file:
+        for query, hits in run.items():
+            ordered = sorted(hits.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)
+            for rank, (document, score) in enumerate(ordered, 1):
+                if any(len(part.split()) != 1 for part in (query, document, tag)):
+                    raise InputError(f"a TREC run cannot hold the ids {query!r}, {document!r}: white space or empty")
+                file.write(f"{query} Q0 {document} {rank} {float(score)!r} {tag}\n")
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:
@@ -152,13 +144,5 @@ def _parse(name: str) -> Any:
 
 
 def import_ir_measures() -> Any:
-    """The package.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        import ir_measures
-    except ImportError as error:
-        raise MissingExtraError("ir-measures", "eval", "measuring retrieval") from error
-    return ir_measures
+    """Import ir_measures; errors as for ``import_extra``."""
+    return import_extra("ir_measures", "eval", "measuring retrieval")

@@ -19,16 +19,15 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.encoder import Encoder
-from twinvec.errors import InputError, MissingExtraError
+from twinvec.errors import InputError
 from twinvec.models.finding import DEFAULT_REPOSITORY
+from twinvec.support.extras import import_extra
 
-try:
-    from mteb.models import ModelMeta
-    from mteb.models.abs_encoder import get_prompt_name
-    from mteb.models.model_meta import ScoringFunction
-    from mteb.similarity_functions import cos_sim, pairwise_cos_sim
-except ImportError as error:
-    raise MissingExtraError("mteb", "mteb", "running the tasks of MTEB") from error
+import_extra("mteb", "mteb", "running the tasks of MTEB")
+from mteb.models import ModelMeta  # noqa: E402
+from mteb.models.abs_encoder import get_prompt_name  # noqa: E402
+from mteb.models.model_meta import ScoringFunction  # noqa: E402
+from mteb.similarity_functions import cos_sim, pairwise_cos_sim  # noqa: E402
 
 
 class MtebEncoder:

@@ -15,10 +15,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from twinvec.errors import InputError, MissingExtraError
+from twinvec.errors import InputError
 from twinvec.evaluation.models.text_model import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval
 from twinvec.evaluation.tsv import data_name, read_table
+from twinvec.support.extras import import_extra
 
 FOLDS = 5
 
@@ -144,10 +145,9 @@ def _numbered(texts: Sequence[str]) -> list[int]:
 
 
 def _head() -> Any:
-    try:
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-    except ImportError as error:
-        raise MissingExtraError("scikit-learn", "eval", "the head for inference") from error
+    import_extra("sklearn", "eval", "the head for inference")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     return make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=300))

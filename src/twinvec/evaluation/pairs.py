@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.errors import InputError, MissingExtraError
+from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.models.text_model import TextModel, encode_distinct
 from twinvec.evaluation.statistics import RESAMPLES, Values, interval, share_interval
 from twinvec.evaluation.sts import pair_similarities
 from twinvec.evaluation.tsv import data_name, read_table
 from twinvec.retrieval.documents import Document
+from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_jsonl, text_field
 
 
@@ -157,8 +158,4 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, tuple[str, ..
 
 
 def _sklearn_metrics() -> Any:
-    try:
-        from sklearn import metrics
-    except ImportError as error:
-        raise MissingExtraError("scikit-learn", "eval", "judging labelled pairs") from error
-    return metrics
+    return import_extra("sklearn.metrics", "eval", "judging labelled pairs")

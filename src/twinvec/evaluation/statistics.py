@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.errors import ConfigurationError, MissingExtraError
+from twinvec.errors import ConfigurationError
+from twinvec.support.extras import import_extra
 
 RESAMPLES = 1000
 Values = npt.NDArray[np.floating[Any]]
@@ -135,8 +136,4 @@ def _batch(samples: tuple[Values, ...]) -> int:
 
 
 def _scipy_stats() -> Any:
-    try:
-        from scipy import stats
-    except ImportError as error:
-        raise MissingExtraError("scipy", "eval", "evaluation") from error
-    return stats
+    return import_extra("scipy.stats", "eval", "evaluation")

@@ -36,7 +36,7 @@ from twinvec.export.subjects import Exportable, open_exportable
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.finding import find_model
 from twinvec.models.integrity import MANIFEST, optional_json, read_object, sha256, write_manifest
-from twinvec.support.checks import whole_number
+from twinvec.support.checks import check_choice, integer
 from twinvec.support.locks import exclusive_lock
 from twinvec.text import check_text
 from twinvec.tokens.tokenizer import TextTokenizer
@@ -108,9 +108,8 @@ def export_model(
         ModelError: the model is not found, damaged or not supported.
         EngineError: the model cannot be converted or quantised, or its float32 graph is not exact.
     """
-    for value, known, what in ((engine, RuntimeName, "engine"), (precision, ExportPrecision, "precision")):
-        if value not in get_args(known):
-            raise ConfigurationError(f"{what} {value!r} is not one of {', '.join(get_args(known))}")
+    check_choice(engine, RuntimeName, "engine")
+    check_choice(precision, ExportPrecision, "precision")
     if precision == "int8" and calibrate is None:
         raise ConfigurationError(
             "an int8 export is calibrated on texts of the kind that will be encoded: give some (--calibrate TEXTS)"
@@ -123,7 +122,7 @@ def export_model(
     sample = [] if calibrate is None else sample_texts(calibrate)
     subject = open_exportable(find_model(model).path)
     for dim in dims:
-        if not 1 <= whole_number(dim, "dim") <= subject.dim:
+        if not 1 <= integer(dim, "dim") <= subject.dim:
             has = f"the model's {subject.dim}" if subject.dim else "nothing, since a cross-encoder has no vectors"
             raise ConfigurationError(f"dim must lie between 1 and {has}, got {dim}")
     output = Path(output).expanduser().resolve()

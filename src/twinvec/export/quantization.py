@@ -24,8 +24,9 @@ from twinvec.arrays import FloatArray, unit
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import save_graph, shared_core
 from twinvec.engines.runtimes import RuntimeName
-from twinvec.errors import EngineError, MissingExtraError, not_imported
+from twinvec.errors import EngineError, MissingExtraError
 from twinvec.support import telemetry
+from twinvec.support.extras import import_extra
 from twinvec.tokens.batching import Batch
 
 TOP = 10
@@ -125,12 +126,9 @@ def _own_output() -> contextlib.AbstractContextManager[Any]:
 
 
 def import_nncf() -> Any:
-    """The package; errors as for OpenVINO's."""
+    """Import nncf; errors as for ``import_extra``."""
     telemetry.switch_off()
-    try:
-        with telemetry.switched_off():  # it imports OpenVINO, whatever it quantises for
-            import nncf
-    except ImportError as error:
-        raise not_imported(error, "nncf", "export", "an int8 export") from error
+    with telemetry.switched_off():  # it imports OpenVINO, whatever it quantises for
+        nncf = import_extra("nncf", "export", "an int8 export")
     logging.getLogger("nncf").setLevel(logging.ERROR)  # its own way raises the level of others' handlers too
     return nncf

@@ -20,7 +20,7 @@ from twinvec.errors import ConfigurationError, UnsupportedModelError
 from twinvec.models.backbone import max_input_tokens, position_limit, read_backbone_config, read_transformer_config
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import describe, optional_json
-from twinvec.support.checks import whole_number
+from twinvec.support.checks import integer
 
 
 def _sigmoid(logits: FloatArray) -> FloatArray:
@@ -73,7 +73,7 @@ class ClassifierSpec:
         """
         if max_tokens is None:
             return self
-        if not LEAST_PAIR_TOKENS <= whole_number(max_tokens, "max_tokens") <= self.positions:
+        if not LEAST_PAIR_TOKENS <= integer(max_tokens, "max_tokens") <= self.positions:
             raise ConfigurationError(
                 f"max_tokens must lie between {LEAST_PAIR_TOKENS} and the model's {self.positions} positions, "
                 f"got {max_tokens}"

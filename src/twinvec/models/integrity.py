@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from twinvec.errors import ModelIntegrityError
+from twinvec.support.atomic import atomic_write
 
 MANIFEST = "twinvec.json"
 
@@ -86,10 +87,7 @@ def verify_folder(folder: Path) -> None:
 def write_manifest(folder: Path, extra: dict[str, Any] | None = None, graphs: Iterable[Path] = ()) -> None:
     """Record the hashes of a folder's weights and graphs in its ``twinvec.json``, so that later changes are noticed."""
     hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in [*weight_files(folder), *graphs]}
-    target = folder / MANIFEST
-    partial = target.with_suffix(".partial")
-    partial.write_text(json.dumps({**(extra or {}), "sha256": hashes}, indent=2, sort_keys=True) + "\n")
-    partial.replace(target)
+    atomic_write(folder / MANIFEST, json.dumps({**(extra or {}), "sha256": hashes}, indent=2, sort_keys=True) + "\n")
 
 
 def manifest_hashes(folder: Path) -> dict[str, str]:

@@ -19,12 +19,12 @@ from twinvec.arrays import FloatArray
 from twinvec.engines.base import ScoringEngine
 from twinvec.engines.multi_device import ProcessesScoringEngine, check_devices
 from twinvec.engines.select import EngineChoice, EngineName, Precision, load_scoring_engine
-from twinvec.errors import BadVectorError, ConfigurationError, InputError
+from twinvec.errors import BadVectorError, InputError
 from twinvec.models.cross_encoder_spec import ClassifierSpec, read_classifier
 from twinvec.models.finding import find_model
 from twinvec.rerankers.hit_lists import as_list, checked_hit_lists, reordered
 from twinvec.retrieval.base import Hit
-from twinvec.support.checks import whole_number
+from twinvec.support.checks import integer
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_text
 from twinvec.tokens.pipeline import run_batches
@@ -72,8 +72,8 @@ class CrossEncoderReranker(TruncationCounter):
     ) -> None:
         wanted = EngineChoice(engine, device, precision)
         several = check_devices(device, devices)
-        if token_budget is not None and whole_number(token_budget, "token_budget") < 1:
-            raise ConfigurationError(f"token_budget must be at least 1, got {token_budget}")
+        if token_budget is not None:
+            integer(token_budget, "token_budget", least=1)
         found = find_model(model)
         spec = read_classifier(found.path).override(max_tokens)
         self.name = found.name

@@ -18,13 +18,14 @@ Scores are complete: a candidate that one stage found is scored by the other too
 from __future__ import annotations
 
 from numbers import Real
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, InputError
+from twinvec.support.checks import check_choice
 
 FusionMethod = Literal["adaptive", "rrf", "distribution"]
 
@@ -100,8 +101,7 @@ def check_method(method: str) -> None:
     Raises:
         ConfigurationError: it is none of ``FusionMethod``.
     """
-    if method not in get_args(FusionMethod):
-        raise ConfigurationError(f"fusion {method!r} is not one of {', '.join(get_args(FusionMethod))}")
+    check_choice(method, FusionMethod, "fusion")
 
 
 def _checked(scores: FloatArray, name: str) -> _Scores:

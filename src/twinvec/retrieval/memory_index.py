@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import get_args
 
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit, without_direction
-from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.errors import BadVectorError
 from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_limit
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec.retrieval.corpus import Corpus, Rows
 from twinvec.retrieval.documents import Document, DocumentLike, as_documents
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, check_method, fuse
+from twinvec.support.checks import check_choice
 from twinvec.text import check_text, check_texts
 
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
@@ -118,8 +118,7 @@ class MemoryIndex:
         """``search`` for many queries at once; errors name a query by its index."""
         queries = check_texts(queries)
         check_limit(limit)
-        if mode not in get_args(Mode):
-            raise ConfigurationError(f"mode {mode!r} is not one of {', '.join(get_args(Mode))}")
+        check_choice(mode, Mode, "mode")
         corpus = self._corpus
         allowed = corpus.allowed(filter)
         asked = [query for query in dict.fromkeys(queries) if query.strip()]

@@ -9,7 +9,8 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, InputError
-from twinvec_qdrant.encoders import SpaceEncoder, token_states
+from twinvec.retrieval.base import SpaceEncoder
+from twinvec_qdrant.encoders import token_states
 from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, texts
 from twinvec_qdrant.records.description import Generation
 from twinvec_qdrant.stores.base import Backend

@@ -137,7 +137,7 @@ class Chunker:
             yield from filter(None, map(_trimmed, self._cut(window, capacity, markdown)))
 
     def _cut(self, text: str, capacity: int, markdown: bool) -> Iterator[str]:
-        """Pieces of at most ``capacity`` tokens: cut by characters, which is fast; a piece too long is cut by tokens."""
+        """Pieces of at most ``capacity`` tokens: cut by characters, which is fast; longer pieces by tokens."""
         assert self._tokenizer is not None
         a_token = min(len(text) / max(int(self._tokenizer.count([text])[0]), 1), _CHARACTERS_A_TOKEN)
         pieces = self._by_characters(max(int(capacity * a_token * _FILL), 1), markdown).chunks(text)

@@ -19,8 +19,8 @@ from operator import length_hint
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import DocumentError, StoreUnavailableError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.progress import Advance, progress_bar
-from twinvec_qdrant.encoders import SpaceEncoder
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors, Encoded
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import DocumentGate

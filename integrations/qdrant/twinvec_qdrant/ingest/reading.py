@@ -17,9 +17,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from twinvec.errors import DocumentError, TwinvecError
+from twinvec.errors import DocumentError, EngineError, MissingExtraError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support import telemetry
+from twinvec.support.extras import import_extra
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import split_front_matter
 
@@ -180,11 +181,12 @@ def _decode(data: bytes) -> str:
 def _convert(data: bytes, suffix: str) -> str:
     telemetry.switch_off()  # it looks at files with ONNX Runtime
     try:
-        from markitdown import MarkItDown, StreamInfo
-    except ImportError as error:
-        raise DocumentError(f"{suffix} files need markitdown: pip install 'twinvec-qdrant[documents]'") from error
+        package = import_extra("markitdown", "documents", f"reading {suffix} files", "twinvec-qdrant")
+    except (MissingExtraError, EngineError) as error:
+        raise DocumentError(str(error)) from error
+    info = package.StreamInfo(extension=suffix)
     try:
-        text = MarkItDown(enable_plugins=False).convert_stream(BytesIO(data), stream_info=StreamInfo(extension=suffix))
+        text = package.MarkItDown(enable_plugins=False).convert_stream(BytesIO(data), stream_info=info)
     except Exception as error:  # whatever its converters raise: they are many, and a broken file is no reason to stop
         lines = str(error).strip().splitlines()
         raise DocumentError(f"cannot be converted: {lines[0] if lines else type(error).__name__}") from error

@@ -23,9 +23,10 @@ import numpy as np
 
 from twinvec.arrays import unit, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec.tokens.tokenizer import TextTokenizer
-from twinvec_qdrant.encoders import SpaceEncoder, token_states
+from twinvec_qdrant.encoders import token_states
 from twinvec_qdrant.records.description import (
     SAME_VECTOR,
     Description,

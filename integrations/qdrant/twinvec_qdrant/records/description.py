@@ -14,8 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from twinvec.arrays import FloatArray, unit, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.bm25 import Analyzer
-from twinvec_qdrant.encoders import SpaceEncoder, states_dim
+from twinvec_qdrant.encoders import states_dim
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import DENSE

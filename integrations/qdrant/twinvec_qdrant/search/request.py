@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
-from typing import get_args
 
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import MAX_LIMIT, Mode, check_limit
 from twinvec.retrieval.filters import Filter, parse_filter
-from twinvec.support.checks import is_whole
+from twinvec.support.checks import check_choice, is_integer
 from twinvec_qdrant.records.schema import filter_conditions
 from twinvec_qdrant.stores.conditions import Condition
 
@@ -38,10 +37,9 @@ class SearchRequest:
 
     def __post_init__(self, filter: Filter | None) -> None:
         check_limit(self.limit)
-        if not is_whole(self.offset) or not 0 <= self.offset <= MAX_LIMIT:
+        if not is_integer(self.offset) or not 0 <= self.offset <= MAX_LIMIT:
             raise ConfigurationError(f"offset must be an integer from 0 to {MAX_LIMIT:,}, got {self.offset!r}")
-        if self.mode not in get_args(Mode):
-            raise ConfigurationError(f"mode {self.mode!r} is not one of {', '.join(get_args(Mode))}")
+        check_choice(self.mode, Mode, "mode")
         parsed = parse_filter(filter)
         object.__setattr__(self, "conditions", filter_conditions(parsed))
         object.__setattr__(self, "named", frozenset(each.key for each in parsed if each.any_of))

@@ -17,10 +17,9 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError, FilterError
-from twinvec.retrieval.base import Hit
+from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import CANDIDATES
-from twinvec_qdrant.encoders import SpaceEncoder
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description

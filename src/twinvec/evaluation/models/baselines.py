@@ -19,10 +19,12 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.encoder import Encoder
-from twinvec.errors import ConfigurationError, InputError, MissingExtraError
+from twinvec.errors import InputError
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import find_model
+from twinvec.support.checks import check_choice
+from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_lines
 from twinvec.text import check_texts
 
@@ -90,8 +92,7 @@ def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
         ConfigurationError: an unknown pooling.
         ModelError: the model is not found, damaged or not supported.
     """
-    if pooling not in ("mean", "cls"):
-        raise ConfigurationError(f"pooling {pooling!r} is not one of mean, cls")
+    check_choice(pooling, ("mean", "cls"), "pooling")
     from twinvec.engines.torch import quiet_transformers
 
     spec = read_spec(find_model(model).path)
@@ -133,8 +134,4 @@ def _first_without_numbers(path: Path) -> str:
 
 
 def _modules() -> Any:
-    try:
-        from sentence_transformers.sentence_transformer import modules
-    except ImportError as error:
-        raise MissingExtraError("sentence-transformers", "train", "a baseline model") from error
-    return modules
+    return import_extra("sentence_transformers.sentence_transformer.modules", "train", "a baseline model")

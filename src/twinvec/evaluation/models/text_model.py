@@ -8,10 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from twinvec.arrays import FloatArray
+from twinvec.retrieval.base import VectorEncoder
 
 
-class TextModel(Protocol):
-    """Texts -> vectors, one row a text."""
+class TextModel(VectorEncoder, Protocol):
+    """A ``VectorEncoder`` that has a name and also encodes sentences of neither side."""
 
     @property
     def name(self) -> str:
@@ -24,10 +25,6 @@ class TextModel(Protocol):
 
     def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> Any:
         """Vectors of queries."""
-        ...
-
-    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> Any:
-        """Vectors of documents."""
         ...
 
 

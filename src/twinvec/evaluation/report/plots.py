@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import InputError, MissingExtraError
+from twinvec.errors import InputError
 from twinvec.evaluation.bias import WinogenderResult
 from twinvec.evaluation.serving import StorageVariant
 from twinvec.evaluation.statistics import Interval, Values
 from twinvec.similarity import Indices
+from twinvec.support.extras import import_extra
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5195", "#6b6b6b")
 """Told apart by colour-blind people too: those of Okabe and Ito 2008 without the light yellow, and two more."""
@@ -224,20 +225,12 @@ def _legend(axes: Any, systems: Sequence[str]) -> None:
 
 
 def import_matplotlib() -> Any:
-    """The package; what draws at the end of long work asks for it first.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        import matplotlib.figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "eval", "drawing a plot") from error
-    return matplotlib
+    """Import matplotlib.figure; errors as for ``import_extra``. Long work that ends with a plot calls this first."""
+    return import_extra("matplotlib.figure", "eval", "drawing a plot")
 
 
 def _canvas(width: float, height: float, *, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
-    figure = import_matplotlib().figure.Figure(figsize=(width, height), dpi=150, layout="constrained")
+    figure = import_matplotlib().Figure(figsize=(width, height), dpi=150, layout="constrained")
     axes = figure.subplots(rows, columns, sharey=columns > 1)
     for each in np.atleast_1d(axes):
         each.spines[["top", "right"]].set_visible(False)

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from twinvec.errors import InputError, MissingExtraError
+from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.retrieval.documents import Document
+from twinvec.support.extras import import_extra
 
 PASSAGE = (60, 240)
 """Characters of a passage, at least and at most."""
@@ -31,12 +32,9 @@ def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int =
         InputError: fewer than ``least`` documents are long enough to spare a passage.
         MissingExtraError: the text splitter is missing.
     """
-    try:
-        from semantic_text_splitter import TextSplitter
-    except ImportError as error:
-        raise MissingExtraError("semantic-text-splitter", "eval", "taking passages out of documents") from error
+    package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
+    splitter = package.TextSplitter(PASSAGE)
     random = np.random.default_rng(_SEED)
-    splitter = TextSplitter(PASSAGE)
     queries: dict[str, str] = {}
     kept = []
     for document in documents:

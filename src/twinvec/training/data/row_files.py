@@ -15,7 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from twinvec.errors import ConfigurationError, DocumentError, InputError, MissingExtraError
+from twinvec.errors import ConfigurationError, DocumentError, InputError
+from twinvec.support.extras import import_extra
 from twinvec.support.lines import parse_object
 from twinvec.text import MAX_TEXT_BYTES
 
@@ -29,10 +30,7 @@ def open_table(path: Path, cache: Path) -> Any:
         ConfigurationError: no known format.
         DocumentError: the file cannot be read or is empty, or a row of a table is longer or shorter than its header.
     """
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtraError("datasets", "train", "training") from None
+    datasets = import_extra("datasets", "train", "training")
     if path.suffix not in FORMATS:
         raise ConfigurationError(f"{path}: unknown format; expected a file ending in {', '.join(FORMATS)}")
     if path.stat().st_size == 0:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.errors import ConfigurationError, DocumentError, TextError
+from twinvec.support.checks import check_choice
 from twinvec.text import check_text
 from twinvec.training.data.columns import ROLES
 from twinvec.training.data.row_files import dates_as_texts, open_table, unreadable
@@ -96,10 +97,8 @@ def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ..
         hashes.extend(text_hash(row[role]) for role in texts)
         if objective == "softmax":
             names.add(row["label"])
-            if labels is not None and row["label"] not in labels:
-                raise DocumentError(
-                    f"{source.path}, row {number}: label {row['label']!r} is not one of {', '.join(labels)}"
-                )
+            if labels is not None:
+                check_choice(row["label"], labels, f"{source.path}, row {number}: label", DocumentError)
     if not hashes:
         raise DocumentError(f"{source.path}: has no rows")
     return Rows(

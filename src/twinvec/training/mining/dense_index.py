@@ -23,6 +23,7 @@ from twinvec.encoder import Encoder
 from twinvec.errors import InputError
 from twinvec.retrieval.base import Hit, check_limit
 from twinvec.retrieval.filters import Filter
+from twinvec.support.atomic import partial_path, put_in_place
 from twinvec.support.locks import exclusive_lock
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import text_hash
@@ -97,7 +98,7 @@ class DenseIndex:
                 yield parse_row(file.readline(), f"{self._source}")["positive"]
 
     def _encode(self, path: Path, progress: bool) -> None:
-        partial = path.with_name(path.name + ".partial")
+        partial = partial_path(path)
         with partial.open("a+b") as file, progress_bar("Encoding", len(self), "texts", shown=progress) as advance:
             done = self._kept(file)
             advance(done)
@@ -108,7 +109,7 @@ class DenseIndex:
                 file.flush()
                 os.fsync(file.fileno())
                 advance(len(rows))
-        partial.replace(path)
+        put_in_place(partial, path)
 
     def _kept(self, file: BinaryIO) -> int:
         """How many vectors of whole windows an array holds that was cut off; it ends behind them from now on."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError
+from twinvec.support.atomic import partial_path, put_in_place
 from twinvec.support.locks import exclusive_lock
 
 
@@ -91,9 +92,7 @@ class MinedFile:
                 written = json.loads(line)
                 final.write(line_of(written["row"]))
                 yield written["row"], written["found"]
-            final.flush()
-            os.fsync(final.fileno())
-        self._new.replace(self._output)
+        put_in_place(self._new, self._output)
         self._partial.unlink()
 
 
@@ -134,4 +133,4 @@ def line_of(value: dict[str, Any]) -> bytes:
 
 def _beside(output: Path) -> tuple[Path, Path]:
     """The files that rows are in until all are there: found so far, and about to take their place."""
-    return output.with_name(output.name + ".partial"), output.with_name(output.name + ".new")
+    return partial_path(output), output.with_name(output.name + ".new")

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from twinvec.errors import ConfigurationError, MissingExtraError
+from twinvec.errors import ConfigurationError
 from twinvec.models.backbone import max_input_tokens, position_limit, read_transformer_config
 from twinvec.models.encoder_spec import NO_PROMPTS, read_modules
 from twinvec.models.finding import find_model
 from twinvec.models.integrity import read_object
+from twinvec.support.extras import import_extra
 from twinvec.training import settings
 from twinvec.training.losses import modules as losses
 from twinvec.training.run.config import TrainConfig
@@ -154,17 +155,14 @@ def _dim(model: SentenceTransformer) -> int:
 
 
 def _add_adapters(model: SentenceTransformer, lora: settings.Lora) -> None:
-    try:
-        from peft import LoraConfig
-    except ImportError:
-        raise MissingExtraError("peft", "train", "lora") from None
+    peft = import_extra("peft", "train", "lora")
     layers = {name.rpartition(".")[2] for name, _ in _backbone(model).named_modules()}
     unknown = sorted({target.rpartition(".")[2] for target in lora.targets} - layers)
     if unknown:
         raise ConfigurationError(f"lora: the model has no layer {unknown[0]!r}, one of 'targets'")
     try:
         model.add_adapter(
-            LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=lora.targets)
+            peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=lora.targets)
         )
     except ValueError as error:
         raise ConfigurationError(f"lora: {error}") from error

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from twinvec.errors import ConfigurationError, MissingExtraError
+from twinvec.errors import ConfigurationError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
+from twinvec.support.extras import import_extra
 from twinvec.training.data.columns import ROLES
 from twinvec.training.settings import (
     Batches,
@@ -113,10 +114,8 @@ def read_config(path: Path) -> TrainConfig:
     Raises:
         ConfigurationError: naming the file and the field.
     """
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtraError("PyYAML", "train", "reading a training configuration") from None
+    import_extra("yaml", "train", "reading a training configuration")
+    import yaml
 
     class Loader(yaml.SafeLoader):
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:

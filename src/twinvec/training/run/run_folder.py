@@ -7,7 +7,6 @@ The manifest of the model is the last file of a finished run.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError
 from twinvec.models.integrity import MANIFEST, write_manifest
+from twinvec.support.atomic import PARTIAL, atomic_write, sync_files
 from twinvec.support.locks import exclusive_lock
 
 _MARKER = "complete"
@@ -23,8 +23,7 @@ _RUN = "training.json"
 _CHECKPOINTS = "checkpoints"
 _UNFINISHED = "model.partial"
 _LOCK = "training.lock"
-_PARTIAL = ".partial"
-_BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, _RUN + _PARTIAL)
+_BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, _RUN + PARTIAL)
 """What a run, killed in its first moments, may leave behind without a record."""
 
 
@@ -83,7 +82,7 @@ class RunFolder:
         """Keep a value with the run, at once and as a whole."""
         self._record[key] = value
         self.path.mkdir(parents=True, exist_ok=True)
-        _write(self._record_path, json.dumps(self._record, indent=2, sort_keys=True) + "\n")
+        atomic_write(self._record_path, json.dumps(self._record, indent=2, sort_keys=True) + "\n")
 
     def last_checkpoint(self) -> Path | None:
         """The newest complete checkpoint."""
@@ -114,11 +113,8 @@ class RunFolder:
 
 def mark_complete(checkpoint: Path) -> None:
     """Say that a checkpoint is whole, after everything in it is on the disk."""
-    for path in sorted(checkpoint.rglob("*")):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-    _write(checkpoint / _MARKER, "")
+    sync_files(checkpoint)
+    atomic_write(checkpoint / _MARKER, "")
 
 
 def _step(folder: Path) -> int:
@@ -133,12 +129,3 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ConfigurationError(f"{path}: is not the record of a run; choose another folder, or delete it")
     return record
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + _PARTIAL)
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

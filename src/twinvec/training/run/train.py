@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.errors import ConfigurationError, MissingExtraError
+from twinvec.errors import ConfigurationError
+from twinvec.support.extras import import_extra
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
 from twinvec.training.data.cross_encoder_rows import PairRows
 from twinvec.training.data.rows import Rows, open_rows
@@ -40,12 +41,8 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         MissingExtraError: the packages for training are not installed.
         ModelError: the model cannot be found or is damaged.
     """
-    try:
-        import accelerate  # noqa: F401
-        import matplotlib  # noqa: F401, for the card
-        import sentence_transformers  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(error.name or "sentence-transformers", "train", "training") from None
+    for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws the model card's plot
+        import_extra(package, "train", "training")
     run = RunFolder(folder, fingerprint(config))
     if run.finished:
         logger.info("%s: finished before", folder)

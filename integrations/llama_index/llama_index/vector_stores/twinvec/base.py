@@ -29,6 +29,7 @@ from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec.retrieval.filters import Filter
+from twinvec.support.checks import check_choice
 from twinvec_qdrant import Collection
 from twinvec_qdrant.records.description import SAME_VECTOR
 from twinvec_qdrant.whole_documents import open_whole
@@ -287,9 +288,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
 def _mode(query: VectorStoreQuery) -> VectorStoreQueryMode:
     """The mode, with the weight of the vectors at either end of its range taken for what it means."""
-    if query.mode not in _MODES:
-        known = ", ".join(mode.value for mode in _MODES)
-        raise ConfigurationError(f"query mode {query.mode.value!r} is not one of {known}")
+    check_choice(query.mode.value, [mode.value for mode in _MODES], "query mode")
     if query.mode not in _HYBRID or query.alpha is None or query.alpha == 0.5:
         return query.mode
     if query.alpha in (0, 1):

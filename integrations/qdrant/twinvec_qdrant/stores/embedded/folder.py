@@ -27,6 +27,7 @@ from uuid import uuid4
 from filelock import FileLock, Timeout
 
 from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreUnavailableError
+from twinvec.support.atomic import atomic_write, sync_files
 
 _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
@@ -73,13 +74,8 @@ class CollectionFolder:
         Raises:
             StoreUnavailableError: the folder cannot be written.
         """
-        aside = self._description.with_suffix(".new")
         try:
-            with aside.open("w", encoding="utf-8") as file:
-                json.dump(dict(description), file, ensure_ascii=False, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(self._description)
+            atomic_write(self._description, json.dumps(dict(description), ensure_ascii=False, indent=1))
         except OSError as error:
             raise StoreUnavailableError(f"{self._description}: cannot be written: {error}") from error
 
@@ -134,10 +130,7 @@ class CollectionFolder:
 
     def make_copy_durable(self, copy: Path) -> None:
         """Force the copy to the disk: the original goes, and the copy has to survive a power cut."""
-        for path in copy.rglob("*"):
-            if path.is_file():
-                with path.open("rb+") as file:
-                    os.fsync(file.fileno())
+        sync_files(copy)
 
     def put_copy_in_place(self, copy: Path) -> None:
         """Let the copy take the place of the engine's files, which nobody may have open; see ``settle``."""
