@@ -1,4 +1,4 @@
-"""Documents as a collection has them: by their ids, and the ids by a filter."""
+"""Reading documents back from a collection: by their ids, or their ids by a filter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StoredDocuments:
         if filter is None:
             return [point.payload["source"] for point in self._backend.scroll(records, ["source"])]
         conditions = filter_conditions(parse_filter(filter))
-        found = [  # the payload lies with the chunks, and with the record where there are none
+        found = [  # the chunks hold the payload; the record holds it if the document has no chunks
             *self._backend.scroll([field_is("kind", "chunk"), *conditions], ["source"]),
             *self._backend.scroll([*records, *conditions], ["source"]),
         ]

@@ -1,7 +1,7 @@
-"""Who writes: what tells one process from all others, and whether it can be seen to be gone.
+"""The process that writes: what tells it from all other processes, and whether it has ended.
 
-A process id says something on one machine, in one pid namespace and until it is given to another process only. What
-containers share may be the host's name and not the ids.
+A process id has a meaning on one machine, in one pid namespace, until the system gives the id to another process.
+Containers may share a host name and still have different ids.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Writer:
     """A process.
 
     Attributes:
-        host: Name of its machine.
-        boot: Of the machine's run since it was started; empty where there is no ``/proc``, as are the next ones.
-        namespace: In which its id has a meaning.
-        started: When it was, by the machine's clock ticks.
-        process: Its id.
+        host: Name of the machine.
+        boot: Id of the machine's current boot; like the next two, empty on a machine without ``/proc``.
+        namespace: The pid namespace of the process.
+        started: When the process started, in clock ticks since the boot.
+        process: The process id.
     """
 
     host: str
@@ -34,7 +34,7 @@ class Writer:
 
     @classmethod
     def this(cls) -> Writer:
-        """The process that asks."""
+        """The current process."""
         pid = os.getpid()
         return cls(socket.gethostname(), _boot(), _namespace(), _started(pid), pid)
 
@@ -47,11 +47,11 @@ class Writer:
         return cls(host, boot, namespace, started, int(payload["process"]))
 
     def as_payload(self) -> dict[str, Any]:
-        """The process, for others to look for it."""
+        """The fields that ``of_payload`` reads, for other processes."""
         return asdict(self)
 
     def gone(self) -> bool | None:
-        """Whether it has ended; None where that cannot be seen from here."""
+        """Whether the process has ended; None if this process cannot check it."""
         here = Writer.this()
         if (self.host, self.boot, self.namespace) != (here.host, here.boot, here.namespace):
             return None
@@ -60,7 +60,7 @@ class Writer:
         except (ProcessLookupError, OverflowError):
             return True
         except OSError:
-            pass  # another user's
+            pass  # the process of another user
         return _started(self.process) not in ("", self.started)
 
 
@@ -79,9 +79,9 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """Empty where it cannot be told."""
+    """When the process started; empty if that is unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return ""
-    return stat[stat.rindex(b")") :].split()[20].decode()  # the name in front may hold anything
+    return stat[stat.rindex(b")") :].split()[20].decode()  # the command name before it may hold spaces
