@@ -24,8 +24,7 @@ from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
-from twinvec_qdrant import Collection
-from twinvec_qdrant.whole_documents import open_whole
+from twinvec_qdrant import Collection, open_whole_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -72,7 +71,7 @@ class TwinvecVectorStore(VectorStore):
             raise ConfigurationError("a vector store needs embeddings, or an open collection")
         self._embedding = embedding
         self._mode: Mode = mode
-        self.collection = open_whole(
+        self.collection = open_whole_documents(
             collection_name,
             encoder=None if embedding is None else _encoder(embedding),
             path=path,

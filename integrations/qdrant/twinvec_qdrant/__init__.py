@@ -6,10 +6,13 @@ from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
 from twinvec_qdrant.ingest.reading import Failure, read_source
 from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
+from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
+from twinvec_qdrant.whole_documents import open_whole_documents
 
 __all__ = [
+    "SAME_VECTOR_COSINE",
     "Chunk",
     "ChunkSettings",
     "Chunker",
@@ -20,5 +23,6 @@ __all__ = [
     "IngestReport",
     "drop_collection",
     "list_collections",
+    "open_whole_documents",
     "read_source",
 ]

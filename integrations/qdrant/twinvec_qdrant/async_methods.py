@@ -1,7 +1,8 @@
-"""Async twins of blocking methods: the same code, in a worker thread.
+"""Async forms of blocking methods: the same code, run in a worker thread.
 
-Searches of a server overlap, being spent in waiting, up to ``MOST_AT_ONCE`` of a process; further ones wait for their
-turn. The embedded engine computes one at a time; there a twin keeps the event loop free.
+Searches of a server spend their time waiting, so up to ``MOST_AT_ONCE`` of them overlap in a process; further calls
+wait for a free thread. The embedded engine runs one search at a time; there, the async form only keeps the event loop
+free.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST_AT_ONCE = 64
-"""Twins under way at once in a process. The event loop's own threads are a few more than there are cores, and are not
-used; threads begin when they are needed."""
+"""Most async calls that run at once in a process. The event loop's default executor has only a few threads more than
+the machine has cores, so the calls have an executor of their own; it starts threads when they are needed."""
 
 
 def awaitable(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The awaitable form of a method; it takes the same arguments and raises the same errors.
+    """Return the async form of a method: it takes the same arguments and raises the same errors.
 
-    Cancelled, it stops waiting; what has begun is done to its end.
+    Cancelling the call stops the waiting; the work in the thread runs to its end.
     """
 
     @wraps(method)
-    async def twin(*args: P.args, **options: P.kwargs) -> T:
+    async def run_in_thread(*args: P.args, **options: P.kwargs) -> T:
         call = partial(contextvars.copy_context().run, method, *args, **options)
         return await asyncio.get_running_loop().run_in_executor(_threads(), call)
 
-    twin.__name__ = f"a{method.__name__}"
-    twin.__doc__ = f"``{method.__name__}``, awaitable: it runs in a worker thread."
-    return twin
+    run_in_thread.__name__ = f"a{method.__name__}"
+    run_in_thread.__doc__ = f"Async form of ``{method.__name__}``: runs it in a worker thread."
+    return run_in_thread
 
 
 @cache
@@ -44,4 +45,4 @@ def _threads() -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not survive a fork

@@ -1,7 +1,6 @@
-"""Opening and making a collection: which store, whether there is one, and whether encoder and settings belong to it.
+"""Open or create a collection: check that it exists, and that encoder and settings fit it.
 
-Everything is checked on the description alone, before the store is opened; an encoder that does not belong leaves no
-trace.
+All checks read the description only, before the store opens; an encoder that does not fit leaves no trace.
 """
 
 from __future__ import annotations
@@ -19,16 +18,17 @@ from twinvec_qdrant.records.description import (
     EncoderOptions,
     check_probes,
     check_space,
-    describe,
+    generation,
     read_description,
 )
 from twinvec_qdrant.records.schema import tenant_path
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings
+from twinvec_qdrant.settings import DEFAULT_INDEX, ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend, NewCollection, Store
+from twinvec_qdrant.stores.points import DENSE
 
 
 class Opened(NamedTuple):
-    """An open store that holds a collection of the encoder's."""
+    """An open store, the description of its collection, and the encoder that fits it (None: not loaded yet)."""
 
     backend: Backend
     description: Description
@@ -37,7 +37,7 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestedSettings:
-    """What a caller asks of a collection; None for as it is, or as usual for a new one."""
+    """What a caller requests; None keeps what an existing collection has, and is the default of a new one."""
 
     encoder: SpaceEncoder | None
     chunking: ChunkSettings | None
@@ -48,19 +48,20 @@ class RequestedSettings:
 
 
 def open_in(store: Store, name: str, wanted: RequestedSettings, *, create: bool) -> Opened:
-    """The collection in a store, made where there is none; see ``Collection.open`` for arguments and errors."""
+    """Open the collection of a store, or create it; see ``Collection.open`` for arguments and errors."""
     opened: Store | Backend = store
     try:
         metadata = store.peek()
         if metadata is None:
             if not create:
                 raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-            wanted = replace(wanted, encoder=wanted.encoder or load_encoder("default"))
-            opened = backend = store.create(_new(wanted))
+            encoder = wanted.encoder or load_encoder("default")
+            wanted = replace(wanted, encoder=encoder)
+            opened = backend = store.create(_new_collection(wanted, encoder))
         else:
-            _checked(metadata, wanted, store.location)
+            _matching_description(metadata, wanted, store.location)
             opened = backend = store.open()
-        description = _checked(backend.read_metadata(), wanted, backend.location)
+        description = _matching_description(backend.read_metadata(), wanted, backend.location)
         if wanted.encoder is not None:
             check_probes(description, wanted.encoder, backend.location)
         return Opened(backend, description, wanted.encoder)
@@ -70,11 +71,11 @@ def open_in(store: Store, name: str, wanted: RequestedSettings, *, create: bool)
 
 
 def load_recorded(description: Description, location: str) -> SpaceEncoder:
-    """The model that a collection was made with, checked against it.
+    """Load the model that the collection records, and check it.
 
     Raises:
-        ModelError: it cannot be loaded.
-        SpaceMismatchError: it is not what it was.
+        ModelError: the model cannot be loaded.
+        SpaceMismatchError: the model has changed.
     """
     encoder = load_encoder(description.model, description.options)
     check_space(description, encoder, location)
@@ -83,49 +84,44 @@ def load_recorded(description: Description, location: str) -> SpaceEncoder:
 
 
 def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEncoder:
-    """The model of this name."""
+    """Load the model of this name."""
     from twinvec.encoder import Encoder
 
     try:
         return Encoder(model, **(options.given() if options else {}))
     except ModelError as error:
-        error.add_note(
-            "a model that lies elsewhere is named by --model; in Python, give an encoder of your own as encoder="
-        )
+        error.add_note("if the model is in another place, name it with --model, or in Python give encoder=Encoder(...)")
         raise
 
 
-def _new(wanted: RequestedSettings) -> NewCollection:
-    """What a new collection is made of; what cannot work is refused before anything is made."""
-    assert wanted.encoder is not None
-    chunking, index = wanted.chunking or ChunkSettings(), wanted.index or IndexSettings()
-    Chunker(wanted.encoder, chunking)
+def _new_collection(wanted: RequestedSettings, encoder: SpaceEncoder) -> NewCollection:
+    """Return what the store needs to create the collection; settings that cannot work are refused first."""
+    chunking, index = wanted.chunking or ChunkSettings(), wanted.index or DEFAULT_INDEX
+    Chunker(encoder, chunking)
     Lexicon.check_language(wanted.language)
     path = tenant_path(wanted.tenant_key)
-    description = describe(
-        wanted.encoder,
-        chunking,
-        wanted.language,
-        index,
-        wanted.tenant_key,
-        late_interaction=wanted.late_interaction or False,
+    description = Description(
+        **dict(generation(encoder, DENSE, late_interaction=wanted.late_interaction or False)),
+        chunking=chunking,
+        language=wanted.language,
+        index=index,
+        tenant_key=wanted.tenant_key,
     )
-    return NewCollection(wanted.encoder.dim, description.model_dump(), index, path, description.states_dim)
+    return NewCollection(encoder.dim, description.model_dump(), index, path, description.states_dim)
 
 
-def _checked(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:
-    """The description of a collection that goes with what is asked for."""
+def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:
+    """Return the collection's description; refuse what differs from the requested settings."""
     description = read_description(metadata, location)
-    chunking, index = ChunkSettings.from_dict(description.chunking), IndexSettings.from_dict(description.index)
-    if wanted.chunking not in (None, chunking):
+    if wanted.chunking not in (None, description.chunking):
         raise ConfigurationError(
-            f"{location}: holds {chunking}, not {wanted.chunking}; leave the settings of chunking out, or ingest into "
-            "a new collection"
+            f"{location}: holds {description.chunking}, not {wanted.chunking}; leave the settings of chunking out, or "
+            "ingest into a new collection"
         )
-    if wanted.index not in (None, index):
+    if wanted.index not in (None, description.index):
         raise ConfigurationError(
-            f"{location}: is indexed with {index}, not with {wanted.index}; leave the settings of the index out, or "
-            "change them (twinvec migrate --quantization, Collection.reindex)"
+            f"{location}: is indexed with {description.index}, not with {wanted.index}; leave the settings of the "
+            "index out, or change them (twinvec migrate --quantization, Collection.reindex)"
         )
     if wanted.tenant_key not in (None, description.tenant_key):
         divided = f"by {description.tenant_key!r}" if description.tenant_key else "between no tenants"
@@ -133,8 +129,8 @@ def _checked(metadata: Mapping[str, Any], wanted: RequestedSettings, location: s
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(
-            f"{location}: {kept}, which is settled when a collection is made: leave late_interaction out, or ingest "
-            "into a new collection"
+            f"{location}: {kept}, which only a new collection can change: leave late_interaction out, or ingest into "
+            "a new collection"
         )
     if wanted.encoder is not None:
         check_space(description, wanted.encoder, location)

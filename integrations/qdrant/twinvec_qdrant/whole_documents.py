@@ -1,7 +1,4 @@
-"""Collections as frameworks' vector stores need them: whole documents, and in memory unless a place is given.
-
-What the vector stores of LangChain and LlamaIndex share; their own methods and classes stay with them.
-"""
+"""Open a collection that keeps documents whole, as the vector stores of LangChain and LlamaIndex need it."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 
-def open_whole(
+def open_whole_documents(
     name: str,
     *,
     encoder: SpaceEncoder | None = None,
@@ -26,20 +23,20 @@ def open_whole(
     api_key: str | None = None,
     collection: Collection | None = None,
 ) -> Collection:
-    """A collection that keeps documents whole, opened or made.
+    """Open or create a collection that keeps documents whole; default place: in memory.
 
     Args:
-        name: Its name.
+        name: Name of the collection.
         encoder: As for ``Collection.open``.
         path: Folder of the embedded store.
         url: Address of a Qdrant server.
-        client: A ``QdrantClient`` of the caller's. With none of the three, the collection lives in memory.
+        client: A ``QdrantClient`` of the caller. Without ``path``, ``url`` and ``client``, the collection is in memory.
         api_key: For ``url``.
-        collection: One that is open already, in place of the arguments before.
+        collection: A collection that is open already; replaces all other arguments.
 
     Raises:
-        ConfigurationError: arguments that contradict one another, or a collection that cuts documents into chunks; and
-            what ``Collection.open`` raises.
+        ConfigurationError: the arguments contradict one another, or the collection cuts documents into chunks; further
+            errors as for ``Collection.open``.
     """
     if collection is None:
         if path is None and url is None and client is None:
@@ -51,7 +48,7 @@ def open_whole(
         raise ConfigurationError("an open collection has its place: leave out path, url and client")
     if collection.info()["chunking"]["enabled"]:
         raise ConfigurationError(
-            f"{collection!r} cuts documents into chunks, which a vector store must not: search it with the "
-            "framework's TwinvecRetriever, or open one with chunking=False"
+            f"{collection!r} cuts documents into chunks, but a vector store needs whole documents: search it with the "
+            "framework's TwinvecRetriever, or open a collection with chunking=False"
         )
     return collection

@@ -59,8 +59,8 @@ async def test_a_twin_sees_the_context_of_its_caller(collection, words, monkeypa
 def test_a_forked_process_has_twins_of_its_own():
     program = textwrap.dedent("""
         import asyncio, os
-        from twinvec_qdrant.async_methods import in_thread
-        twin = in_thread(lambda: 7)
+        from twinvec_qdrant.async_methods import awaitable
+        twin = awaitable(lambda: 7)
         assert asyncio.run(twin()) == 7
         child = os.fork()
         if child == 0:

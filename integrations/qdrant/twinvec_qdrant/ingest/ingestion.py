@@ -31,7 +31,6 @@ from twinvec_qdrant.records.description import Description, check_in_force
 from twinvec_qdrant.records.schema import tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.conditions import field_is
 
 logger = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ class Ingestion:
         given: Mapping[str, FloatArray],
         report: IngestReport,
     ) -> None:
-        chunking, key = ChunkSettings.from_dict(description.chunking), description.tenant_key
+        chunking, key = description.chunking, description.tenant_key
         self._catalog = catalog
         self._backend = catalog.backend
         self._lexicon = lexicon
@@ -211,7 +210,7 @@ class Ingestion:
 
     def _build_index(self) -> None:
         try:
-            self._backend.build_index(IndexSettings.from_dict(self._description.index))
+            self._backend.build_index(self._description.index)
         except StoreUnavailableError as error:  # everything is there and is found, if more slowly
             logger.warning("no index was built: %s", error)
 

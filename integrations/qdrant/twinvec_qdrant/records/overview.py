@@ -1,4 +1,4 @@
-"""What a collection says of itself when it is asked (``Collection.info``): what it holds and what it was made with."""
+"""The overview of a collection that ``Collection.info`` returns: what it holds, its model and its settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SAMPLE = 32  # chunks whose token states are measured
 
 
 def overview(name: str, backend: Backend) -> dict[str, Any]:
-    """The collection ``name`` in figures; loads no model."""
+    """Return the overview of the collection ``name``; loads no model."""
     now = read_description(backend.read_metadata(), backend.location)
     chunks = backend.count([_CHUNKS])
     return {
@@ -26,8 +26,8 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "space": now.space,
         "dim": now.dim,
         "distance": now.distance,
-        "chunking": now.chunking,
-        "index": now.index,
+        "chunking": now.chunking.as_dict(),
+        "index": now.index.as_dict(),
         "indexed": backend.indexed(chunks),
         "late_interaction": _states_size(backend, now),
         "tenant_key": now.tenant_key,
@@ -40,7 +40,7 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
 
 
 def _states_size(backend: Backend, now: Description) -> dict[str, int] | None:
-    """What token states take, where they are kept; a chunk's from a sample."""
+    """Return the size of stored token states; that of a chunk is the mean of a sample."""
     if now.states_dim is None:
         return None
     sample = [point.id for point in islice(backend.scroll([_CHUNKS], ["kind"]), _SAMPLE)]

@@ -26,7 +26,6 @@ from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import SHOWN_FIELDS, Record, user_payload
 from twinvec_qdrant.search.ranking import Candidate, Found, QueryVectors, mmr, rank, unscored
 from twinvec_qdrant.search.request import SearchRequest
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.conditions import Condition, IdIs
 from twinvec_qdrant.stores.points import Query
 
@@ -63,8 +62,8 @@ class Searcher:
         self._backend = catalog.backend
         self._lexicon = lexicon
         self._vector = description.vector
-        self._whole = not ChunkSettings.from_dict(description.chunking).enabled  # a chunk's id is its document's
-        self._index = IndexSettings.from_dict(description.index)
+        self._whole = not description.chunking.enabled  # a chunk's id is its document's
+        self._index = description.index
         self._tenant_key = description.tenant_key
 
     def search_texts(

@@ -1,4 +1,4 @@
-"""The place of a collection on a server: its address, the key that opens it, and what else is there."""
+"""The place of a collection on a server: its address, the key that opens it, and the collections next to it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 from qdrant_client import QdrantClient
 
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant.stores.base import NewCollection
+from twinvec_qdrant.stores.base import NewCollection, Store
 from twinvec_qdrant.stores.server.backend import ServerBackend
 
-_URL = "url: expected http://host:port or https://host:port"  # without what was given: it may hold a password
+_URL = "url: expected http://host:port or https://host:port"  # does not quote the url: it may hold a password
 
 
-class ServerStore:
-    """The collection ``name`` of a server; ``owned`` is a client that nobody else closes."""
+class ServerStore(Store):
+    """The collection ``name`` of a server; ``owned`` if no one else closes the client."""
 
     def __init__(self, name: str, client: QdrantClient, location: str, *, owned: bool, wait_seconds: float) -> None:
         self._address = location
@@ -24,45 +24,34 @@ class ServerStore:
         self.location = self._backend.location
 
     def peek(self) -> dict[str, Any] | None:
-        """The collection's description, empty where twinvec did not make it; None where there is no collection.
-
-        Raises:
-            StoreUnavailableError: the server does not answer.
-        """
         return self._backend.read_metadata() if self._backend.exists() else None
 
     def neighbours(self) -> str:
-        """Where the collection would be and what else is there, for the message that there is no such collection."""
         return f"at {self._address}; there are: {', '.join(self._backend.siblings()) or 'none'}"
 
     def descriptions(self) -> dict[str, dict[str, Any]]:
-        """The description of every collection of the server, by name; empty where twinvec did not make it."""
         return self._backend.descriptions()
 
-    def drop(self) -> None:
-        """Remove the collection with all it holds; nothing happens where there is none."""
-        self._backend.drop()
-
     def open(self) -> ServerBackend:
-        """The collection that is there."""
         return self._backend
 
     def create(self, new: NewCollection) -> ServerBackend:
-        """Make the collection, unless another process makes it at the same moment."""
         self._backend.create(new)
         return self._backend
 
+    def drop(self) -> None:
+        self._backend.drop()
+
     def close(self) -> None:
-        """Close the connection, unless the caller gave the client."""
         self._backend.close()
 
 
 def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> ServerStore:
-    """The collection ``name`` of the server at ``url``.
+    """Return the collection ``name`` of the server at ``url``.
 
     Raises:
-        ConfigurationError: the url is malformed, or would carry the key unencrypted to another host; or the key is
-            none that a header can carry.
+        ConfigurationError: the url is malformed, a header cannot carry the key, or the key would go unencrypted to
+            another host.
     """
     key = _sendable(api_key)
     try:
@@ -83,10 +72,10 @@ def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> Se
 
 
 def _sendable(api_key: str | None) -> str | None:
-    """The key without the blanks and line breaks around it, of which files and secrets often have one at their end."""
+    """Return the key without surrounding white space, such as the line break at the end of a file."""
     key = api_key.strip() if isinstance(api_key, str) else api_key
     if key and not (isinstance(key, str) and key.isascii() and key.isprintable()):
-        raise ConfigurationError("the API key: expected printable ASCII characters, which is all that a header carries")
+        raise ConfigurationError("the API key: expected printable ASCII characters, the only ones a header can carry")
     return key or None
 
 
