@@ -36,14 +36,7 @@ class Encoded:
 
 
 class ChunkVectors:
-    """Finds the vectors of batches.
-
-    Args:
-        backend: Holds the committed versions.
-        encoder: The checked encoder of the collection's model.
-        model: The collection's model and the names of its vectors.
-        given: Checked vectors of whole documents, by id; empty if the collection keeps token states.
-    """
+    """Finds the vectors of batches; ``given`` holds those of whole documents, by id."""
 
     def __init__(
         self, backend: Backend, encoder: SpaceEncoder, model: Generation, given: Mapping[str, FloatArray]

@@ -39,16 +39,7 @@ _ROUNDS = 5  # a commit is lost only to another writer of the same source
 
 
 class Ingestion:
-    """One ingest into one collection.
-
-    Args:
-        catalog: The collection's records.
-        lexicon: The collection's BM25 weights.
-        description: The collection's description.
-        encoder: The checked encoder of the collection's model.
-        given: Checked vectors of whole documents, by id.
-        report: Counts what is done.
-    """
+    """One ingest into one collection; ``given`` holds the checked vectors of whole documents, by id."""
 
     def __init__(
         self,
@@ -107,31 +98,29 @@ class Ingestion:
                 self._count(planned, planned.new_chunks())
             self._planner.advance(len(batch))
 
-    def _write(self, batches: Iterable[Sequence[PlannedDocument]]) -> None:
+    def _write(self, batches: Iterator[Sequence[PlannedDocument]]) -> None:
         self._catalog.recover()
         self._lexicon.refresh()
         if not self._backend.count([field_is("kind", "chunk")]):
             self._backend.begin_load(tenant_path(self._description.tenant_key))
-        for batch in self._started(batches):
-            encoded, failed = batch.encoded.result(), self._report.failed
-            self._commit(batch.documents, encoded)
-            left = len(batch.documents) - batch.progress.documents
-            self._planner.advance(left, failed=self._report.failed - failed)
+        for batch, encoded in self._encoded(batches):
+            failed = self._report.failed
+            self._commit(batch.documents, encoded.result())
+            self._planner.advance(len(batch.documents) - batch.moved, failed=self._report.failed - failed)
 
-    def _started(self, batches: Iterable[Sequence[PlannedDocument]]) -> Iterator[_Batch]:
-        """Batches that are being encoded; each is given once the next is planned and waits for the encoder.
+    def _encoded(self, batches: Iterator[Sequence[PlannedDocument]]) -> Iterator[tuple[_Batch, Future[Encoded]]]:
+        """Batches and their vectors; each batch is given once the next one is planned and waits for the encoder.
 
         If planning fails, the batches that were planned before come first.
         """
-        current: _Batch | None = None
+        current: tuple[_Batch, Future[Encoded]] | None = None
         failure: Exception | None = None
-        plans = iter(batches)
         while True:
             try:
-                batch = next(plans, None)
+                planned = next(batches, None)
             except Exception as error:
-                failure, batch = error, None
-            following = None if batch is None else self._start(batch)
+                failure, planned = error, None
+            following = None if planned is None else self._start(planned)
             if current is not None:
                 yield current
             if following is None:
@@ -140,10 +129,10 @@ class Ingestion:
         if failure is not None:
             raise failure
 
-    def _start(self, batch: Sequence[PlannedDocument]) -> _Batch:
-        known = self._vectors.known(batch)
-        progress = _BatchProgress(len(batch), len(texts(batch).keys() - known.keys()), self._planner.advance)
-        return _Batch(batch, self._encoding.submit(self._vectors.complete, batch, known, progress), progress)
+    def _start(self, planned: Sequence[PlannedDocument]) -> tuple[_Batch, Future[Encoded]]:
+        known = self._vectors.known(planned)
+        batch = _Batch(planned, len(texts(planned).keys() - known.keys()), self._planner.advance)
+        return batch, self._encoding.submit(self._vectors.complete, planned, known, batch.on_texts)
 
     def _commit(self, batch: Sequence[PlannedDocument], encoded: Encoded) -> None:
         """Commit a batch; a document that another writer has changed meanwhile is planned again on its version."""
@@ -215,32 +204,26 @@ class Ingestion:
             logger.warning("no index was built: %s", error)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Batch:
-    """A batch that is being encoded."""
-
-    documents: Sequence[PlannedDocument]
-    encoded: Future[Encoded]
-    progress: _BatchProgress
-
-
-class _BatchProgress:
-    """Moves the progress bar by the documents of a batch while its texts are encoded.
+    """A batch that is being encoded.
 
     Attributes:
-        documents: How many documents the bar has moved by.
+        texts: How many of its texts need encoding.
+        advance: Moves the progress bar by documents.
+        encoded: How many of its texts are encoded.
+        moved: By how many documents the bar has moved.
     """
 
-    def __init__(self, documents: int, texts: int, advance: Advance) -> None:
-        self.documents = 0
-        self._all = documents
-        self._texts = texts
-        self._encoded = 0
-        self._advance = advance
+    documents: Sequence[PlannedDocument]
+    texts: int
+    advance: Advance
+    encoded: int = 0
+    moved: int = 0
 
-    def __call__(self, texts: int) -> None:
-        """Count texts that have just been encoded."""
-        self._encoded = min(self._encoded + texts, self._texts)
-        step = self._all * self._encoded // self._texts - self.documents
-        self.documents += step
-        self._advance(step)
+    def on_texts(self, count: int) -> None:
+        """Move the progress bar: ``count`` more texts are encoded."""
+        self.encoded = min(self.encoded + count, self.texts)
+        step = len(self.documents) * self.encoded // self.texts - self.moved
+        self.moved += step
+        self.advance(step)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import InputError
+from twinvec.errors import DocumentError, InputError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, unseen
@@ -59,10 +59,8 @@ class PlannedDocument:
     ) -> Change:
         """The commit of this document.
 
-        Args:
-            vectors: The vectors of all texts, by key.
-            weights: The sparse vector and the number of terms of each chunk; the document takes as many as it needs.
-            vector: Name of the dense vectors.
+        It takes the vectors of its texts by key, and the next of ``weights`` for each chunk: the sparse vector and the
+        number of terms. ``vector`` names the dense vectors.
         """
         source, revision, kept = self.document.id, uuid4().hex, self._kept()
         points, chunks, terms = [], [], 0
@@ -98,17 +96,7 @@ class PlannedDocument:
 
 
 class Planner:
-    """Plans the documents of one ingest.
-
-    Args:
-        catalog: The records to compare documents with.
-        tenants: The tenants of the collection.
-        chunker: Cuts documents as the collection records it.
-        report: Counts unchanged and refused documents.
-
-    Attributes:
-        advance: Moves the progress bar.
-    """
+    """Plans the documents of one ingest; counts unchanged and refused ones in ``report`` and on the progress bar."""
 
     def __init__(self, catalog: Catalog, tenants: Tenants, chunker: Chunker, report: IngestReport) -> None:
         self._catalog = catalog
@@ -130,16 +118,14 @@ class Planner:
                     changed.append(document)
             foreign = self._tenants.foreign(changed, records)
             for document in changed:
-                if document.id in foreign:
-                    self.refused(document.id, FOREIGN)
-                    continue
                 try:
+                    if document.id in foreign:
+                        raise DocumentError(FOREIGN)
                     chunks = self._chunker.chunks(document)
                 except InputError as error:
                     self.refused(document.id, str(error))
                 else:
-                    keys = [digest(chunk.text) for chunk in chunks]
-                    old = records.get(document.id)
+                    keys, old = [digest(chunk.text) for chunk in chunks], records.get(document.id)
                     yield PlannedDocument(document, versions[document.id], chunks, keys, old)
 
     def planned_again(self, lost: Sequence[PlannedDocument]) -> list[PlannedDocument]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,23 +65,22 @@ class Writer:
 
 
 def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+    return _readable(lambda: Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
 
 
 def _namespace() -> str:
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
+    return _readable(lambda: os.readlink("/proc/self/ns/pid"))
 
 
 def _started(pid: int) -> str:
     """When the process started; empty if that is unknown."""
+    stat = _readable(lambda: Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode())
+    return stat.split()[19] if stat else ""  # the command name before the bracket may hold spaces
+
+
+def _readable(read: Callable[[], str]) -> str:
+    """What ``read`` returns; empty if the system refuses it."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return read()
     except OSError:
         return ""
-    return stat[stat.rindex(b")") :].split()[20].decode()  # the command name before it may hold spaces

@@ -24,11 +24,7 @@ class StoredMaxSim(MaxSimReranker):
 
     The encoder computes the states of texts that the collection lacks, such as those of hits from elsewhere.
 
-    Args:
-        backend: The store of the collection.
-        vector: Name of the dense vector that the token states belong to.
-        encoder: The encoder of the collection's model.
-        mix: As for ``MaxSimReranker``.
+    ``vector`` names the dense vector that the token states belong to.
     """
 
     def __init__(self, backend: Backend, vector: str, encoder: TokenEncoder, *, mix: float = 0.4) -> None:

@@ -66,14 +66,10 @@ def test_a_group_is_given_as_soon_as_it_has_its_documents():
 
 def test_a_group_is_given_as_soon_as_it_has_its_characters():
     half = "x" * (LARGEST_GROUP // 2)
-    texts = [half, half, half, half[1:], "", "y", "z"]  # full; one character short of full; full with "y"
-    groups = [[each.text for each in group] for group in Gate().groups([(f"d{row}", t) for row, t in enumerate(texts)])]
-    assert [list(map(len, group)) for group in groups] == [[len(half)] * 2, [len(half), len(half) - 1, 0, 1], [1]]
-
-
-def test_characters_count_from_zero_in_every_group():
-    large = "x" * LARGEST_GROUP
-    assert [len(group) for group in Gate().groups([("a", large), ("b", "b"), ("c", "c"), ("d", large)])] == [1, 3]
+    nearly_full = [half, half[1:], ""]
+    texts = [*nearly_full, "y", *nearly_full, "y", half, half, half + half, *nearly_full]
+    groups = Gate().groups([(f"d{row}", text) for row, text in enumerate(texts)])
+    assert [len(group) for group in groups] == [4, 4, 2, 1, 3], "characters count from 0 in every group"
 
 
 def test_documents_that_do_not_enter_fill_no_group():
