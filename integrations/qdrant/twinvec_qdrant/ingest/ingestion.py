@@ -28,10 +28,9 @@ from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors,
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description, check_in_force
-from twinvec_qdrant.records.schema import tenant_path
+from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.stores.conditions import field_is
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +100,7 @@ class Ingestion:
     def _write(self, batches: Iterator[Sequence[PlannedDocument]]) -> None:
         self._catalog.recover()
         self._lexicon.refresh()
-        if not self._backend.count([field_is("kind", "chunk")]):
+        if not self._backend.count([CHUNKS]):
             self._backend.begin_load(tenant_path(self._description.tenant_key))
         for batch, encoded in self._encoded(batches):
             failed = self._report.failed

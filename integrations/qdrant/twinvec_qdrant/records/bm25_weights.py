@@ -13,9 +13,8 @@ from itertools import islice
 
 from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
 from twinvec_qdrant.records.description import Description, read_description
-from twinvec_qdrant.records.schema import Record
+from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record
 from twinvec_qdrant.stores.base import Backend, update_there
-from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Point
 
 DRIFT = 0.05
@@ -84,7 +83,7 @@ class Lexicon:
         if not self._drifted(chunks, terms):
             return
         average = terms / chunks
-        points = self._backend.scroll([field_is("kind", "chunk")], ["text"])
+        points = self._backend.scroll([CHUNKS], ["text"])
         while page := list(islice(points, _PAGE)):
             self._weigh(page, average)
         self._backend.flush()
@@ -94,7 +93,7 @@ class Lexicon:
         return terms > 0 and abs(terms / chunks - self.average_length) > DRIFT * self.average_length
 
     def _counted(self) -> tuple[int, int]:
-        records = list(self._backend.scroll([field_is("kind", "record")], ["terms", "size"]))
+        records = list(self._backend.scroll([RECORDS], ["terms", "size"]))
         return sum(each.payload["size"] for each in records), sum(each.payload["terms"] for each in records)
 
     def _weigh(self, page: Sequence[Point], average: float) -> None:

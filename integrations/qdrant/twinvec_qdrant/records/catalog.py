@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from twinvec_qdrant.records.description import check_in_force
-from twinvec_qdrant.records.schema import Record, intent_id, record_id
+from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record, intent_id, record_id
 from twinvec_qdrant.records.writer_process import Writer
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
@@ -62,7 +62,7 @@ class Catalog:
 
     def sources(self) -> Iterator[str]:
         """All committed sources."""
-        return (point.payload["source"] for point in self.backend.scroll([field_is("kind", "record")], ["source"]))
+        return (point.payload["source"] for point in self.backend.scroll([RECORDS], ["source"]))
 
     def write(self, changes: Sequence[Change]) -> list[Change]:
         """Commit changes of different sources; returns those that another writer won.
@@ -102,7 +102,7 @@ class Catalog:
 
     def recover(self) -> None:
         """Remove the remains of killed writers."""
-        for intent in list(self.backend.scroll([field_is("kind", "intent")])):
+        for intent in list(self.backend.scroll([INTENTS])):
             if self._abandoned(intent):
                 for source in intent.payload["sources"]:
                     self._clean(source, intent.payload["revisions"])
@@ -123,7 +123,7 @@ class Catalog:
 
     def _clean(self, source: str, revisions: Sequence[str]) -> None:
         """Remove the chunks of an unfinished commit that the committed version does not list."""
-        there = list(self.backend.scroll([field_is("source", source), field_is("kind", "chunk")], ["revision"]))
+        there = list(self.backend.scroll([field_is("source", source), CHUNKS], ["revision"]))
         record = self.records([source]).get(source)
         listed = set(record.chunks) if record else set()
         self.backend.delete([point.id for point in there if point.id not in listed], revisions)

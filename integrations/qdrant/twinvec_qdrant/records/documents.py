@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec_qdrant.records.catalog import Catalog
-from twinvec_qdrant.records.schema import filter_conditions, user_payload
-from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.records.schema import CHUNKS, RECORDS, filter_conditions, user_payload
 
 
 class StoredDocuments:
@@ -31,13 +30,12 @@ class StoredDocuments:
 
     def find(self, filter: Filter | None) -> list[str]:
         """The ids of the documents that satisfy the filter; see ``Collection.find``."""
-        records = [field_is("kind", "record")]
         if filter is None:
-            return [point.payload["source"] for point in self._backend.scroll(records, ["source"])]
+            return list(self._catalog.sources())
         conditions = filter_conditions(parse_filter(filter))
         found = [  # the chunks hold the payload; the record holds it if the document has no chunks
-            *self._backend.scroll([field_is("kind", "chunk"), *conditions], ["source"]),
-            *self._backend.scroll([*records, *conditions], ["source"]),
+            *self._backend.scroll([CHUNKS, *conditions], ["source"]),
+            *self._backend.scroll([RECORDS, *conditions], ["source"]),
         ]
         sources = dict.fromkeys(point.payload["source"] for point in found)
         committed = self._catalog.records(sources)

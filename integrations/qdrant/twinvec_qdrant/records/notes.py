@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from twinvec.retrieval.filters import Filter, parse_filter
-from twinvec_qdrant.records.schema import filter_conditions, note_id
+from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Point
@@ -45,7 +45,7 @@ class Notes:
         Raises:
             FilterError: the filter is malformed.
         """
-        own = [field_is("kind", "note"), field_is("namespace", self._namespace)]
+        own = [NOTES, field_is("namespace", self._namespace)]
         for point in self._backend.scroll([*own, *filter_conditions(parse_filter(filter))]):
             yield point.payload["key"], point.payload["metadata"]
 

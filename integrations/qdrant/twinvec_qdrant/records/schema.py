@@ -27,7 +27,7 @@ from twinvec.errors import ConfigurationError, DocumentError, FilterError
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Condition as FilterCondition
 from twinvec.text import check_text
-from twinvec_qdrant.stores.conditions import Condition, FieldIs
+from twinvec_qdrant.stores.conditions import Condition, FieldIs, field_is
 
 NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
 """The UUID namespace of all point ids."""
@@ -40,6 +40,9 @@ LLAMA_INDEX_KEYS = frozenset({"_node_content", "_node_type", "doc_id", "document
 
 SHOWN_FIELDS = ("source", "position", "heading", "title")
 """Our own fields that a hit shows together with the user's payload; a user's key of the same name replaces them."""
+
+CHUNKS, RECORDS, INTENTS, NOTES = (field_is("kind", kind) for kind in ("chunk", "record", "intent", "note"))
+"""The conditions that select the points of one kind."""
 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -94,22 +97,26 @@ class Record:
 
 def record_id(source: str) -> str:
     """The point id of a source's record."""
-    return str(uuid5(NAMESPACE, f"record\0{source}"))
+    return _point_id("record", source)
 
 
 def chunk_id(source: str, position: int, content: str) -> str:
     """The point id of a chunk; ``content`` is the hash of everything that the chunk holds."""
-    return str(uuid5(NAMESPACE, f"chunk\0{source}\0{position}\0{content}"))
+    return _point_id("chunk", source, str(position), content)
 
 
 def intent_id(token: str) -> str:
     """The point id of a writer's intent."""
-    return str(uuid5(NAMESPACE, f"intent\0{token}"))
+    return _point_id("intent", token)
 
 
 def note_id(namespace: str, key: str) -> str:
     """The point id of a note."""
-    return str(uuid5(NAMESPACE, f"note\0{namespace}\0{key}"))
+    return _point_id("note", namespace, key)
+
+
+def _point_id(*parts: str) -> str:
+    return str(uuid5(NAMESPACE, "\0".join(parts)))
 
 
 def digest(*parts: str) -> str:

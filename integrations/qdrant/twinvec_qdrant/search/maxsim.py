@@ -10,7 +10,7 @@ import numpy as np
 from twinvec.arrays import FloatArray
 from twinvec.rerankers.maxsim import MaxSimReranker
 from twinvec.retrieval.base import Hit, TokenEncoder
-from twinvec_qdrant.records.schema import digest
+from twinvec_qdrant.records.schema import CHUNKS, digest
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import IdIs, field_is
 from twinvec_qdrant.stores.points import Query, states_name
@@ -71,7 +71,7 @@ class StoredMaxSim(MaxSimReranker):
             named = ((hit.id, hit.id.rpartition("#")[0], hit.payload.get("source")) for hit in page)
             sources = {name for names in named for name in names if isinstance(name, str)}
             conditions = (
-                field_is("kind", "chunk"),
+                CHUNKS,
                 field_is("source", *sources),
                 field_is("content", *texts),
             )
