@@ -121,7 +121,7 @@ class EmbeddedBackend(Backend):
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
         del revisions  # no other process can have written the points again
         for page in pages(ids):
-            self._update(edge.UpdateOperation.delete_points(page), _DELETE_ROOM)
+            self._update(edge.UpdateOperation.delete_points(list(page)), _DELETE_ROOM)
 
     def flush(self) -> None:
         with self._locked("write"):  # the engine's log keeps the order of writes, but is not forced to the disk
@@ -169,7 +169,7 @@ class EmbeddedBackend(Backend):
         found: dict[str, States] = {}
         for page in pages(ids, STATES_PAGE):
             with self._locked("read"):
-                records = self._shard.retrieve(page, [], [states_name(vector)])
+                records = self._shard.retrieve(list(page), [], [states_name(vector)])
             found |= stored_states(records, vector)
         return found
 
