@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from twinvec.arrays import FloatArray, without_direction
+from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, InputError
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec_qdrant.encoders import token_states
+from twinvec_qdrant.encoders import checked_vectors, token_states
 from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, texts
 from twinvec_qdrant.records.description import Generation
 from twinvec_qdrant.stores.base import Backend
@@ -93,16 +91,7 @@ class ChunkVectors:
 
         wanted = [texts[key] for key in missing]
         options = {"on_batch": on_texts} if isinstance(self._encoder, Encoder) else {}
-        vectors_ND = np.asarray(self._encoder.encode_document(wanted, **options), dtype=np.float32)
-        if vectors_ND.shape != (len(wanted), self._encoder.dim):
-            raise BadVectorError(
-                f"the encoder gave vectors of shape {vectors_ND.shape}, expected {(len(wanted), self._encoder.dim)}"
-            )
-        bad = without_direction(vectors_ND)
-        if bad.size:
-            raise BadVectorError(
-                f"the encoder gave a vector that is zero or not finite for {wanted[int(bad[0])][:60]!r}"
-            )
+        vectors_ND = checked_vectors(self._encoder, self._encoder.encode_document(wanted, **options), wanted)
         states: Sequence[States | None] = [None] * len(wanted)
         if self._states_dim is not None:
             states = token_states(self._encoder, wanted, self._states_dim)

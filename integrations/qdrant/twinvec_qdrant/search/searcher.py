@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, without_direction
-from twinvec.errors import BadVectorError, ConfigurationError, FilterError
+from twinvec.arrays import FloatArray
+from twinvec.errors import ConfigurationError, FilterError
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import CANDIDATES
+from twinvec_qdrant.encoders import checked_vectors
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description
@@ -76,15 +77,14 @@ class Searcher:
         for start in range(0, len(texts), _BLOCK):
             block = texts[start : start + _BLOCK]
             found = self._candidates(self._query_vectors(encoder, block, request), request)
-            hits.update(zip(block, self._hits([each[request.offset :] for each in found], request.group), strict=True))
+            hits.update(zip(block, self._hits(found, request), strict=True))
         return [list(hits.get(query, ())) for query in queries]
 
     def search_vector(self, vector_D: FloatArray, words: str | None, request: SearchRequest) -> list[Hit]:
         """Hits for a vector, fused with those for ``words`` if they are given."""
         self._check_tenant(request)
         sparse = None if words is None else self._lexicon.queries([words])[0]
-        (found,) = self._candidates([QueryVectors(vector_D, sparse)], request)
-        return self._hits([found[request.offset :]], request.group)[0]
+        return self._hits(self._candidates([QueryVectors(vector_D, sparse)], request), request)[0]
 
     def diverse(self, vector_D: FloatArray, request: SearchRequest, limit: int, diversity: float) -> list[Hit]:
         """``limit`` of the hits of the request, chosen by maximal marginal relevance."""
@@ -98,7 +98,7 @@ class Searcher:
             return []
         vectors_ND = np.stack([np.asarray(points[each.id].dense) for each in found])
         chosen = mmr(np.array([each.score for each in found]), vectors_ND, limit, diversity)
-        return self._hits([[found[index] for index in chosen]], request.group)[0]
+        return self._hits([[found[index] for index in chosen]], request)[0]
 
     def _check_tenant(self, request: SearchRequest) -> None:
         """Refuse a request that does not say whose documents it means, in a collection of many tenants."""
@@ -115,19 +115,13 @@ class Searcher:
         dense: Sequence[FloatArray | None] = [None] * len(texts)
         sparse: Sequence[SparseVector | None] = [None] * len(texts)
         if encoder is not None:
-            vectors_QD = np.asarray(encoder.encode_query(list(texts)), dtype=np.float32)
-            if vectors_QD.shape != (len(texts), encoder.dim) or without_direction(vectors_QD).size:
-                raise BadVectorError(
-                    f"the encoder {encoder.name!r} gave for queries vectors of shape {vectors_QD.shape}, expected "
-                    f"{(len(texts), encoder.dim)}, finite and not zero"
-                )
-            dense = list(vectors_QD)
+            dense = list(checked_vectors(encoder, encoder.encode_query(list(texts)), texts))
         if request.mode != "dense":
             sparse = self._lexicon.queries(texts)
         return [QueryVectors(*each) for each in zip(dense, sparse, strict=True)]
 
     def _candidates(self, queries: Sequence[QueryVectors], request: SearchRequest) -> list[list[Candidate]]:
-        """For each query the best valid candidates: as many as the request needs, or all that exist."""
+        """For each query the valid candidates that the request asks for, or as many of them as exist."""
         searches = [_Progress(query) for query in queries]
         group = request.group and not self._whole
         depth, waiting = CANDIDATES, searches
@@ -142,7 +136,7 @@ class Searcher:
                 search.valid = self._valid(search.ranked, records, request.depth, group)
             waiting = [each for each in waiting if each.more and len(each.valid) < request.depth]
             depth *= _DEEPER
-        return [search.valid for search in searches]
+        return [search.valid[request.offset :] for search in searches]
 
     def _find(self, searches: Sequence[_Progress], request: SearchRequest, depth: int) -> None:
         """Set the new candidates of each search, scored by every stage, and whether there may be more of them."""
@@ -201,10 +195,10 @@ class Searcher:
                     break
         return valid
 
-    def _hits(self, found: Sequence[Sequence[Candidate]], group: bool) -> list[list[Hit]]:
+    def _hits(self, found: Sequence[Sequence[Candidate]], request: SearchRequest) -> list[list[Hit]]:
         ids = list(dict.fromkeys(candidate.id for candidates in found for candidate in candidates))
         points = self._backend.retrieve(ids) if ids else {}
-        named_by_source = group or self._whole
+        named_by_source = request.group or self._whole
         return [
             [_hit(each, points[each.id].payload, named_by_source) for each in candidates if each.id in points]
             for candidates in found
