@@ -91,21 +91,18 @@ class Chunker:
         """The chunks of a document in its order; a blank document has none."""
         whole = (document.title, document.full_text)
         pieces = [each for each in (self._pieces(document) if self.settings.enabled else [whole]) if each[1].strip()]
-        too_long = self._too_long([text for _, text in pieces])
-        return [
-            Chunk(text, heading, position, truncated)
-            for position, ((heading, text), truncated) in enumerate(zip(pieces, too_long, strict=True))
-        ]
+        truncated = self._truncated([text for _, text in pieces])
+        return [Chunk(text, heading, row, truncated[row]) for row, (heading, text) in enumerate(pieces)]
 
     def _pieces(self, document: Document) -> Iterator[tuple[str, str]]:
         """The heading of every chunk, and its text, which includes the heading."""
-        markdown = is_markdown(document)
+        markdown = _is_markdown(document)
         parts = [document.title] if document.title.strip() else []
         if self._fits(document.full_text) and not (markdown and "\n" in document.text.strip()):
             yield document.title, document.full_text
             return
         sections = _markdown_sections(document.text, parts) if markdown else [(parts, document.text)]
-        headings = [self._carried(path) for path, _ in sections]
+        headings = [self._heading(path) for path, _ in sections]
         for index, (path, body) in enumerate(sections):
             heading = headings[index]
             if path and heading != _join(path):
@@ -115,7 +112,7 @@ class Chunker:
             for piece in self._split(body, heading, markdown):
                 yield heading, _under(heading, piece)
 
-    def _carried(self, path: Sequence[str]) -> str:
+    def _heading(self, path: Sequence[str]) -> str:
         """The heading path, truncated to a third of the room: its last parts, or the start of the last part."""
         room = max(self._room // 3, 1)
         for start in range(len(path)):
@@ -169,11 +166,12 @@ class Chunker:
             return room + 1
         return int(self._tokenizer.count([self._prompt + text])[0]) - (self._limit - self._room)
 
-    def _too_long(self, texts: list[str]) -> list[bool]:
+    def _truncated(self, texts: list[str]) -> list[bool]:
         if self._tokenizer is None:
             return [False] * len(texts)
         counts = self._tokenizer.count([self._prompt + text for text in texts])
-        return [bool(count > self._tokenizer.max_tokens) for count in counts]
+        truncated: list[bool] = (counts > self._tokenizer.max_tokens).tolist()
+        return truncated
 
 
 def _splitter(markdown: bool) -> type[MarkdownSplitter | TextSplitter]:
@@ -182,7 +180,7 @@ def _splitter(markdown: bool) -> type[MarkdownSplitter | TextSplitter]:
     return MarkdownSplitter if markdown else TextSplitter
 
 
-def is_markdown(document: Document) -> bool:
+def _is_markdown(document: Document) -> bool:
     """Whether the text is Markdown, by the payload's ``format`` or, if that is missing, by the ending of the id."""
     stated = document.payload.get("format")
     return stated == "markdown" if stated is not None else document.id.lower().endswith(MARKDOWN_SUFFIXES)
