@@ -17,13 +17,12 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, StoreError
-from twinvec.retrieval.base import Hit, Mode, SpaceEncoder
+from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaitable
 from twinvec_qdrant.encoders import checked_vector, token_encoder
-from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.maintenance.migration import Migration, drop_others
 from twinvec_qdrant.maintenance.push import push
@@ -38,6 +37,7 @@ from twinvec_qdrant.records.documents import StoredDocuments
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, PushReport, VerifyReport
+from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import Searcher
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
@@ -72,9 +72,9 @@ class Collection:
         self._owns_backend = owns_backend
         self._loading = threading.Lock()
         self._catalog = Catalog(backend)
-        self._documents = StoredDocuments(backend, self._catalog)
+        self._documents = StoredDocuments(self._catalog)
         self._lexicon = Lexicon(backend, description)
-        self._searcher = Searcher(backend, self._lexicon, description)
+        self._searcher = Searcher(self._catalog, self._lexicon, description)
         self._closed = False
 
     @classmethod
@@ -200,15 +200,13 @@ class Collection:
             StoreError: the store failed; committed documents stay.
             EngineError: the encoder failed for all documents.
         """
-        settings = self._description.chunking
-        chunker = Chunker(self.encoder, settings)
-        if vectors and settings.enabled:
+        if vectors and self._description.chunking.enabled:
             raise ConfigurationError("vectors of whole documents, but the collection cuts documents into chunks")
         if vectors and self._description.states_dim is not None:
             raise ConfigurationError("vectors without token states, which the collection keeps too: leave them out")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
         report = IngestReport() if report is None else report
-        ingestion = Ingestion(self._backend, self.encoder, chunker, self._lexicon, self._description, given, report)
+        ingestion = Ingestion(self._catalog, self._lexicon, self._description, self.encoder, given, report)
         return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
 
     def search(
@@ -239,8 +237,8 @@ class Collection:
             FilterError: the filter is invalid, or names no tenant in a collection of many tenants.
             ConfigurationError: the mode, the limit, the offset or the weights are invalid.
         """
-        check_text(query, "query")
-        return self.search_many([query], limit, mode, filter, group, offset=offset, weights=weights)[0]
+        request = SearchRequest(limit, mode, filter, group, offset, weights)
+        return self._search([check_text(query, "query")], request)[0]
 
     def search_many(
         self,
@@ -254,8 +252,7 @@ class Collection:
         weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[list[Hit]]:
         """Search for many texts at once, as ``search`` does; errors name a query by its index."""
-        encoder = self.encoder if mode != "sparse" else None
-        return self._searcher.search_texts(encoder, queries, limit, mode, filter, group, offset, weights)
+        return self._search(check_texts(queries), SearchRequest(limit, mode, filter, group, offset, weights))
 
     def search_vector(
         self,
@@ -282,7 +279,9 @@ class Collection:
         Raises:
             BadVectorError: the vector is not finite, is zero, or has another size.
         """
-        return self._searcher.search_vector(self._checked(vector), words, limit, filter, group, offset, exact)
+        request = SearchRequest(limit, filter=filter, group=group, offset=offset, exact=exact)
+        checked_words = None if words is None else check_text(words, "words")
+        return self._searcher.search_vector(self._checked(vector), checked_words, request)
 
     def search_diverse(
         self,
@@ -311,7 +310,10 @@ class Collection:
             vector_D = self._checked(np.asarray(self.encoder.encode_query([query]), dtype=np.float32)[0])
         else:
             vector_D = self._checked(query)
-        return self._searcher.diverse(vector_D, limit, candidates, diversity, filter)
+        check_limit(limit)
+        check_limit(candidates, "candidates")
+        request = SearchRequest(max(limit, candidates), filter=filter, group=False)
+        return self._searcher.diverse(vector_D, request, limit, diversity)
 
     def maxsim(self, *, mix: float = 0.4) -> MaxSimReranker:
         """Return a late-interaction reranker, for ``RetrieveRerank(collection, collection.maxsim())``.
@@ -448,7 +450,7 @@ class Collection:
         """
         report = reindex(self._backend, index)
         self._description = read_description(self._backend.read_metadata(), self._location)
-        self._searcher = Searcher(self._backend, self._lexicon, self._description)
+        self._searcher = Searcher(self._catalog, self._lexicon, self._description)
         return report
 
     def drop_others(self) -> list[str]:
@@ -507,6 +509,10 @@ class Collection:
     aget = awaitable(get)
     afind = awaitable(find)
     adelete = awaitable(delete)
+
+    def _search(self, queries: Sequence[str], request: SearchRequest) -> list[list[Hit]]:
+        encoder = self.encoder if request.mode != "sparse" else None
+        return self._searcher.search_texts(encoder, queries, request)
 
     def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
         return checked_vector(vector, self._description.dim, where)

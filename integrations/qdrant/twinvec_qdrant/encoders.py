@@ -8,6 +8,7 @@ reranking computes only the query's (``search/maxsim``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,14 @@ def document_vectors(encoder: SpaceEncoder, texts: Sequence[str], names: Sequenc
     Raises:
         BadVectorError: the encoder gives other vectors.
     """
-    vectors_ND = np.asarray(encoder.encode_document(list(texts)), dtype=np.float32)
+    return checked_vectors(encoder, encoder.encode_document(list(texts)), texts, names)
+
+
+def checked_vectors(
+    encoder: SpaceEncoder, vectors: Any, texts: Sequence[str], names: Sequence[str] | None = None
+) -> FloatArray:
+    """Return the vectors that an encoder gave for texts, as ``document_vectors`` does; for queries too."""
+    vectors_ND = np.asarray(vectors, dtype=np.float32)
     if vectors_ND.shape != (len(texts), encoder.dim):
         raise BadVectorError(
             f"encoder {encoder.name!r}: vectors of shape {vectors_ND.shape}, expected {(len(texts), encoder.dim)}"
