@@ -32,16 +32,16 @@ from twinvec_qdrant.opening import RequestedSettings, load_recorded, open_in
 from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
-from twinvec_qdrant.records.description import Description, read_description
+from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.documents import StoredDocuments
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
+from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, PushReport, VerifyReport
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import Searcher
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
-from twinvec_qdrant.stores.conditions import field_is
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -383,7 +383,7 @@ class Collection:
 
     def count(self) -> int:
         """Return the number of chunks."""
-        return self._backend.count([field_is("kind", "chunk")])
+        return self._backend.count([CHUNKS])
 
     def info(self) -> dict[str, Any]:
         """Return what the collection holds, its model and its settings; loads no model."""
@@ -449,7 +449,7 @@ class Collection:
             StoreUnavailableError: the server does not answer, or the disk has no room; the collection is as before.
         """
         report = reindex(self._backend, index)
-        self._description = read_description(self._backend.read_metadata(), self._location)
+        self._description = stored_description(self._backend)
         self._searcher = Searcher(self._catalog, self._lexicon, self._description)
         return report
 

@@ -32,18 +32,18 @@ from twinvec_qdrant.records.description import (
     Generation,
     check_probes,
     generation,
-    read_description,
+    stored_description,
 )
+from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import MigrationReport
 from twinvec_qdrant.stores.base import Backend, update_there
-from twinvec_qdrant.stores.conditions import LacksVector, field_is
+from twinvec_qdrant.stores.conditions import LacksVector
 from twinvec_qdrant.stores.points import Point, Query, States
 
 logger = logging.getLogger(__name__)
 
 _PAGE = 512
 _SAMPLE = 64
-_CHUNKS = field_is("kind", "chunk")
 
 
 class Migration:
@@ -67,7 +67,7 @@ class Migration:
         self._chunks_per_second = chunks_per_second
         tokenizer = getattr(encoder, "tokenizer", None)
         self._tokenizer = tokenizer if isinstance(tokenizer, TextTokenizer) else None
-        Chunker(encoder, self._description().chunking)
+        Chunker(encoder, stored_description(self._backend).chunking)
         with backend.writing:
             self._next = self._begin()
 
@@ -77,7 +77,7 @@ class Migration:
         Raises:
             ConfigurationError: the migration was given up meanwhile, or another took its place.
         """
-        now = self._description()
+        now = stored_description(self._backend)
         if now.vector == self._next.vector:
             return now
         if now.next is None or now.next.vector != self._next.vector:
@@ -90,10 +90,10 @@ class Migration:
 
     def fill(self, *, progress: bool) -> None:
         """Encode the chunks without a vector of the next model, and check a sample."""
-        left = self._backend.count([_CHUNKS, LacksVector(self._next.vector)])
+        left = self._backend.count([CHUNKS, LacksVector(self._next.vector)])
         with progress_bar("Migrating", left, "chunks", shown=progress) as advance:
             self._sweep(advance)
-        self._backend.build_index(self._description().index)
+        self._backend.build_index(stored_description(self._backend).index)
         self._check_sample()
 
     def switch(self) -> None:
@@ -102,19 +102,16 @@ class Migration:
         with self._backend.writing:  # other threads wait, so this must be short
             self._sweep(unseen, throttled=False)
             self._backend.flush()
-            self._backend.write_metadata(self.target().changes(self._description()))
+            self._backend.write_metadata(self.target().changes(stored_description(self._backend)))
             self.report.switched = True
         self._sweep(unseen, throttled=False)  # chunks of other processes that had not seen the switch
         self._backend.flush()
 
-    def _description(self) -> Description:
-        return read_description(self._backend.read_metadata(), self._backend.location)
-
     def _begin(self) -> Generation:
         """Return the next model that the description names; write it there first if necessary."""
-        now = self._description()
+        now = stored_description(self._backend)
         if self._encoder.space == now.space:
-            if not self._backend.count([_CHUNKS, LacksVector(now.vector)]):
+            if not self._backend.count([CHUNKS, LacksVector(now.vector)]):
                 raise ConfigurationError(f"{self._backend.location}: has the model {now.model!r} already")
             check_probes(now, self._encoder, self._backend.location)
             return now  # an earlier call was killed after the switch
@@ -162,7 +159,7 @@ class Migration:
             update_there(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
 
     def _without(self) -> Iterator[Point]:
-        return self._backend.scroll([_CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
+        return self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
 
     def _encoded(self, points: Sequence[Point]) -> list[Point]:
         """Return the points with their new vectors only."""
@@ -184,13 +181,13 @@ class Migration:
 
         The check passes over chunks that a writer removes or writes again meanwhile.
         """
-        sample = list(islice(self._backend.scroll([_CHUNKS], ["source", "text"]), _SAMPLE))
+        sample = list(islice(self._backend.scroll([CHUNKS], ["source", "text"]), _SAMPLE))
         if not sample:
             return
         name = self._next.vector
         vectors_ND = document_vectors(self._encoder, [point.payload["text"] for point in sample])
         self.target()
-        scores = self._best_scores([Query(vector_D, 1, (_CHUNKS,), name=name) for vector_D in vectors_ND])
+        scores = self._best_scores([Query(vector_D, 1, (CHUNKS,), name=name) for vector_D in vectors_ND])
         stored = self._backend.retrieve([point.id for point in sample], [], name)
         for point, vector_D, score in zip(sample, vectors_ND, scores, strict=True):
             there = stored[point.id].dense if point.id in stored else None
@@ -217,7 +214,7 @@ class Migration:
 def drop_others(backend: Backend) -> list[str]:
     """Remove the vectors of all other models; see ``Collection.drop_others``."""
     with backend.writing:
-        now = read_description(backend.read_metadata(), backend.location)
+        now = stored_description(backend)
         others = [each for each in (now.next, now.previous) if each is not None]
         for vector in {each.vector for each in others} - {now.vector}:
             backend.drop_vector(vector)

@@ -16,8 +16,8 @@ from twinvec.support.progress import progress_bar
 from twinvec.support.slicing import sliced_by_weight
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog, Change
-from twinvec_qdrant.records.description import Description, read_description
-from twinvec_qdrant.records.schema import Record, tenant_path
+from twinvec_qdrant.records.description import Description, stored_description
+from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, tenant_path
 from twinvec_qdrant.report import PushReport
 from twinvec_qdrant.stores.base import Backend, NewCollection, Store
 from twinvec_qdrant.stores.conditions import field_is
@@ -26,14 +26,12 @@ from twinvec_qdrant.stores.points import DENSE, Point, States, pages
 _PAGE = 256  # documents compared, or notes copied, at once
 _BATCH_CHUNKS = 512
 _ROUNDS = 5  # only another writer of the same document makes a commit fail
-_CHUNKS = field_is("kind", "chunk")
-_NOTES = field_is("kind", "note")
 
 
 def push(source: Backend, store: Store, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
     """Copy the collection of ``source`` to ``store``, and close the store; see ``Collection.push``."""
     try:
-        description = read_description(source.read_metadata(), source.location)
+        description = stored_description(source)
         target = open_target(store, description)
     except BaseException:
         store.close()
@@ -58,7 +56,7 @@ def open_target(store: Store, source: Description) -> Backend:
     else:
         backend = store.open()
     try:
-        _check_target(read_description(backend.read_metadata(), backend.location), source, backend.location)
+        _check_target(stored_description(backend), source, backend.location)
     except BaseException:
         backend.close()
         raise
@@ -92,7 +90,7 @@ class _Push:
     def __init__(self, source: Backend, model: Description, target: Backend) -> None:
         if source.place == target.place:
             raise ConfigurationError(f"{source.location}: a collection cannot be pushed onto itself")
-        description = read_description(target.read_metadata(), target.location)
+        description = stored_description(target)
         self._report = PushReport()
         self._source = source
         self._model = model
@@ -106,12 +104,12 @@ class _Push:
 
     def run(self, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
         """Copy what the target lacks, and return the report."""
-        total = self._source.count([field_is("kind", "record")])
+        total = self._source.count([RECORDS])
         seen: set[str] = set()
         with self._target.writing, progress_bar("Pushing", total, "documents", shown=progress) as advance:
             self._to.recover()
             self._lexicon.refresh()
-            if not self._target.count([field_is("kind", "record")]):
+            if not self._target.count([RECORDS]):
                 self._target.begin_load(self._tenant_path)
             sources = self._from.sources()
             while page := list(islice(sources, _PAGE)):
@@ -180,7 +178,7 @@ class _Push:
     def _copy_notes(self) -> set[str]:
         """Copy all notes, and return their ids."""
         copied: set[str] = set()
-        notes = self._source.scroll([_NOTES])
+        notes = self._source.scroll([NOTES])
         while page := list(islice(notes, _PAGE)):
             self._target.upsert(page)
             copied.update(note.id for note in page)
@@ -200,7 +198,7 @@ class _Push:
         for record in self._to.remove([source for source in gone if source not in lost]):
             self._lexicon.changed(record, None)
             self._report.deleted += 1
-        self._target.delete([note.id for note in self._target.scroll([_NOTES], ["kind"]) if note.id not in notes])
+        self._target.delete([note.id for note in self._target.scroll([NOTES], ["kind"]) if note.id not in notes])
         self._target.flush()
 
     def _lost(self, sources: Sequence[str]) -> set[str]:
@@ -208,5 +206,5 @@ class _Push:
         lost: set[str] = set()
         for page in pages(sources, _PAGE):
             named = field_is("source", *page)
-            lost |= {chunk.payload["source"] for chunk in self._source.scroll([_CHUNKS, named], ["source"])}
+            lost |= {chunk.payload["source"] for chunk in self._source.scroll([CHUNKS, named], ["source"])}
         return lost

@@ -17,7 +17,7 @@ from uuid import uuid4
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.records.catalog import Catalog, Change
 from twinvec_qdrant.records.description import Description
-from twinvec_qdrant.records.schema import Record
+from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record
 from twinvec_qdrant.report import VerifyReport
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import Condition, IdIs, LacksVector, field_is
@@ -32,10 +32,10 @@ def verify(backend: Backend, model: Description, *, repair: bool) -> VerifyRepor
     names = [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
     if repair:
         catalog.recover()
-    chunks = {each.id: each.payload for each in backend.scroll([field_is("kind", "chunk")], ["source", "revision"])}
-    bare = _bare(backend, field_is("kind", "chunk"), names)
+    chunks = {each.id: each.payload for each in backend.scroll([CHUNKS], ["source", "revision"])}
+    bare = _bare(backend, CHUNKS, names)
     busy = _busy(backend)
-    records = [Record.of_payload(each.payload) for each in backend.scroll([field_is("kind", "record")])]
+    records = [Record.of_payload(each.payload) for each in backend.scroll([RECORDS])]
     listed = {chunk for record in records for chunk in record.chunks}
     recorded = {record.source for record in records}
     loose = {chunk: own["source"] for chunk, own in chunks.items() if chunk not in listed and own["source"] not in busy}
@@ -65,7 +65,7 @@ def verify(backend: Backend, model: Description, *, repair: bool) -> VerifyRepor
 
 def _busy(backend: Backend) -> set[str]:
     """Return the sources that a writer is changing, or was changing when it died."""
-    intents = backend.scroll([field_is("kind", "intent")], ["sources"])
+    intents = backend.scroll([INTENTS], ["sources"])
     return {source for intent in intents for source in intent.payload["sources"]}
 
 
@@ -91,7 +91,7 @@ def _forgotten(backend: Backend, catalog: Catalog, sources: set[str], analyzer: 
     """
     sources = sources - _busy(backend)
     for source in sorted(sources - catalog.records(sources).keys()):
-        chunks = backend.scroll([field_is("source", source), field_is("kind", "chunk")], ["position", "text"])
+        chunks = backend.scroll([field_is("source", source), CHUNKS], ["position", "text"])
         if places := {chunk.payload["position"]: chunk for chunk in chunks}:
             there = [places[position] for position in sorted(places)]
             terms = sum(map(len, analyzer.terms([chunk.payload["text"] for chunk in there])))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
-from twinvec_qdrant.records.description import Description, read_description
+from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record
 from twinvec_qdrant.stores.base import Backend, update_there
 from twinvec_qdrant.stores.points import Point
@@ -71,7 +71,7 @@ class Lexicon:
 
     def refresh(self) -> None:
         """Read the average again, which other writers may have changed."""
-        average = read_description(self._backend.read_metadata(), self._backend.location).average_length
+        average = stored_description(self._backend).average_length
         if average != self.average_length:
             self.average_length, self._totals = average, None
 

@@ -157,6 +157,11 @@ def read_description(metadata: Mapping[str, Any], location: str) -> Description:
         raise StoreCorruptError(f"{location}: the collection's description is not valid: {wrong}") from error
 
 
+def stored_description(backend: Backend) -> Description:
+    """Return the description of an open collection; errors as for ``read_description``."""
+    return read_description(backend.read_metadata(), backend.location)
+
+
 def check_ours(metadata: Mapping[str, Any], location: str) -> None:
     """Refuse a collection that twinvec did not create.
 
@@ -213,7 +218,7 @@ def check_in_force(backend: Backend, vector: str) -> None:
     Raises:
         SpaceMismatchError: the collection has been migrated to another model.
     """
-    now = read_description(backend.read_metadata(), backend.location)
+    now = stored_description(backend)
     if now.vector != vector:
         raise SpaceMismatchError(
             f"{backend.location}: was migrated to the model {now.model!r} ({now.dim} dimensions, space {now.space}) "
