@@ -212,7 +212,7 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
         )
 
 
-def check_in_force(backend: Backend, vector: str) -> None:
+def check_current_model(backend: Backend, vector: str) -> None:
     """Refuse to write vectors of a model that the collection no longer uses; ``vector`` names the vectors.
 
     Raises:

@@ -173,7 +173,7 @@ class Backend(Protocol):
         """Release the store; a second call does nothing."""
 
 
-def update_there(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
+def update_existing(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
     """Update stored points, and pass over points that another writer removes meanwhile.
 
     Raises:
