@@ -20,8 +20,8 @@ from twinvec.errors import ConfigurationError, StoreError
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
+from twinvec.support.async_methods import awaitable
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.async_methods import awaitable
 from twinvec_qdrant.encoders import checked_vector, token_encoder
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.maintenance.migration import Migration, drop_others

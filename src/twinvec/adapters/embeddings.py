@@ -70,7 +70,8 @@ class QueryDocumentEmbedder:
         return _rows(self.encoder.encode_query(texts), self.normalize[0])
 
     def _documents(self, texts: list[str]) -> list[Row]:
-        return _rows(self.encoder.encode_document(texts, progress=self.progress), self.normalize[1])
+        shown = {"progress": True} if self.progress else {}
+        return _rows(self.encoder.encode_document(texts, **shown), self.normalize[1])
 
 
 def _rows(vectors: Any, normalize: bool) -> list[Row]:

@@ -27,6 +27,10 @@ class TextModel(VectorEncoder, Protocol):
         """Vectors of queries."""
         ...
 
+    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> Any:
+        """Vectors of documents."""
+        ...
+
 
 def encode_distinct(model: TextModel, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
     """Vectors of sentences, shape (n, dim), float32; a text that comes several times is encoded once.
