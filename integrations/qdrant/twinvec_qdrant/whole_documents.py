@@ -24,16 +24,9 @@ def open_whole_documents(
     api_key: str | None = None,
     collection: Collection | None = None,
 ) -> Collection:
-    """Open or create a collection that keeps documents whole; default place: in memory.
+    """Open or create a collection that keeps documents whole; default: in memory.
 
-    Args:
-        name: Name of the collection.
-        encoder: As for ``Collection.open``.
-        path: Folder of the embedded store.
-        url: Address of a Qdrant server.
-        client: A ``QdrantClient`` of the caller. Without ``path``, ``url`` and ``client``, the collection is in memory.
-        api_key: For ``url``.
-        collection: A collection that is open already; replaces all other arguments.
+    Arguments are those of ``Collection.open``, or ``collection``, a collection that is open already.
 
     Raises:
         ConfigurationError: the arguments contradict one another, or the collection cuts documents into chunks; further
