@@ -36,15 +36,6 @@ class Lexicon:
         self.average_length = description.average_length
         self._totals: tuple[int, int] | None = None  # chunks and terms; None until they are counted
 
-    @staticmethod
-    def check_language(language: str) -> None:
-        """Refuse a language without a stemmer.
-
-        Raises:
-            ConfigurationError: Snowball has no stemmer for the language.
-        """
-        Analyzer(language)
-
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """The terms of each text."""
         return self._analyzer.terms(texts)
