@@ -119,8 +119,7 @@ def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings
             "index out, or change them (twinvec migrate --quantization, Collection.reindex)"
         )
     if wanted.tenant_key not in (None, description.tenant_key):
-        divided = f"by {description.tenant_key!r}" if description.tenant_key else "between no tenants"
-        raise ConfigurationError(f"{location}: is divided {divided}, not by {wanted.tenant_key!r}")
+        raise ConfigurationError(f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}")
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(
