@@ -201,9 +201,9 @@ class Collection:
             EngineError: the encoder failed for all documents.
         """
         if vectors and self._description.chunking.enabled:
-            raise ConfigurationError("vectors of whole documents, but the collection cuts documents into chunks")
+            raise ConfigurationError("vectors are for whole documents, but the collection cuts documents into chunks")
         if vectors and self._description.states_dim is not None:
-            raise ConfigurationError("vectors without token states, which the collection keeps too: leave them out")
+            raise ConfigurationError("vectors come without the token states that the collection stores: leave vectors out")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
         report = IngestReport() if report is None else report
         ingestion = Ingestion(self._catalog, self._lexicon, self._description, self.encoder, given, report)
