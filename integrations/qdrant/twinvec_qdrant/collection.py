@@ -203,7 +203,7 @@ class Collection:
         if vectors and self._description.chunking.enabled:
             raise ConfigurationError("vectors are for whole documents, but the collection cuts documents into chunks")
         if vectors and self._description.states_dim is not None:
-            raise ConfigurationError("vectors come without the token states that the collection stores: leave vectors out")
+            raise ConfigurationError("vectors come without the token states that are stored too: leave vectors out")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
         report = IngestReport() if report is None else report
         ingestion = Ingestion(self._catalog, self._lexicon, self._description, self.encoder, given, report)
