@@ -11,8 +11,8 @@ from typing import Any
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
 from twinvec.retrieval.base import SpaceEncoder
+from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.ingest.chunking import Chunker
-from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.description import (
     Description,
     EncoderOptions,
@@ -96,7 +96,7 @@ def _new_collection(wanted: RequestedSettings, encoder: SpaceEncoder) -> NewColl
     """Return what the store needs to create the collection; settings that cannot work are refused first."""
     chunking, index = wanted.chunking or ChunkSettings(), wanted.index or DEFAULT_INDEX
     Chunker(encoder, chunking)
-    Lexicon.check_language(wanted.language)
+    Analyzer(wanted.language)  # refuses a language without a stemmer
     path = tenant_path(wanted.tenant_key)
     description = Description(
         **dict(generation(encoder, DENSE, late_interaction=wanted.late_interaction or False)),

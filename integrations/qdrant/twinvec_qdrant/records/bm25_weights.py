@@ -9,13 +9,12 @@ weights are computed again from the stored texts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record
 from twinvec_qdrant.stores.base import Backend, update_there
-from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.stores.points import Point, pages
 
 DRIFT = 0.05
 """Relative change of the average at which all weights are computed again."""
@@ -35,15 +34,6 @@ class Lexicon:
         self._analyzer = Analyzer(description.language)
         self.average_length = description.average_length
         self._totals: tuple[int, int] | None = None  # chunks and terms; None until they are counted
-
-    @staticmethod
-    def check_language(language: str) -> None:
-        """Refuse a language without a stemmer.
-
-        Raises:
-            ConfigurationError: Snowball has no stemmer for the language.
-        """
-        Analyzer(language)
 
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """The terms of each text."""
@@ -83,8 +73,7 @@ class Lexicon:
         if not self._drifted(chunks, terms):
             return
         average = terms / chunks
-        points = self._backend.scroll([CHUNKS], ["text"])
-        while page := list(islice(points, _PAGE)):
+        for page in pages(self._backend.scroll([CHUNKS], ["text"]), _PAGE):
             self._weigh(page, average)
         self._backend.flush()
         self._record(average)
