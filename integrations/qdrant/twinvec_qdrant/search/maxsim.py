@@ -19,7 +19,7 @@ _HITS = 512  # hits whose chunks are looked up at a time
 
 
 class StoredMaxSim(MaxSimReranker):
-    """``MaxSimReranker`` over the token states that a collection keeps; rounding alone changes the scores.
+    """``MaxSimReranker`` over the token states that a collection keeps, with the same scores up to rounding.
 
     The encoder computes the states of texts that the collection lacks, such as those of hits from elsewhere.
 
