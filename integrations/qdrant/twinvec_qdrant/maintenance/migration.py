@@ -38,7 +38,7 @@ from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import MigrationReport
 from twinvec_qdrant.stores.base import Backend, update_existing
 from twinvec_qdrant.stores.conditions import LacksVector
-from twinvec_qdrant.stores.points import Point, Query, States
+from twinvec_qdrant.stores.points import Point, Query, States, pages
 
 logger = logging.getLogger(__name__)
 
@@ -141,8 +141,7 @@ class Migration:
         due, found = 0.0, True
         while found:  # again, for what writers have added to pages that were read before
             found = False
-            points = self._without()
-            while page := list(islice(points, _PAGE)):
+            for page in pages(self._without(), _PAGE):
                 found = True
                 time.sleep(max(due - time.monotonic(), 0))
                 due = time.monotonic() + (len(page) / rate if rate else 0)

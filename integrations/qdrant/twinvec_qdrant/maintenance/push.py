@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
@@ -110,8 +109,7 @@ class _Push:
             self._lexicon.refresh()
             if not self._target.count([RECORDS]):
                 self._target.begin_load(self._tenant_path)
-            sources = self._from.sources()
-            while page := list(islice(sources, _PAGE)):
+            for page in pages(self._from.sources(), _PAGE):
                 seen.update(page)
                 self._copy(page)
                 advance(len(page))
@@ -177,8 +175,7 @@ class _Push:
     def _copy_notes(self) -> set[str]:
         """Copy all notes, and return their ids."""
         copied: set[str] = set()
-        notes = self._source.scroll([NOTES])
-        while page := list(islice(notes, _PAGE)):
+        for page in pages(self._source.scroll([NOTES]), _PAGE):
             self._target.upsert(page)
             copied.update(note.id for note in page)
         self._target.flush()

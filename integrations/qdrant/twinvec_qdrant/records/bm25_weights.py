@@ -9,13 +9,12 @@ weights are computed again from the stored texts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record
 from twinvec_qdrant.stores.base import Backend, update_existing
-from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.stores.points import Point, pages
 
 DRIFT = 0.05
 """Relative change of the average at which all weights are computed again."""
@@ -74,8 +73,7 @@ class Lexicon:
         if not self._drifted(chunks, terms):
             return
         average = terms / chunks
-        points = self._backend.scroll([CHUNKS], ["text"])
-        while page := list(islice(points, _PAGE)):
+        for page in pages(self._backend.scroll([CHUNKS], ["text"]), _PAGE):
             self._weigh(page, average)
         self._backend.flush()
         self._record(average)

@@ -29,7 +29,7 @@ from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record, inte
 from twinvec_qdrant.records.writer_process import Writer
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
-from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.stores.points import Point, pages
 
 ABANDONED_SECONDS = 3600.0
 """Age at which an intent counts as abandoned if its writer's process cannot be checked; a live commit takes seconds."""
@@ -92,8 +92,8 @@ class Catalog:
 
         A source that another writer updates at the same moment stays. Sources are removed while the caller iterates.
         """
-        for start in range(0, len(sources), _REMOVED):
-            yield from self._remove(sources[start : start + _REMOVED])
+        for page in pages(sources, _REMOVED):
+            yield from self._remove(page)
 
     def revisions(self, chunks: Iterable[str]) -> dict[str, str]:
         """The revisions that chunks carry now, by id."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 import numpy as np
 
@@ -13,14 +12,14 @@ from twinvec.retrieval.base import Hit, TokenEncoder
 from twinvec_qdrant.records.schema import CHUNKS, digest
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import IdIs, field_is
-from twinvec_qdrant.stores.points import Query, states_name
+from twinvec_qdrant.stores.points import Query, pages, states_name
 
 _QUERIES = 32  # queries a request
 _HITS = 512  # hits whose chunks are looked up at a time
 
 
 class StoredMaxSim(MaxSimReranker):
-    """``MaxSimReranker`` over the token states that a collection keeps; rounding alone changes the scores.
+    """``MaxSimReranker`` over the token states that a collection keeps, with the same scores up to rounding.
 
     The encoder computes the states of texts that the collection lacks, such as those of hits from elsewhere.
 
@@ -65,8 +64,7 @@ class StoredMaxSim(MaxSimReranker):
     def _chunks(self, hits: Iterable[Hit]) -> dict[str, str]:
         """The id of a chunk with the text of each hit, by text; chunks of the same text have the same states."""
         found: dict[str, str] = {}
-        waiting = iter(hits)
-        while page := list(islice(waiting, _HITS)):
+        for page in pages(hits, _HITS):
             texts = {digest(hit.text): hit.text for hit in page}
             named = ((hit.id, hit.id.rpartition("#")[0], hit.payload.get("source")) for hit in page)
             sources = {name for names in named for name in names if isinstance(name, str)}

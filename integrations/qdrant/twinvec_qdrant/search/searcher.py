@@ -28,7 +28,7 @@ from twinvec_qdrant.records.schema import SHOWN_FIELDS, Record, user_payload
 from twinvec_qdrant.search.ranking import Candidate, Found, QueryVectors, mmr, rank, unscored
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.stores.conditions import Condition, IdIs
-from twinvec_qdrant.stores.points import Query
+from twinvec_qdrant.stores.points import Query, pages
 
 _FIELDS = ("source", "position")
 _BLOCK = 32  # queries a request to the store
@@ -74,8 +74,7 @@ class Searcher:
         self._check_tenant(request)
         texts = [query for query in dict.fromkeys(queries) if query.strip()]
         hits: dict[str, list[Hit]] = {}
-        for start in range(0, len(texts), _BLOCK):
-            block = texts[start : start + _BLOCK]
+        for block in pages(texts, _BLOCK):
             found = self._candidates(self._query_vectors(encoder, block, request), request)
             hits.update(zip(block, self._hits(found, request), strict=True))
         return [list(hits.get(query, ())) for query in queries]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -95,9 +96,11 @@ def states_name(vector: str) -> str:
     return f"{vector}-states"
 
 
-def pages(items: Sequence[T], size: int = PAGE) -> Iterator[list[T]]:
-    """Cut items, in order, into lists of at most ``size``."""
-    return (list(items[start : start + size]) for start in range(0, len(items), size))
+def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
+    """Cut items, in order, into lists of at most ``size``; reads no further than the page that it gives."""
+    left = iter(items)
+    while page := list(islice(left, size)):
+        yield page
 
 
 def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
