@@ -180,10 +180,10 @@ Written by `python benchmarks/integrations.py`. {machine}; Python {platform.pyth
 |{"---|" * len(header)}
 {rows}
 
-Medians of {rounds} rounds, in which the classes take turns. "Loop late": the largest delay, in a round, of a task of
-the event loop that wants to run every millisecond while the queries are awaited; with nothing to do it is
-{1000 * median(idle):.1f} ms, {1000 * max(idle):.1f} at worst. "1 - cosine": with the vectors of sentence-transformers,
-the largest over the queries and 100 longer texts.
+Medians of {rounds} rounds, in which the classes take turns. "Loop late" is the largest delay in a round of a task that
+asks to run every millisecond while the queries are awaited; in an idle loop it is {1000 * median(idle):.1f} ms,
+{1000 * max(idle):.1f} at worst. "1 - cosine" compares with the vectors of sentence-transformers: the largest value
+over the queries and 100 longer texts.
 """
 
 

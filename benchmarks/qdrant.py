@@ -141,13 +141,14 @@ def _pipeline(documents: list[Document], say: Callable[[str], None]) -> None:
     queries = [document.text[:60] for document in documents[:100]]
     times = [_time(partial(encoder.encode_query, [query])) for query in queries]
     say(
-        f"{len(documents):,} texts a second: encoded {alone:,.1f}, ingested {first:,.1f} ({share:.0%}), "
-        f"unchanged {again:,.0f}. A query is encoded in {1000 * np.median(times):.1f} ms."
+        f"Of {len(documents):,} texts, {alone:,.1f} a second are encoded, {first:,.1f} a second are ingested "
+        f"({share:.0%}), and {again:,.0f} a second are recognised as unchanged. "
+        f"A query is encoded in {1000 * np.median(times):.1f} ms."
     )
 
 
 def _reranking(documents: list[Document], say: Callable[[str], None]) -> None:
-    """What kept token states take, and what they spare."""
+    """What stored token states cost, and what they save."""
     encoder = Encoder("default")
     queries = [document.text[:60] for document in documents[:10]]
     with TemporaryDirectory() as folder:
@@ -162,9 +163,9 @@ def _reranking(documents: list[Document], say: Callable[[str], None]) -> None:
             )
             size = collection.info()["late_interaction"]["bytes_a_chunk"]
     say(
-        f"{CANDIDATES} candidates reranked in {1000 * computed:,.0f} ms with computed token states, in "
-        f"{1000 * stored:,.0f} ms with kept ones, which take {size:,} bytes a chunk; ingests that keep them take "
-        f"{kept / plain:.1f} times as long."
+        f"Reranking {CANDIDATES} candidates takes {1000 * computed:,.0f} ms with computed token states and "
+        f"{1000 * stored:,.0f} ms with stored ones. Stored states take {size:,} bytes a chunk, and an ingest that "
+        f"stores them takes {kept / plain:.1f} times as long."
     )
 
 

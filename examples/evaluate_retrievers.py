@@ -1,10 +1,10 @@
-"""Both frameworks' retrievers measured on SciFact, over one collection that each framework's documents go through.
+"""Measure the retrievers of LangChain and LlamaIndex on SciFact, over one collection.
 
     python examples/evaluate_retrievers.py --data DIR [--queries N] [--documents N] [--path FOLDER]
 
 DIR holds ``ir/scifact`` in the BEIR layout. The collection is filled once, through LangChain's vector store, and
 searched by both. ``--queries`` takes the first N judged queries, ``--documents`` their relevant documents and the first
-N others; figures are comparable with published ones only without either.
+N others. Only without these two options are the figures comparable with published ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from twinvec.retrieval.base import Mode, Reranker
 from twinvec_qdrant import Collection
 
 MEASURES = ("ndcg@10", "recall@100")
-DEPTH = 101  # one more than is measured: a query's own document is left out
+DEPTH = 101  # one more than the measures look at, because a query's own document is left out
 Ask = Callable[[str], list[Hit]]
 
 
@@ -61,7 +61,7 @@ def part(data: BeirSet, queries: int | None, documents: int | None) -> BeirSet:
 
 
 def compare(collection: Collection, encoder: Encoder, data: BeirSet) -> None:
-    """Ask every question of every system, and print what each finds."""
+    """Ask every system every question, and print the measures of its answers."""
     maxsim = MaxSimReranker(encoder)
     settings: list[tuple[str, Mode, Reranker | None]] = [
         ("dense", "dense", None),

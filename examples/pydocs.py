@@ -1,4 +1,4 @@
-"""The documentation of Python's standard library as JSON lines, from the interpreter that runs this.
+"""Write the documentation of Python's standard library as JSON lines, taken from the running interpreter.
 
     python examples/pydocs.py pydocs.jsonl
     twinvec ingest pydocs.jsonl --collection pydocs
@@ -24,9 +24,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# what prints, opens windows or browsers when imported, and what is no library
+# modules that print or open windows when imported, and modules that are not a library
 LEFT_OUT = {"antigravity", "idlelib", "lib2to3", "pydoc_data", "test", "this", "turtledemo"}
-LEFT_OUT_BELOW = {"distutils", "encodings", "ensurepip"}  # their submodules are no documentation
+LEFT_OUT_BELOW = {"distutils", "encodings", "ensurepip"}  # their submodules document nothing
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 LONGEST_SIGNATURE = 160
 
@@ -45,12 +45,12 @@ def main() -> None:
 
 
 def public_modules() -> list[str]:
-    """The public modules, packages before what is in them."""
+    """The public modules; a package comes before its modules."""
     return sorted(name for name in sys.stdlib_module_names if not name.startswith("_") and name not in LEFT_OUT)
 
 
 def collect(modules: list[str]) -> Iterator[dict[str, str]]:
-    """The passages of modules and of those below them; a text or a name that comes twice is kept once."""
+    """The passages of modules and of their submodules, without repeated texts and names."""
     seen: set[str] = set()
     names: set[str] = set()
     waiting = list(modules)
@@ -69,7 +69,7 @@ def collect(modules: list[str]) -> Iterator[dict[str, str]]:
 
 
 def load(name: str) -> ModuleType | None:
-    """Import quietly; None for a module of another platform or one that needs what is not installed."""
+    """Import a module without its output; None if it is for another platform or lacks a dependency."""
     with (
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
@@ -83,7 +83,7 @@ def load(name: str) -> ModuleType | None:
 
 
 def submodules(module: ModuleType) -> list[str]:
-    """The public modules right below a package."""
+    """The public modules directly below a package."""
     if module.__name__ in LEFT_OUT_BELOW:
         return []
     names = sorted(found.name for found in pkgutil.iter_modules(getattr(module, "__path__", [])))
@@ -91,7 +91,7 @@ def submodules(module: ModuleType) -> list[str]:
 
 
 def members(module: ModuleType) -> Iterator[tuple[str, str, Any]]:
-    """(kind, qualified name, object) of a module, its functions, its classes and their methods, where documented."""
+    """(kind, qualified name, object) of everything documented in a module: itself, functions, classes, methods."""
     prefix = "" if module.__name__ == "builtins" else f"{module.__name__}."
     if module.__doc__:
         yield "module", module.__name__, module
@@ -110,7 +110,7 @@ def members(module: ModuleType) -> Iterator[tuple[str, str, Any]]:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """``__all__``, or what is public and its own."""
+    """``__all__``, or the public names that the module defines itself."""
     if hasattr(module, "__all__"):
         return sorted(set(module.__all__))
     own = {module.__name__, "_" + module.__name__}
@@ -126,7 +126,7 @@ def documented(thing: object) -> bool:
 
 
 def signature(thing: Any) -> str:
-    """``(a, b=1)``, or nothing where it is not known; without addresses, which change from run to run."""
+    """The signature, such as ``(a, b=1)``, without addresses, which change from run to run; empty if unknown."""
     try:
         text = ADDRESS.sub("", str(inspect.signature(thing)))
     except (TypeError, ValueError):

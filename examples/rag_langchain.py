@@ -1,4 +1,4 @@
-"""Questions answered from a handbook with LangChain: ingest, retrieve, rerank, answer. No keys, no network.
+"""Answer questions from a handbook with LangChain: ingest, retrieve, rerank, answer. Needs neither keys nor a network.
 
     python examples/rag_langchain.py [QUESTION]
 

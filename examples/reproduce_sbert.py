@@ -1,14 +1,16 @@
-"""The tables of Sentence-BERT (Reimers and Gurevych 2019) in small: pooling, concatenation, objective, training data.
+"""Reproduce the tables of Sentence-BERT (Reimers and Gurevych 2019) on a small scale.
 
     python examples/reproduce_sbert.py --data ../shared/data [--rows 1000] [--seeds 0 1 2] [--tables data]
 
-Trains one model for each cell and prints the paper's figure beside ours: Spearman x 100 on STS-B. The base is the
-default model with its last two of six layers drawn anew, so that the objective has something to teach (the first line
-says what the base is worth untrained); the paper starts from BERT-base. NLI is SNLI dev and the train part of the
-counterfactual set, at most ``--rows`` rows of each file (the paper: 942,000 rows). One seed takes about half an hour of
-a core; ``--rows 200 --tables objective``, three models, some minutes. Beyond the paper: what entailed pairs alone teach
-by ``info_nce`` (of SNLI dev, the counterfactual set, TaxiNLI and RTE). With several seeds, the tables of the test part
-show mean and deviation. A cell whose data is not in the folder stays blank.
+The tables compare pooling, concatenation, objective and training data. Each cell is one trained model; the paper's
+figure stands next to ours (Spearman x 100 on STS-B). The base is the default model with the last two of its six layers
+initialised again, so that the objective has something to teach; the first line prints the untrained base's figure. The
+paper starts from BERT-base. NLI is SNLI dev and the train part of the counterfactual set, at most ``--rows`` rows of
+each file (the paper: 942,000 rows). One more table, which the paper does not have, trains on entailed pairs alone
+with ``info_nce`` (SNLI dev, the counterfactual set, TaxiNLI and RTE).
+
+One seed takes about half an hour of one core. ``--rows 200 --tables objective`` trains three models in some minutes.
+With several seeds, the tables of the test part show mean and deviation. A cell stays blank if its data is not there.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class NotAtHandError(Exception):
 
 
 class Laboratory:
-    """Trains from one base on the sets of a folder, and remembers what it has trained.
+    """Trains models from one base on the sets of a folder, and trains no model twice.
 
     Args:
         data: Folder with ``nli/`` and ``sts/``. A method whose files are not there raises ``NotAtHandError``.
@@ -71,13 +73,13 @@ class Laboratory:
         return self._train(f"nli {pooling} {concatenation}", objective, data, seed=seed, pooling=pooling)
 
     def stsb(self, pooling: str = "mean", base: Path | None = None, seed: int = 0) -> Path:
-        """Cosine regression on STS-B, from the base unless told otherwise."""
+        """Cosine regression on STS-B, from ``base`` (default: the common base)."""
         name = f"stsb {pooling} {'' if base is None else base.name}"
         objective, model = {"name": "cosine_regression"}, str(base or self.base)
         return self._train(name, objective, self._stsb, seed=seed, pooling=pooling, model=model)
 
     def triplets(self) -> Path:
-        """Triplets of a premise, what it entails and what contradicts it."""
+        """Triplets: a premise, a hypothesis that it entails, and one that contradicts it."""
         rows = []
         for premise, found in self._by_premise("snli/dev").items():
             if {"entailment", "contradiction"} <= found.keys():
@@ -86,7 +88,7 @@ class Laboratory:
         return self._train("triplets", {"name": "triplet"}, [self._written("triplets", rows)])
 
     def entailment(self, seed: int = 0) -> Path:
-        """Premises and what they entail, with in-batch negatives; what contradicts a premise is not used."""
+        """Premises with entailed hypotheses and in-batch negatives; contradictions are not used."""
         data = []
         for name in ("snli/dev", "cad/train", "taxinli/all", "rte/train"):
             found = self._by_premise(name).items()
@@ -128,13 +130,13 @@ class Laboratory:
         return found
 
     def _at_hand(self, name: str) -> Path:
-        """The path of a file of the folder."""
+        """The path of a file in the folder."""
         if not (path := self._data / name).is_file():
             raise NotAtHandError(name)
         return path
 
     def _written(self, name: str, rows: list[dict[str, str]]) -> dict[str, str]:
-        """Rows in a file of their own, as a dataset."""
+        """Write rows to a file and describe it as a dataset."""
         path = self._work / f"{name}.jsonl"
         with path.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
@@ -155,12 +157,12 @@ class Laboratory:
             "schedule": {"learning_rate": 1e-4, "checkpoint_every": 10**6, "seed": seed},
             **more,
         }
-        train(check_config(values, self._data, name), folder)  # a run that is finished is not run again
+        train(check_config(values, self._data, name), folder)  # a finished run is reported, not repeated
         return folder
 
 
 def fresh_base(folder: Path) -> Path:
-    """The default model with its last layers drawn anew; mean pooling, not normalised."""
+    """The default model with its last layers initialised again, mean pooling, and no normalisation."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -247,12 +249,12 @@ def entailment_table(laboratory: Laboratory, seeds: list[int]) -> None:
 
 
 def dev(laboratory: Laboratory, make: Callable[..., Path], *how: str) -> str:
-    """The score on the dev part of a model that is made so, as a cell."""
+    """A cell: the score on the dev part of the model that ``make`` trains."""
     return spread(lambda _: laboratory.score(make(*how), "dev"), [0])
 
 
 def spread(score: Callable[[int], float], seeds: list[int]) -> str:
-    """The mean over the seeds, and with several of them the standard deviation; blank without the data."""
+    """A cell: the mean over the seeds, with the standard deviation if there are several; blank without the data."""
     try:
         values = [score(seed) for seed in seeds]
     except NotAtHandError:

@@ -1,10 +1,10 @@
-"""A model tuned to a house's own words, put behind a running LangChain retriever without a pause.
+"""Put a model tuned to a company's own words behind a running LangChain retriever, without a pause.
 
     python examples/swap_model.py
 
-The words of this house ("blue slip", "the aquarium") mean nothing to the model as it comes. A few pairs of question and
-passage teach it. The collection is then brought over to the tuned model while the old one goes on answering; the
-retriever that a chain holds gets the collection as the new model sees it, and the old model is refused from then on.
+The company's words ("blue slip", "the aquarium") mean nothing to the default model. A few pairs of question and passage
+teach them. The collection then migrates to the tuned model while the default model still answers. The retriever that a
+chain holds gets the migrated collection. From then on, the collection refuses the default model.
 """
 
 from __future__ import annotations

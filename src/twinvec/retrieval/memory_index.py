@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, unit, without_direction
+from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import BadVectorError
 from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_limit
 from twinvec.retrieval.bm25 import Analyzer
-from twinvec.retrieval.corpus import Corpus, Rows
+from twinvec.retrieval.corpus import Corpus
 from twinvec.retrieval.documents import Document, DocumentLike, as_documents
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, check_method, fuse
@@ -186,7 +186,7 @@ class _Ranking:
     """
 
     corpus: Corpus
-    rows: Rows
+    rows: IntArray
     limit: int
     mode: Mode
     weights: tuple[float, float]
@@ -205,7 +205,7 @@ class _Ranking:
                 best = best[sparse[best] > 0]
         return [self._hit(index, float(final[index]), stages) for index in best]
 
-    def _fused(self, dense: FloatArray, sparse: FloatArray, terms: int) -> tuple[Rows, FloatArray]:
+    def _fused(self, dense: FloatArray, sparse: FloatArray, terms: int) -> tuple[IntArray, FloatArray]:
         everything, depth = np.arange(len(dense)), max(self.limit, CANDIDATES)
         by_words = self._top(sparse, everything, depth)
         candidates = np.union1d(self._top(dense, everything, depth), by_words[sparse[by_words] > 0])
@@ -215,13 +215,9 @@ class _Ranking:
         )
         return self._top(fused, candidates, self.limit), fused
 
-    def _top(self, scores: FloatArray, among: Rows, limit: int) -> Rows:
-        """Return the ``limit`` indices ``among`` which the scores are largest, in order; equal scores by id."""
-        if limit < len(among):
-            threshold = np.partition(scores[among], len(among) - limit)[len(among) - limit]
-            among = among[scores[among] >= threshold]
-        ids = self.corpus.id_ranks[self.rows[among]]
-        return among[np.lexsort((ids, -scores[among]))][:limit]
+    def _top(self, scores: FloatArray, among: IntArray, limit: int) -> IntArray:
+        """Return those ``limit`` indices ``among`` whose scores are largest, best first; equal scores by id."""
+        return among[largest(scores[among], limit, self.corpus.id_ranks[self.rows[among]])]
 
     def _hit(self, index: int, score: float, stages: dict[str, FloatArray]) -> Hit:
         document = self.corpus.documents[self.rows[index]]

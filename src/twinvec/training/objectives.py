@@ -111,7 +111,8 @@ def contrastive(
     The paper, and sentence-transformers' ``ContrastiveLoss`` with it, take half of this value.
 
     Args:
-        u_BD, v_BD: The two arms.
+        u_BD: One arm.
+        v_BD: The other arm.
         labels_B: 1 for a positive pair, 0 for a negative one; values between weight both terms.
         distance: "cosine" (1 - cosine), "euclidean" or "manhattan".
         margin: Distance from which a negative pair costs nothing.
@@ -175,7 +176,8 @@ def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") 
     """What the classifier sees of a pair: (B, F), F = D times the parts (Reimers and Gurevych 2019, table 6).
 
     Args:
-        u_BD, v_BD: The two arms.
+        u_BD: One arm.
+        v_BD: The other arm.
         concatenation: u, v, |u-v| and u*v, any of them in any order, such as ``CONCATENATIONS``; blanks and outer
             parentheses do not matter.
     """

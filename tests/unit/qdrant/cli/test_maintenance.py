@@ -1,4 +1,4 @@
-"""The commands of upkeep, and the dry run of ingest."""
+"""The commands of maintenance, and the dry run of ingest."""
 
 from __future__ import annotations
 
@@ -118,6 +118,18 @@ def test_another_quantisation(twinvec, notes, place):
     assert twinvec("migrate", *place, "--quantization", "int8", "--to", "default").code == 2
 
 
+def test_reindex_keeps_or_changes_the_quantization(twinvec, notes, place):
+    def quantization():
+        return json.loads(twinvec("info", *place, "--json").out)["index"]["quantization"]
+
+    assert json.loads(twinvec("reindex", *place, "--json").out)["recall"] == 1.0
+    assert quantization() == "none"
+    assert json.loads(twinvec("reindex", *place, "--quantization", "int8", "--json").out)["recall"] == 1.0
+    assert quantization() == "int8"
+    assert "int8" in twinvec("reindex", *place).out
+    assert quantization() == "int8", "no option keeps the quantization"
+
+
 def test_a_collection_is_pushed(twinvec, notes, place, tmp_path):
     other = ("--collection", "copy", "--path", tmp_path / "other")
     push = ("push", *place, "--to-path", tmp_path / "other", "--to-collection", "copy")
@@ -143,8 +155,12 @@ def test_collections_are_listed_and_dropped(twinvec, notes, place, tmp_path):
         done = twinvec("drop", "notes", *store, "--yes")
         assert done.code == 1
         assert "open" in done.err
+    assert twinvec("drop", *store, "--yes").code == 2, "no name"
+    assert twinvec("drop", "notes", "--collection", "notes", *store, "--yes").code == 2, "two names"
     assert twinvec("drop", "nots", *store, "--yes").code == 1
     assert json.loads(twinvec("drop", "notes", *store, "--yes", "--json").out) == {"dropped": "notes"}
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["more%20notes"]
     assert twinvec("info", *place).code == 1
     assert twinvec("ingest", notes, *place).code == 0
+    assert json.loads(twinvec("drop", "--collection", "notes", *store, "--yes", "--json").out) == {"dropped": "notes"}
+    assert twinvec("info", *place).code == 1
