@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+import ast
+import shlex
 from collections import Counter
 
 import pytest
+from tools.docs import documented_names
+from typer.main import get_command
 
 import fences
+from twinvec.cli import build_app
 
 README = fences.ROOT / "README.md"
 PAGES = [page for page in fences.pages() if page != README and any(fence.runs for fence in fences.fences(page))]
 
-NOT_RUN: dict[str, dict[str, int]] = {}
+NOT_RUN = {
+    "changes the settings of the user's shell": {"docs/how-to/shell-completion.md": 2},
+    "installs packages": {
+        "CONTRIBUTING.md": 2,
+        "README.md": 1,
+        "docs/how-to/evaluation.md": 1,
+        "docs/how-to/export.md": 1,
+        "docs/how-to/ingest.md": 1,
+        "docs/tutorial.md": 1,
+        "integrations/langchain/README.md": 1,
+        "integrations/llama_index/README.md": 1,
+        "integrations/qdrant/README.md": 1,
+    },
+    "needs a Qdrant server": {"docs/how-to/server.md": 2, "docs/tutorial.md": 1},
+    "needs a model hub": {"docs/how-to/evaluation.md": 1, "docs/how-to/rerank.md": 1},
+    "needs data that you bring": {
+        "docs/how-to/evaluation.md": 1,
+        "docs/how-to/hard-negatives.md": 1,
+        "docs/how-to/training.md": 1,
+    },
+    "needs several GPUs": {"docs/how-to/training.md": 1},
+    "needs the collection of the demo": {"README.md": 1},
+    "the tests cannot run themselves": {"CONTRIBUTING.md": 1, "README.md": 1},
+    "the tutorial runs it": {"README.md": 1, "docs/how-to/evaluation.md": 1},
+}
 """Reason -> page -> how many of its blocks are shown without being run, for this reason."""
+
+
+def every_fence():
+    return [fence for page in fences.pages() for fence in fences.fences(page)]
 
 
 def relative(page):
@@ -26,7 +59,7 @@ def test_blocks_run_one_after_another(page, tmp_path):
 
 
 def test_every_block_is_run_or_known_as_shown_only():
-    everything = [fence for page in fences.pages() for fence in fences.fences(page)]
+    everything = every_fence()
     assert len(everything) > 50
     for fence in everything:
         where = f"{relative(fence.page)}:{fence.line}"
@@ -35,6 +68,37 @@ def test_every_block_is_run_or_known_as_shown_only():
         assert not fence.runs or collected, f"{where} is run by no test"
     shown = Counter((fence.value, relative(fence.page)) for fence in everything if fence.note == "not run")
     assert shown == {(why, page): count for why, found in NOT_RUN.items() for page, count in found.items()}
+
+
+def test_commands_that_are_shown_exist():
+    app = get_command(build_app())
+    lines = [
+        line.removeprefix("$ ")
+        for fence in every_fence()
+        if fence.info in fences.SHELL
+        for line in fence.text.split("\n")
+    ]
+    shown = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("twinvec ")]
+    assert len(shown) > 30
+    for command, *arguments in shown:
+        if command.startswith("--"):
+            continue
+        options = {each for parameter in app.commands[command].params for each in parameter.opts}
+        used = {argument for argument in arguments if argument.startswith("-")}
+        assert used <= options, f"twinvec {command} has no {used - options}"
+
+
+@pytest.mark.slow
+def test_names_that_are_imported_are_in_the_reference():
+    documented, imported = documented_names(), set()
+    programs = [fence.text for fence in every_fence() if fence.info in fences.PYTHON]
+    programs += [path.read_text(encoding="utf-8") for path in sorted((fences.ROOT / "examples").glob("*.py"))]
+    for program in programs:
+        for node in ast.walk(ast.parse(program)):
+            if isinstance(node, ast.ImportFrom) and node.module and "twinvec" in node.module:
+                imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+    assert len(imported) > 30
+    assert imported <= documented
 
 
 PAGE = """

@@ -29,7 +29,7 @@ COPIED = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENS
 
 @dataclass(frozen=True)
 class Subject:
-    """A page of the reference: title, introduction, and module -> names, all public names of the module if empty."""
+    """A page of the reference: title, introduction, and module -> names; ``*`` is all that the module makes public."""
 
     title: str
     intro: str
@@ -37,30 +37,31 @@ class Subject:
 
 
 SUBJECTS = {
-    "twinvec": Subject("twinvec", "The names of the package itself.", {"twinvec": ""}),
+    "twinvec": Subject("twinvec", "The names of the package itself.", {"twinvec": "*"}),
     "retrieval": Subject(
         "Retrieval and similarity",
         "The protocols of retrieval, the search that `twinvec tune` chose, and similarity over arrays of vectors.",
         {
             "twinvec.retrieval": "Mode Reranker",
-            "twinvec.evaluation.tuned_search": "TunedSearch Setting",
+            "twinvec.retrieval.tuned_search": "TunedSearch Setting",
             "twinvec.similarity": "semantic_search most_similar_pairs cluster medoids",
         },
     ),
     "objectives": Subject(
         "Objectives",
         "Pure functions of tensors. Each docstring has the formula and the paper.",
-        {"twinvec.training.objectives": ""},
+        {"twinvec.training.objectives": "* CONCATENATIONS"},
     ),
     "training": Subject(
         "Training",
         "What `twinvec train` and `twinvec mine` do, from Python, and every field of a configuration.",
         {
-            "twinvec.training.trainer": "train TrainReport",
-            "twinvec.training.config": "check_config read_config TrainConfig",
-            "twinvec.training.sections": "InfoNCE Triplet Contrastive Regression Softmax Binary Graded "
+            "twinvec.training.run.train": "train",
+            "twinvec.training.run.report": "TrainReport",
+            "twinvec.training.run.config": "check_config read_config TrainConfig",
+            "twinvec.training.settings": "InfoNCE Triplet Contrastive Regression Softmax Binary Graded "
             "Source Batches Schedule Evaluation Lora",
-            "twinvec.training.building": "PairClassifier",
+            "twinvec.training.run.softmax_head": "PairClassifier",
             "twinvec.training.mining": "mine_negatives mine_file MiningOptions MiningReport",
         },
     ),
@@ -73,7 +74,7 @@ SUBJECTS = {
             "twinvec.evaluation.beir": "BeirSet load_beir",
             "twinvec.evaluation.ir": "IrResult evaluate_ir evaluate_retriever measure_ir search_all as_run compare_ir",
             "twinvec.evaluation.reranking": "Reranked evaluate_stages",
-            "twinvec.evaluation.serving": "Kept evaluate_collection evaluate_indexes evaluate_forms",
+            "twinvec.evaluation.serving": "StorageVariant evaluate_collection evaluate_indexes evaluate_forms",
             "twinvec.evaluation.pairs": "load_labelled_pairs load_triplets load_questions "
             "evaluate_pairs evaluate_triplets",
             "twinvec.evaluation.nli": "NliSet NliResult load_nli evaluate_nli",
@@ -87,22 +88,21 @@ SUBJECTS = {
         "Export",
         "What `twinvec export` does, from Python.",
         {
-            "twinvec.export": "export_model ExportReport",
-            "twinvec.quantization": "BOUNDS",
+            "twinvec.export": "export_model ExportReport BOUNDS",
             "twinvec.models": "find_model",
         },
     ),
-    "errors": Subject("Errors", "Every error of twinvec belongs to one tree.", {"twinvec.errors": ""}),
-    "twinvec_qdrant": Subject("twinvec_qdrant", "Collections in Qdrant.", {"twinvec_qdrant": ""}),
-    "langchain_twinvec": Subject("langchain_twinvec", "The interfaces of LangChain.", {"langchain_twinvec": ""}),
+    "errors": Subject("Errors", "Every error of twinvec belongs to one tree.", {"twinvec.errors": "*"}),
+    "twinvec_qdrant": Subject("twinvec_qdrant", "Collections in Qdrant.", {"twinvec_qdrant": "*"}),
+    "langchain_twinvec": Subject("langchain_twinvec", "The interfaces of LangChain.", {"langchain_twinvec": "*"}),
     "llama_index": Subject(
         "LlamaIndex",
         "The interfaces of LlamaIndex.",
         {
-            "llama_index.embeddings.twinvec": "",
-            "llama_index.vector_stores.twinvec": "",
-            "llama_index.retrievers.twinvec": "",
-            "llama_index.postprocessor.twinvec_rerank": "",
+            "llama_index.embeddings.twinvec": "*",
+            "llama_index.vector_stores.twinvec": "*",
+            "llama_index.retrievers.twinvec": "*",
+            "llama_index.postprocessor.twinvec_rerank": "*",
         },
     ),
 }
@@ -163,9 +163,13 @@ def _reference_page(subject: Subject) -> str:
 
 def _names(subject: Subject) -> Iterator[str]:
     for path, names in subject.names.items():
-        module = importlib.import_module(path)
-        public = names.split() or getattr(module, "__all__", None) or _defined_in(module)
-        yield from (f"{path}.{name}" for name in public if not name.startswith("_"))
+        for name in names.split():
+            if name == "*":
+                module = importlib.import_module(path)
+                public = getattr(module, "__all__", None) or _defined_in(module)
+                yield from (f"{path}.{each}" for each in public if not each.startswith("_"))
+            else:
+                yield f"{path}.{name}"
 
 
 def _defined_in(module: ModuleType) -> list[str]:
@@ -182,15 +186,19 @@ def commands_page() -> str:
     app = sys.modules[entry.load().__module__].build_app()
     group: Any = get_command(app)
     parts = ["# Commands", "Each command of `twinvec`, as `twinvec COMMAND --help` shows it."]
-    for name in group.commands:
-        parts += _command(name, group.commands[name])
+    panel = None
+    for name, command in group.commands.items():
+        if command.rich_help_panel != panel:
+            panel = command.rich_help_panel
+            parts.append(f"## {panel}")
+        parts += _command(name, command)
     return "\n\n".join(parts) + "\n"
 
 
 def _command(name: str, command: Any) -> Iterator[str]:
     import typer
 
-    yield f"## twinvec {name} {{ #twinvec-{name} }}"
+    yield f"### twinvec {name} {{ #twinvec-{name} }}"
     for paragraph in cleandoc(command.help).split("\n\n"):
         lines = [line.strip() for line in paragraph.splitlines() if line != "\b"]
         if lines[0].startswith("twinvec "):

@@ -204,7 +204,7 @@ def test_filters(twinvec, place, tmp_path, tiny):
     for wrong, right in meant.items():
         done = twinvec("search", "rain", *place, "--filter", wrong)
         assert done.code == 2
-        assert f"write {right}," in " ".join(done.err.split())
+        assert f"write {right}," in " ".join(done.err.replace("│", " ").split())
     assert twinvec("search", "rain", *place, "--filter", "year=1", "--filter", "year>0").code == 2
 
 
