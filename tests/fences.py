@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import dedent
 
 ROOT = Path(__file__).parents[1]
@@ -128,3 +129,16 @@ def _compare(page: Path, printed: str) -> None:
             assert alike, f"{page}:{fence.line}: the output now is\n{found}"
         elif fence.runs:
             before = fence
+
+
+def main() -> None:
+    """``python tests/fences.py PAGE...``: run the blocks of pages with the packages that this interpreter has."""
+    for page in map(Path, sys.argv[1:]):
+        assert any(fence.runs for fence in fences(page)), f"{page}: no block runs"
+        with TemporaryDirectory() as folder:
+            run(page, Path(folder))
+        print(f"{page}: the blocks run")
+
+
+if __name__ == "__main__":
+    main()

@@ -36,21 +36,14 @@ class ConfigurationError(TwinvecError, ValueError):
 
 
 class MissingExtraError(TwinvecError, ImportError):
-    """An optional package is missing."""
+    """An optional package is missing. ``support.extras`` raises it."""
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the package {package!r}: pip install 'twinvec[{extra}]'")
-        self._given = package, extra, purpose
+    def __init__(self, package: str, extra: str, purpose: str, distribution: str = "twinvec") -> None:
+        super().__init__(f"{purpose} needs the package {package!r}: pip install '{distribution}[{extra}]'")
+        self._given = package, extra, purpose, distribution
 
-    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str, str]]:
         return type(self), self._given
-
-
-def not_imported(error: ImportError, package: str, extra: str, purpose: str) -> TwinvecError:
-    """What to raise where a package cannot be imported: it is missing, or what it needs itself is."""
-    if error.name == package:
-        return MissingExtraError(package, extra, purpose)
-    return EngineError(f"{purpose} needs the package {package!r}, which is installed but cannot be imported: {error}")
 
 
 class InputError(TwinvecError, ValueError):

@@ -6,7 +6,6 @@ One process at a time writes there, so what a killed one left makes room for the
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.storage import Storage, Vectors
+from twinvec.support.atomic import partial_path, put_in_place
 from twinvec.support.lines import read_texts
 from twinvec.support.locks import exclusive_lock
 from twinvec.support.progress import progress_bar
@@ -64,8 +64,7 @@ def encode_file(
         if done != total:
             raise InputError(f"{source}: had {total:,} texts, then {done:,}: it changed while it was read")
         with _writing(output):
-            _sync(partial)
-            partial.replace(output)
+            put_in_place(partial, output)
     return shape
 
 
@@ -88,7 +87,7 @@ def _writing(output: Path) -> Iterator[None]:
 @contextmanager
 def _partial(output: Path) -> Iterator[Path]:
     """An empty file beside the output, of this process alone; gone afterwards."""
-    lock, partial = (output.with_name(f"{output.name}{suffix}") for suffix in (".lock", ".partial"))
+    lock, partial = output.with_name(f"{output.name}.lock"), partial_path(output)
     with ExitStack() as held:
         with _writing(output):
             held.enter_context(exclusive_lock(lock, f"{output}: another process is encoding into it"))
@@ -104,8 +103,3 @@ def _append(partial: Path, vectors: Vectors, shape: tuple[int, int] | None) -> N
             header = {"descr": np.lib.format.dtype_to_descr(vectors.dtype), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
         file.write(np.ascontiguousarray(vectors).data)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""ONNX Runtime as a runtime of graphs (.onnx): a session that several threads may run at once."""
+"""ONNX Runtime computes graphs (.onnx): one session, which several threads may run at once."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from typing import Any
 
 from twinvec.arrays import FloatArray
 from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
-from twinvec.errors import EngineError, ModelIntegrityError, not_imported
+from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.support import telemetry
+from twinvec.support.extras import import_extra
 from twinvec.tokens.batching import Batch
 
 _ERRORS_ONLY = 3
 
 
 class _Session(Runner):
+    runtime = "onnx"
+
     def __init__(self, path: Path, output: str, precision: str, streams: int, threads: int) -> None:
         onnxruntime = import_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.enable_mem_pattern = False  # one for each shape, and every batch has another
+        options.enable_mem_pattern = False  # it stores a plan for each shape, and batches have many shapes
         options.log_severity_level = _ERRORS_ONLY
         try:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             ports = (*self._session.get_inputs(), *self._session.get_overridable_initializers())
             known = {port.name for port in self._session.get_outputs()}
-        except Exception as error:  # its exceptions have no root of their own
+        except Exception as error:  # its errors have no common base
             raise ModelIntegrityError(f"{path}: cannot be read as an ONNX graph: {error}") from error
         if output not in known:
             raise ModelIntegrityError(f"{path}: cannot be read as an ONNX graph: it has no output {output!r}")
@@ -33,42 +36,32 @@ class _Session(Runner):
         self._output = output
 
     def infer(self, batch: Batch, name: str) -> FloatArray:
-        given = batch.inputs
+        arrays = batch.inputs
         try:
-            found: FloatArray = self._session.run([self._output], {key: given[key] for key in self._inputs})[0]
-        except Exception as error:  # see above
+            result: FloatArray = self._session.run([self._output], {key: arrays[key] for key in self._inputs})[0]
+        except Exception as error:  # its errors have no common base
             raise EngineError(f"engine {name}: {error}") from error
-        return found
+        return result
 
 
 class OnnxEngine(GraphEngine):
     """An encoder's graph."""
 
-    runtime = "onnx"
     runner = _Session
 
 
 class OnnxScoringEngine(GraphScoringEngine):
     """A cross-encoder's graph."""
 
-    runtime = "onnx"
     runner = _Session
 
 
 def import_onnxruntime() -> Any:
-    """The package; errors as for OpenVINO's."""
+    """Import onnxruntime; errors as for ``import_extra``."""
     telemetry.switch_off()
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise not_imported(error, "onnxruntime", "onnx", "the ONNX engine") from error
-    return onnxruntime
+    return import_extra("onnxruntime", "onnx", "the ONNX engine")
 
 
 def import_onnx() -> Any:
-    """The package that graphs are made with; errors as for OpenVINO's."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise not_imported(error, "onnx", "onnx", "making an ONNX graph") from error
-    return onnx
+    """Import onnx, which makes graphs; errors as for ``import_extra``."""
+    return import_extra("onnx", "onnx", "making an ONNX graph")

@@ -1,0 +1,71 @@
+"""Writing a file as a whole: a reader finds the old content or the new content, also after a crash or a power cut.
+
+The new content goes to a partial file in the same folder, is forced to the disk (fsync) and then renamed. A file has
+one writer at a time; if several processes may write, the caller holds a lock (``support.locks``). The partial file of a
+killed writer stays until the next writer replaces it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PARTIAL = ".partial"
+"""Suffix of a partial file."""
+
+
+def partial_path(path: Path) -> Path:
+    """Return the path of the partial file that belongs to ``path``."""
+    return path.with_name(path.name + PARTIAL)
+
+
+def atomic_write(path: Path, content: str | bytes) -> None:
+    """Replace the content of a file; a string is written as UTF-8.
+
+    Raises:
+        OSError: the file cannot be written; the old content stays.
+    """
+    with replaced(path) as partial:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Yield a partial file to write to; it takes the place of ``path`` when the block ends without an error.
+
+    Raises:
+        OSError: the file cannot be written; the old content stays, and the partial file is removed.
+    """
+    partial = partial_path(path)
+    try:
+        yield partial
+        put_in_place(partial, path)
+    except BaseException:
+        if partial.is_file():
+            partial.unlink()
+        raise
+
+
+def put_in_place(partial: Path, path: Path) -> None:
+    """Force a complete file to the disk and rename it to ``path``, in the same folder."""
+    _sync(partial)
+    partial.replace(path)
+    if hasattr(os, "O_DIRECTORY"):  # elsewhere a folder cannot be opened
+        _sync(path.parent)
+
+
+def sync_files(folder: Path) -> None:
+    """Force every file below a folder to the disk."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            _sync(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
