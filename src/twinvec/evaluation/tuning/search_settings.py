@@ -129,7 +129,9 @@ def tune_by_documents(
 
     Args:
         collection: A collection with ``encoder``, ``find`` and ``get``, such as ``twinvec_qdrant.Collection``.
-        measure, resamples, progress: As for ``tune``.
+        measure: As for ``tune``.
+        resamples: As for ``tune``.
+        progress: As for ``tune``.
 
     Raises:
         InputError: too few documents are long enough to spare a passage.
