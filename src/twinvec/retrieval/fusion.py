@@ -21,9 +21,8 @@ from numbers import Real
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from twinvec.arrays import FloatArray, standardized
+from twinvec.arrays import FloatArray, Scores, standardized
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.checks import check_choice
 
@@ -43,8 +42,6 @@ KEYWORDS = 0.1
 
 RRF_K = 60
 _LARGEST = 1e30  # of a weight; a larger one makes the sum infinite
-
-_Scores = npt.NDArray[np.float64]
 
 
 def fuse(
@@ -87,7 +84,7 @@ def fuse(
     return (weights[0] * d + weights[1] * s).astype(np.float32)
 
 
-def _evidence(sparse: _Scores, terms: int | None) -> float:
+def _evidence(sparse: Scores, terms: int | None) -> float:
     """Return w for one query."""
     spread = float(_deviation(sparse))
     if not terms or not spread:
@@ -104,7 +101,7 @@ def check_method(method: str) -> None:
     check_choice(method, FusionMethod, "fusion")
 
 
-def _checked(scores: FloatArray, name: str) -> _Scores:
+def _checked(scores: FloatArray, name: str) -> Scores:
     checked = np.asarray(scores, dtype=np.float64)
     if checked.ndim != 1:
         raise InputError(f"{name} scores: expected one number for each candidate, got shape {checked.shape}")
@@ -114,16 +111,16 @@ def _checked(scores: FloatArray, name: str) -> _Scores:
     return checked
 
 
-def _deviation(scores: _Scores) -> np.float64:
+def _deviation(scores: Scores) -> np.floating:
     """Return the standard deviation: 0 for equal scores, which rounding can give a tiny one."""
     return scores.std() if scores.size and np.ptp(scores) > 0 else np.float64(0)
 
 
-def _z(scores: _Scores, among: _Scores) -> _Scores:
+def _z(scores: Scores, among: Scores) -> Scores:
     """Standardise scores by the mean and the deviation of ``among``."""
     return standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
 
 
-def _ranks(scores: _Scores, among: _Scores) -> _Scores:
+def _ranks(scores: Scores, among: Scores) -> Scores:
     """Rank scores from 1 for the largest; equal scores share the best of their ranks."""
     return np.searchsorted(np.sort(-among), -scores).astype(np.float64) + 1

@@ -130,7 +130,7 @@ class TwinvecEmbedding(BaseEmbedding):
             name = model_name or "default"
             if query_instruction is None:
                 query_instruction = _known_instruction(name)
-            prompts = {"query_prompt": _prompt(query_instruction), "document_prompt": _prompt(text_instruction)}
+            prompts = _prompts(query_instruction, text_instruction)
             encoder = open_encoder(name, dim=dimensions, max_tokens=max_length, **prompts, **fields, **options)
         _check_space(encoder, space)
         fields |= {
@@ -224,8 +224,9 @@ def _own_cache(cache: BaseKVStore | None, space: str) -> BaseKVStore | None:
     return SpaceCache(store, space) if isinstance(store, BaseKVStore) else store
 
 
-def _prompt(text: str | None) -> Prompt | None:
-    return None if text is None else Prompt(text)
+def _prompts(query: str | None, document: str | None) -> dict[str, Any]:
+    sides = {"query_prompt": query, "document_prompt": document}
+    return {name: Prompt(text) for name, text in sides.items() if text is not None}
 
 
 def _known_instruction(model_name: str) -> str | None:
