@@ -68,7 +68,7 @@ def fuse(
         InputError: the two arrays differ in length, or a score is not finite.
         ConfigurationError: the method is unknown, or a weight is negative or not finite.
     """
-    check_method(method)
+    check_choice(method, FusionMethod, "fusion")
     if len(weights) != 2 or not all(isinstance(each, Real) and 0 <= each <= _LARGEST for each in weights):
         raise ConfigurationError(f"weights are two numbers from 0, for dense and sparse scores, got {weights!r}")
     d, s = _checked(dense, "dense"), _checked(sparse, "sparse")
@@ -90,15 +90,6 @@ def _evidence(sparse: Scores, terms: int | None) -> float:
     if not terms or not spread:
         return EVIDENCE
     return max(EVIDENCE, KEYWORDS * (float(sparse.max()) / terms) ** 2 / spread)
-
-
-def check_method(method: str) -> None:
-    """Refuse an unknown method.
-
-    Raises:
-        ConfigurationError: it names the methods.
-    """
-    check_choice(method, FusionMethod, "fusion")
 
 
 def _checked(scores: FloatArray, name: str) -> Scores:
