@@ -25,8 +25,7 @@ from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import refuse_unknown
-from twinvec_qdrant import Collection
-from twinvec_qdrant.whole_documents import ingest_all, open_whole
+from twinvec_qdrant import Collection, ingest_all, open_whole_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -73,7 +72,7 @@ class TwinvecVectorStore(VectorStore):
             raise ConfigurationError("a vector store needs embeddings, or an open collection")
         self._embedding = embedding
         self._mode: Mode = mode
-        self.collection = open_whole(
+        self.collection = open_whole_documents(
             collection_name,
             encoder=None if embedding is None else _encoder(embedding),
             path=path,

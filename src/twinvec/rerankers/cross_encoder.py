@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import ScoringEngine
+from twinvec.engines.base import ScoringEngine, check_finite
+from twinvec.engines.loaded_model import LoadedCrossEncoder, load_cross_encoder
 from twinvec.engines.multi_device import ProcessesScoringEngine, check_devices
 from twinvec.engines.select import EngineChoice, EngineName, Precision, load_scoring_engine
-from twinvec.errors import BadVectorError, InputError
-from twinvec.models.cross_encoder_spec import ClassifierSpec, read_classifier
+from twinvec.errors import InputError
+from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.finding import find_model
 from twinvec.rerankers.hit_lists import as_list, checked_hit_lists, reordered
 from twinvec.retrieval.base import Hit
 from twinvec.support.checks import integer
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_text
-from twinvec.tokens.pipeline import run_batches
-from twinvec.tokens.tokenizer import TextTokenizer
+from twinvec.tokens.pipeline import PipelineSettings, run_batches
 from twinvec.tokens.truncation import TruncationCounter
 
 
@@ -74,12 +74,13 @@ class CrossEncoderReranker(TruncationCounter):
         if token_budget is not None:
             integer(token_budget, "token_budget", least=1)
         found = find_model(model)
-        spec = read_classifier(found.path).override(max_tokens)
+        spec = read_classifier(found.path).with_max_tokens(max_tokens)
         self.name = found.name
         self.max_tokens = spec.max_tokens
         self._activate = spec.activate
-        self._tokenizer = TextTokenizer(spec.folder, spec.max_tokens, lower_case=spec.lower_case)
-        self._load = partial(_load, wanted, found.path, spec, self._tokenizer)
+        loaded = load_cross_encoder(found, spec)
+        self._tokenizer = loaded.tokenizer
+        self._load = partial(_load, wanted, loaded)
         self._device, self._devices = device, several
         self._token_budget = token_budget
         self.engine = self._load_engine()
@@ -141,31 +142,22 @@ class CrossEncoderReranker(TruncationCounter):
     def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> FloatArray:
         unique = list(dict.fromkeys(pairs))
         scores = np.empty(len(unique), dtype=np.float32)
+        budget = self._token_budget or self.engine.token_budget
+        settings = PipelineSettings(budget, self.engine.workers, self._tokenizer.pad_id)
         with (
-            self._counting_cuts(self._tokenizer.encode_pairs, len(unique), "pairs") as tokenize,
+            self._counting_truncations(self._tokenizer.encode_pairs, len(unique), "pairs") as tokenize,
             progress_bar("Reranking", len(unique), "pairs", shown=progress) as advance,
         ):
-            batches = run_batches(
-                unique,
-                tokenize,
-                self.engine.logits,
-                token_budget=self._token_budget or self.engine.token_budget,
-                workers=self.engine.workers,
-                pad_id=self._tokenizer.pad_id,
-            )
-            for indices, _, logits_BL in batches:
+            for indices, _, logits_BL in run_batches(unique, tokenize, self.engine.logits, settings):
                 scores[indices] = self._activate(logits_BL[:, 0])
                 advance(len(indices))
-        if not np.isfinite(scores).all():
-            raise BadVectorError(f"engine {self.engine.name}: a score is not finite")
+        check_finite(scores, self.engine.name, "score")
         where = {pair: index for index, pair in enumerate(unique)}
         return scores[[where[pair] for pair in pairs]]
 
 
-def _load(
-    wanted: EngineChoice, root: Path, spec: ClassifierSpec, tokenizer: TextTokenizer, device: str | None
-) -> ScoringEngine:
-    return load_scoring_engine(replace(wanted, device=device), root, spec, tokenizer)
+def _load(wanted: EngineChoice, model: LoadedCrossEncoder, device: str | None) -> ScoringEngine:
+    return load_scoring_engine(replace(wanted, device=device), model)
 
 
 def _checked_pair(pair: object, index: int) -> tuple[str, str]:

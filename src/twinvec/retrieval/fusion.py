@@ -109,7 +109,8 @@ def _deviation(scores: Scores) -> np.floating:
 
 def _z(scores: Scores, among: Scores) -> Scores:
     """Standardise scores by the mean and the deviation of ``among``."""
-    return standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
+    z = standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
+    return z.astype(np.float64, copy=False)
 
 
 def _ranks(scores: Scores, among: Scores) -> Scores:

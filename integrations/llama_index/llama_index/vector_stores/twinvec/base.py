@@ -30,9 +30,7 @@ from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchErro
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice, refuse_unknown
-from twinvec_qdrant import Collection
-from twinvec_qdrant.records.description import SAME_VECTOR
-from twinvec_qdrant.whole_documents import ingest_all, open_whole
+from twinvec_qdrant import SAME_VECTOR_COSINE, Collection, ingest_all, open_whole_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -87,7 +85,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         api_key: str | None = None,
         collection: Collection | None = None,
     ) -> None:
-        opened = open_whole(
+        opened = open_whole_documents(
             collection_name,
             encoder=None if embed_model is None else _encoder(embed_model),
             path=path,
@@ -256,7 +254,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             raise BadVectorError(
                 f"node {key!r}: an embedding of shape {given_D.shape}, expected {own_D.shape}, finite and not zero"
             )
-        if given_D @ own_D < SAME_VECTOR * lengths:
+        if given_D @ own_D < SAME_VECTOR_COSINE * lengths:
             raise SpaceMismatchError(
                 f"node {key!r}: its embedding is not what the collection's model {self._collection.encoder.name!r} "
                 f"gives for its text (cosine {given_D @ own_D / lengths:.3f}): use one embed_model for index and store"
