@@ -1,4 +1,4 @@
-"""The space fingerprint: recorded digests, equal after saving again, and one for every setting that decides a vector."""
+"""The space fingerprint: recorded digests, equal after saving again, different with all that decides a vector."""
 
 from __future__ import annotations
 
