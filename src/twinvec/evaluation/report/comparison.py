@@ -25,7 +25,7 @@ from twinvec.evaluation.sts import StsResult, compare_sts
 from twinvec.evaluation.suite import Evaluation, Tasks, evaluate
 
 _EXAMPLES = 5
-_AGREED = "None: the two agree on all.\n"
+_AGREED = "None: they agree on all.\n"
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2129; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
 h1 { font-size: 1.7rem } h2 { font-size: 1.25rem; margin-top: 2.4rem; border-bottom: 1px solid #dde1e7 }
