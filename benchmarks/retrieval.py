@@ -271,7 +271,8 @@ def header(encoder: Encoder) -> str:
     return "\n".join(
         [
             "# Retrieval quality\n",
-            f"Written by `python benchmarks/retrieval.py {' '.join(sys.argv[1:])}`; what rows mean is told there.\n",
+            f"Written by `python benchmarks/retrieval.py {' '.join(sys.argv[1:])}`; "
+            "its docstring says what the rows mean.\n",
             f"Model {encoder.name}. {os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
             f"Python {platform.python_version()}. {', '.join(installed)}.\n",
         ]

@@ -149,8 +149,8 @@ def gain(values: Measured, setting: Setting) -> tuple[float, float]:
 
 HEADER = f"""# What tuning is worth
 
-Written by `python benchmarks/tuning.py`; what rows mean is told there. Points of nDCG@10 x 100, the default model,
-{DRAWS} draws each.
+Written by `python benchmarks/tuning.py`; its docstring says what the rows mean. Points of nDCG@10 x 100,
+the default model, {DRAWS} draws each.
 """
 
 

@@ -6,10 +6,13 @@ from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
 from twinvec_qdrant.ingest.reading import Failure, read_source
 from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
+from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
+from twinvec_qdrant.whole_documents import ingest_all, open_whole_documents
 
 __all__ = [
+    "SAME_VECTOR_COSINE",
     "Chunk",
     "ChunkSettings",
     "Chunker",
@@ -19,6 +22,8 @@ __all__ = [
     "IndexSettings",
     "IngestReport",
     "drop_collection",
+    "ingest_all",
     "list_collections",
+    "open_whole_documents",
     "read_source",
 ]

@@ -1,14 +1,14 @@
-"""A collection: documents of one model's space in a Qdrant store, filled and searched.
+"""A collection: documents in the vector space of one model, in a Qdrant store.
 
-This file joins the parts: where the points live (``backends``), whether the encoder belongs there (``opening``,
-``description``), how documents come in (``ingest``, ``catalog``), how they are found (``search``), read back
-(``stored_documents``) and kept in order (``maintenance``).
+``Collection`` is the public face; other modules do the work: ``opening`` opens or creates a collection, ``ingest``
+writes documents, ``search`` finds them, ``records/documents`` reads them back, and ``maintenance`` verifies, migrates,
+reindexes and pushes. Points lie in a backend of ``stores``.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -16,29 +16,32 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import BadVectorError, ConfigurationError, StoreError
-from twinvec.retrieval.base import Hit, Mode
+from twinvec.errors import ConfigurationError, StoreError
+from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
+from twinvec.support.async_methods import awaitable
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.async_methods import awaitable
-from twinvec_qdrant.encoders import SpaceEncoder, token_encoder
-from twinvec_qdrant.ingest.chunking import Chunker
+from twinvec_qdrant.encoders import checked_vector, token_encoder
 from twinvec_qdrant.ingest.ingestion import Ingestion
-from twinvec_qdrant.maintained import Maintained
+from twinvec_qdrant.maintenance.migration import Migration, drop_others
+from twinvec_qdrant.maintenance.push import push
+from twinvec_qdrant.maintenance.reindex import reindex
+from twinvec_qdrant.maintenance.verification import verify
 from twinvec_qdrant.opening import RequestedSettings, load_recorded, open_in
 from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
-from twinvec_qdrant.records.description import Description
+from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.documents import StoredDocuments
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
-from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.records.schema import CHUNKS
+from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, PushReport, VerifyReport
+from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import Searcher
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
-from twinvec_qdrant.stores.conditions import field_is
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -46,24 +49,32 @@ if TYPE_CHECKING:
     from twinvec.rerankers.maxsim import MaxSimReranker
 
 
-class Collection(Maintained):
-    """An open collection; made by ``open``, closed by ``close`` or at the end of a ``with`` block.
+class Collection:
+    """An open collection: ``open`` makes it; ``close``, or the end of a ``with`` block, closes it.
 
-    Searches may run in several threads, beside an ingest; a search finds each source in its last committed version.
+    Several threads may search while another ingests; a search finds each source in its last committed version.
     """
 
-    def __init__(self, name: str, backend: Backend, description: Description, encoder: SpaceEncoder | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        backend: Backend,
+        description: Description,
+        encoder: SpaceEncoder | None,
+        *,
+        owns_backend: bool = True,
+    ) -> None:
         self.name = name
         self._backend = backend
         self._location = backend.location
         self._description = description
         self._encoder = encoder
+        self._owns_backend = owns_backend
         self._loading = threading.Lock()
-        self._settings = ChunkSettings.from_dict(description.chunking)
         self._catalog = Catalog(backend)
-        self._documents = StoredDocuments(backend, self._catalog)
+        self._documents = StoredDocuments(self._catalog)
         self._lexicon = Lexicon(backend, description)
-        self._searcher = Searcher(backend, self._lexicon, description)
+        self._searcher = Searcher(self._catalog, self._lexicon, description)
         self._closed = False
 
     @classmethod
@@ -84,36 +95,36 @@ class Collection(Maintained):
         api_key: str | None = None,
         wait_seconds: float = 10.0,
     ) -> Collection:
-        """Open a collection, or make it.
+        """Open a collection; create it if it does not exist.
 
         Args:
-            name: Its name in the store.
-            path: Folder of the embedded store; ``./.twinvec`` where neither this nor ``url`` nor ``client`` is given.
+            name: Name of the collection in the store.
+            path: Folder of the embedded store; default: ``./.twinvec``, without ``url`` and ``client``.
             url: Address of a Qdrant server.
-            client: A ``QdrantClient`` of the caller's; it stays open.
-            encoder: A ``twinvec.Encoder`` or anything like it (``SpaceEncoder``). Unless given, the model that the
-                collection was made with, loaded when first needed; ``Encoder("default")`` for a new one.
-            chunking: How documents are cut; False for not at all. Unless given, as the collection has it.
-            index: How vectors are indexed and searched approximately; unless given, as the collection has it.
-            tenant_key: The key of payloads that says whose a document is, of a new collection of many tenants: every
-                document then has to name its tenant, and every search, in its filter.
-            late_interaction: Keep the token states of every chunk, which ``maxsim`` then need not compute, in a new
-                collection: two bytes a number, for the default model 768 a token.
-            create: Make the collection where there is none.
-            language: Snowball language of the stemmer for BM25, of a new collection.
-            api_key: For ``url``; unless given the environment's ``QDRANT_API_KEY``, or what the file holds that its
-                ``QDRANT_API_KEY_FILE`` names.
-            wait_seconds: How long to wait for another process that has the embedded store, or to repeat requests to a
+            client: A ``QdrantClient`` of the caller, which stays open.
+            encoder: A ``twinvec.Encoder`` or another ``SpaceEncoder``. Default: the model that the collection records,
+                loaded when it is first needed; for a new collection ``Encoder("default")``.
+            chunking: How to cut documents into chunks, or False to keep them whole; default: as the collection does.
+            index: How to index vectors and search approximately; default: as the collection does.
+            tenant_key: For a new collection of many tenants, the payload key that names a document's tenant. Every
+                document must then name its tenant, and the filter of every search a tenant.
+            late_interaction: For a new collection, whether to store the token states of every chunk, so that
+                ``maxsim`` need not compute them: two bytes a number, 768 bytes a token with the default model.
+            create: Whether to create the collection if it does not exist.
+            language: For a new collection, the Snowball language of BM25's stemmer.
+            api_key: Key for ``url``; default: the environment variable ``QDRANT_API_KEY``, or the content of the file
+                that ``QDRANT_API_KEY_FILE`` names.
+            wait_seconds: How long to wait until another process closes the embedded store, or to repeat requests to a
                 server that cannot be reached or is busy. A single request may take 60 seconds.
 
         Raises:
-            CollectionNotFoundError: there is none, and ``create`` is False.
-            SpaceMismatchError: the collection was made with another model, or the encoder's vectors have changed;
-                nothing was read from it or written to it.
-            ConfigurationError: arguments that contradict one another or the collection.
-            StoreBusyError: another process has the embedded store.
+            CollectionNotFoundError: the collection does not exist, and ``create`` is False.
+            SpaceMismatchError: the collection has another model, or the encoder's vectors have changed; the collection
+                was neither searched nor written.
+            ConfigurationError: arguments contradict one another or the collection.
+            StoreBusyError: another process has the embedded store open.
             StoreUnavailableError: the server does not answer, or the folder cannot be written.
-            StoreCorruptError: what the store holds cannot be read.
+            StoreCorruptError: the store's files cannot be read.
         """
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
@@ -133,20 +144,21 @@ class Collection(Maintained):
         self.close()
 
     def close(self) -> None:
-        """Let go of the store; a second call does nothing."""
+        """Close the collection and its store; a second call does nothing."""
         if not self._closed:
             self._closed = True
             backend = self._backend
             self._backend = self._catalog = self._documents = self._searcher = cast(Any, _Closed(self._location))
-            backend.close()
+            if self._owns_backend:
+                backend.close()
 
     @property
     def encoder(self) -> SpaceEncoder:
-        """The encoder; the collection's own model is loaded and checked at the first call.
+        """The collection's encoder; without one from the caller, the recorded model, loaded at the first use.
 
         Raises:
             ModelError: the recorded model cannot be loaded.
-            SpaceMismatchError: it is not what it was.
+            SpaceMismatchError: the recorded model has changed.
         """
         with self._loading:
             if self._encoder is None:
@@ -164,39 +176,37 @@ class Collection(Maintained):
         progress: bool = False,
         report: IngestReport | None = None,
     ) -> IngestReport:
-        """Take documents in: new and changed ones are written, unchanged ones cost nothing.
+        """Ingest documents: write the new and changed ones; unchanged ones cost next to nothing.
 
-        A document that is refused or cannot be encoded fails by itself; its older version stays. Killed at any
-        moment, the collection holds every source in its old or its new version, and the next call goes on.
+        If one document is refused or cannot be encoded, only that document fails, and its older version stays. If the
+        process is killed, the collection holds every source in its old or its new version, and the next call continues.
 
         Args:
-            documents: Anything that ``twinvec.retrieval.documents.as_document`` takes, or a ``Failure`` of
+            documents: Anything that ``twinvec.retrieval.documents.as_document`` accepts, or a ``Failure`` of
                 ``read_source``; read once.
-            vectors: Vectors of the collection's space for documents that are embedded already, by id; only where
-                chunking is off and no token states are kept.
-            prune: Remove the sources that are not among the documents. Nothing is removed when a failure may hide
-                documents.
-            allow_empty: Let ``prune`` remove everything where no documents come at all; an error unless given.
-            dry_run: Encode and write nothing; the report says what would be done.
+            vectors: Vectors of the collection's space for documents that are embedded already, by id; only without
+                chunking and without stored token states.
+            prune: Remove the sources that are not among the documents. If a failure may hide documents, no source is
+                removed.
+            allow_empty: Let ``prune`` remove everything if there are no documents at all; default: an error.
+            dry_run: Report what would be done; encode and write nothing.
             progress: Show a progress bar on a terminal.
-            report: Where to count; the same comes back. What was done is in it also where the ingest ends with an
-                error.
+            report: A report to count in, which is returned; it is complete also if the ingest ends with an error.
 
         Raises:
-            DocumentError: ``documents`` is no iterable, or is empty and would prune everything.
-            SpaceMismatchError: the collection has been migrated to another model since it was opened.
-            BadVectorError: one of ``vectors`` is not finite, is zero, or of another size; nothing was written.
-            StoreError: the store failed; what was committed stays.
-            EngineError: the encoder failed altogether.
+            DocumentError: ``documents`` is not an iterable, or is empty and would prune everything.
+            SpaceMismatchError: the collection was migrated to another model after it was opened.
+            BadVectorError: one of ``vectors`` is not finite, is zero, or has another size; nothing was written.
+            StoreError: the store failed; committed documents stay.
+            EngineError: the encoder failed for all documents.
         """
-        chunker = Chunker(self.encoder, self._settings)
-        if vectors and self._settings.enabled:
-            raise ConfigurationError("vectors of whole documents, but the collection cuts documents into chunks")
+        if vectors and self._description.chunking.enabled:
+            raise ConfigurationError("vectors are for whole documents, but the collection cuts documents into chunks")
         if vectors and self._description.states_dim is not None:
-            raise ConfigurationError("vectors without token states, which the collection keeps too: leave them out")
+            raise ConfigurationError("vectors come without the token states that are stored too: leave vectors out")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
         report = IngestReport() if report is None else report
-        ingestion = Ingestion(self._backend, self.encoder, chunker, self._lexicon, self._description, given, report)
+        ingestion = Ingestion(self._catalog, self._lexicon, self._description, self.encoder, given, report)
         return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
 
     def search(
@@ -210,25 +220,25 @@ class Collection(Maintained):
         offset: int = 0,
         weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[Hit]:
-        """At most ``limit`` hits, best first.
+        """Return the best hits for a text, best first.
 
         Args:
-            query: A blank one finds nothing.
-            limit: How many.
-            mode: By vectors ("dense"), by words ("sparse", BM25), or both fused ("hybrid").
-            filter: On the documents' payloads; see ``twinvec.retrieval.filters``.
-            group: The best chunk of each source, with the source's id; without it, chunks, with ids like "source#3".
-            offset: How many of the best to leave out: the hits of the pages before.
-            weights: Of vectors and of words, where they are fused.
+            query: The text; a blank one finds nothing.
+            limit: Most hits to return.
+            mode: Compare vectors ("dense"), words ("sparse", BM25), or both and fuse them ("hybrid").
+            filter: Conditions on the documents' payloads; see ``twinvec.retrieval.filters``.
+            group: Return the best chunk of each source, with the source's id; False returns chunks, with ids such as
+                "source#3".
+            offset: Best hits to skip: those of the previous pages.
+            weights: Weights of vectors and words in the fusion.
 
         Raises:
-            TextError: the query is refused by the input gate.
-            FilterError: the filter has no meaning, or names no tenant where there are many.
-            ConfigurationError: an unknown mode, a limit below 1, an offset below 0, or weights that are no two numbers
-                from 0.
+            TextError: the query is not a string, holds a lone surrogate, or is too large.
+            FilterError: the filter is invalid, or names no tenant in a collection of many tenants.
+            ConfigurationError: the mode, the limit, the offset or the weights are invalid.
         """
-        check_text(query, "query")
-        return self.search_many([query], limit, mode, filter, group, offset=offset, weights=weights)[0]
+        request = SearchRequest(limit, mode, filter, group, offset, weights)
+        return self._search([check_text(query, "query")], request)[0]
 
     def search_many(
         self,
@@ -241,9 +251,8 @@ class Collection(Maintained):
         offset: int = 0,
         weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[list[Hit]]:
-        """``search`` for many queries at once; errors name a query by its index."""
-        encoder = self.encoder if mode != "sparse" else None
-        return self._searcher.search_texts(encoder, queries, limit, mode, filter, group, offset, weights)
+        """Search for many texts at once, as ``search`` does; errors name a query by its index."""
+        return self._search(check_texts(queries), SearchRequest(limit, mode, filter, group, offset, weights))
 
     def search_vector(
         self,
@@ -256,15 +265,19 @@ class Collection(Maintained):
         offset: int = 0,
         exact: bool = False,
     ) -> list[Hit]:
-        """``search`` by a vector of the collection's space, shape (dim,); by both, fused, where ``words`` come with it.
+        """Search by a vector of the collection's space; other arguments and errors are as for ``search``.
 
-        ``exact`` compares with every stored vector, index or not: what an index is measured against.
+        Args:
+            vector: Shape (dim,).
+            words: Text whose BM25 scores are fused with those of the vector.
+            exact: Compare every stored vector instead of using the index; this measures an index.
 
         Raises:
-            BadVectorError: the vector is not finite, is zero, or of another size.
-            TextError: the words are refused by the input gate.
+            BadVectorError: the vector is not finite, is zero, or has another size.
         """
-        return self._searcher.search_vector(self._checked(vector), words, limit, filter, group, offset, exact)
+        request = SearchRequest(limit, filter=filter, group=group, offset=offset, exact=exact)
+        checked_words = None if words is None else check_text(words, "words")
+        return self._searcher.search_vector(self._checked(vector), checked_words, request)
 
     def search_diverse(
         self,
@@ -275,15 +288,15 @@ class Collection(Maintained):
         candidates: int = 50,
         diversity: float = 0.5,
     ) -> list[Hit]:
-        """Chunks by maximal marginal relevance: each is chosen for its cosine with the query, less its likeness to
-        those before it (Carbonell and Goldstein 1998).
+        """Return chunks by maximal marginal relevance (Carbonell and Goldstein 1998).
+
+        Each chunk is chosen for its cosine with the query, less its greatest cosine with the chunks chosen before.
+        ``limit`` and ``filter`` are as for ``search``.
 
         Args:
             query: A text or a vector.
-            limit: How many.
-            filter: As for ``search``.
-            candidates: How many of the nearest chunks to choose from.
-            diversity: From 0, relevance alone, to 1, difference alone.
+            candidates: Nearest chunks to choose from.
+            diversity: Weight of the difference, from 0 (only relevance counts) to 1 (only difference counts).
         """
         if isinstance(query, str):
             check_text(query, "query")
@@ -292,19 +305,22 @@ class Collection(Maintained):
             vector_D = self._checked(np.asarray(self.encoder.encode_query([query]), dtype=np.float32)[0])
         else:
             vector_D = self._checked(query)
-        return self._searcher.diverse(vector_D, limit, candidates, diversity, filter)
+        check_limit(limit)
+        check_limit(candidates, "candidates")
+        request = SearchRequest(max(limit, candidates), filter=filter, group=False)
+        return self._searcher.diverse(vector_D, request, limit, diversity)
 
     def maxsim(self, *, mix: float = 0.4) -> MaxSimReranker:
-        """Late interaction over this collection's hits, for ``RetrieveRerank(collection, collection.maxsim())``.
+        """Return a late-interaction reranker, for ``RetrieveRerank(collection, collection.maxsim())``.
 
-        A collection that was made with ``late_interaction`` compares the token states that it keeps, and gives the
-        scores of ``MaxSimReranker`` but for their rounding; for any other they are computed from the hits' texts.
+        If the collection stores token states (``late_interaction``), the reranker compares those; its scores are those
+        of ``MaxSimReranker`` up to rounding. Otherwise it computes token states from the hits' texts.
 
         Args:
             mix: As for ``MaxSimReranker``.
 
         Raises:
-            ConfigurationError: the encoder has no token states, or ``mix`` lies outside 0 to 1.
+            ConfigurationError: the encoder has no token states, or ``mix`` is not between 0 and 1.
         """
         from twinvec.rerankers.maxsim import MaxSimReranker
         from twinvec_qdrant.search.maxsim import StoredMaxSim
@@ -315,26 +331,28 @@ class Collection(Maintained):
         return StoredMaxSim(self._backend, self._description.vector, encoder, mix=mix)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
-        """The documents with these ids, in their order, those missing left out.
+        """Return the documents with these ids, in their order, without the missing ones; needs no tenant.
 
-        The text is what was embedded: the chunks of a document that was cut, joined by blank lines. Of many tenants'
-        documents, those of all are found.
+        The text of a document is what was embedded: its chunks, joined by blank lines.
 
         Raises:
-            TextError: ``ids`` is a single string, or one of them is none or holds a lone surrogate.
+            TextError: ``ids`` is a single string, or an id is not a string or holds a lone surrogate.
         """
         return self._documents.get(check_texts(ids, name="id"))
 
     def find(self, filter: Filter | None = None) -> list[str]:
-        """The ids of all documents that satisfy the filter, in no meaningful order; it need not name a tenant.
+        """Return the ids of all documents that satisfy the filter, in arbitrary order; needs no tenant.
 
         Raises:
-            FilterError: the filter has no meaning.
+            FilterError: the filter is invalid.
         """
         return self._documents.find(filter)
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove the documents with these ids, whatever tenant's; how many there were.
+        """Remove the documents with these ids; needs no tenant.
+
+        Returns:
+            The number of removed documents.
 
         Raises:
             TextError: as for ``get``; nothing was removed.
@@ -351,20 +369,129 @@ class Collection(Maintained):
             return removed
 
     def notes(self, namespace: str) -> Notes:
-        """Small records that belong to the collection and lie in it; see ``Notes``.
+        """Return the collection's notes of one namespace: small records of an application; see ``Notes``.
 
         Raises:
-            TextError: the namespace is no text, or holds a lone surrogate.
+            TextError: the namespace is not a string, or holds a lone surrogate.
         """
         return Notes(self._backend, check_text(namespace, "namespace"))
 
     def count(self) -> int:
-        """How many chunks there are."""
-        return self._backend.count([field_is("kind", "chunk")])
+        """Return the number of chunks."""
+        return self._backend.count([CHUNKS])
 
     def info(self) -> dict[str, Any]:
-        """What the collection holds and what it was made with; loads no model."""
+        """Return what the collection holds, its model and its settings; loads no model."""
         return overview(self.name, self._backend)
+
+    def verify(self, *, repair: bool = False) -> VerifyReport:
+        """Check that every source has all its chunks with their vectors, and that there are no other chunks.
+
+        Args:
+            repair: Remove chunks that no record lists, and mark incomplete sources, so that the next ingest of their
+                documents writes them again. A source without a record gets a record of its chunks, and is marked too.
+        """
+        with self._backend.writing:
+            return verify(self._backend, self._description, repair=repair)
+
+    def migrate(
+        self,
+        encoder: SpaceEncoder,
+        *,
+        check: Callable[[Collection], bool] | None = None,
+        chunks_per_second: float | None = None,
+        progress: bool = False,
+    ) -> MigrationReport:
+        """Migrate the collection to another model while it serves searches.
+
+        Every chunk gets a second vector, from the new model; then one write makes the new model the collection's. If
+        the process is killed, the collection has the old model or the new one, with all vectors, and the next call
+        continues. Chunks that others write meanwhile are migrated too. The old vectors stay until ``drop_others``: a
+        migration back to the old model encodes only chunks written since. A migration to a third model drops them.
+
+        This object continues to search with the old model; open the collection again to use the new one.
+
+        Args:
+            encoder: Encoder of the new model.
+            check: Called before the switch with the collection as it would be; False keeps the old model.
+            chunks_per_second: Most chunks to encode a second.
+            progress: Show a progress bar on a terminal.
+
+        Raises:
+            ConfigurationError: the collection has this model already, a migration to a third model is under way, or
+                the new model cannot read chunks of the collection's size.
+            BadVectorError: the encoder gives invalid vectors; the collection keeps the old model.
+        """
+        migration = Migration(self._backend, encoder, chunks_per_second)
+        migration.fill(progress=progress)
+        if check is None or check(
+            Collection(self.name, self._backend, migration.target(), encoder, owns_backend=False)
+        ):
+            migration.switch()
+        return migration.report
+
+    def reindex(self, index: IndexSettings | Mapping[str, Any] | None = None) -> IndexReport:
+        """Build the index of the vectors now, and measure what it finds.
+
+        An ingest of many chunks builds the index by itself. Searches go on meanwhile; writers wait. An embedded
+        collection needs free disk space of about twice its size.
+
+        Args:
+            index: New settings, or their fields as ``info`` shows them; default: the present settings.
+
+        Raises:
+            ConfigurationError: a setting is unknown or out of range.
+            StoreUnavailableError: the server does not answer, or the disk has no room; the collection is as before.
+        """
+        report = reindex(self._backend, index)
+        self._description = stored_description(self._backend)
+        self._searcher = Searcher(self._catalog, self._lexicon, self._description)
+        return report
+
+    def drop_others(self) -> list[str]:
+        """Remove the vectors of all other models, and return the names of those models.
+
+        These are the model before the last migration, to which there is then no way back, and the model of an
+        unfinished migration, which is given up.
+        """
+        return drop_others(self._backend)
+
+    def push(
+        self,
+        path: str | Path | None = None,
+        *,
+        name: str | None = None,
+        url: str | None = None,
+        client: QdrantClient | None = None,
+        api_key: str | None = None,
+        prune: bool = False,
+        allow_empty: bool = False,
+        progress: bool = False,
+        wait_seconds: float = 10.0,
+    ) -> PushReport:
+        """Copy the collection to another store, or update the copy there; vectors are copied, not encoded.
+
+        If the process is killed, the next call continues. The copy can be searched and written meanwhile.
+        ``path``, ``url`` or ``client`` names the other store; these and ``api_key`` and ``wait_seconds`` are as for
+        ``open``.
+
+        Args:
+            name: Name of the copy; default: the collection's name.
+            prune: Remove documents and notes of the copy that are not in this collection. A document that has chunks
+                here, but has lost its record, is reported as missed instead.
+            allow_empty: Let ``prune`` remove everything if this collection is empty; default: an error.
+            progress: Show a progress bar on a terminal.
+
+        Raises:
+            SpaceMismatchError: the collection there has another model.
+            ConfigurationError: the collection there has other settings, or is this collection.
+            DocumentError: this collection is empty, and ``prune`` would remove all documents there.
+            StoreError: one of the stores failed; copied documents stay.
+        """
+        if path is None and url is None and client is None:
+            raise ConfigurationError("push where to? give one of path, url and client")
+        store = find_store(name or self.name, path, url, client, api_key, wait_seconds)
+        return push(self._backend, store, prune=prune, allow_empty=allow_empty, progress=progress)
 
     aingest = awaitable(ingest)
     asearch = awaitable(search)
@@ -375,22 +502,16 @@ class Collection(Maintained):
     afind = awaitable(find)
     adelete = awaitable(delete)
 
+    def _search(self, queries: Sequence[str], request: SearchRequest) -> list[list[Hit]]:
+        encoder = self.encoder if request.mode != "sparse" else None
+        return self._searcher.search_texts(encoder, queries, request)
+
     def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
-        try:
-            vector_D = np.asarray(vector, dtype=np.float32)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise BadVectorError(f"{where}expected {self._description.dim} numbers: {error}") from None
-        norm = np.linalg.norm(vector_D)
-        if vector_D.shape != (self._description.dim,) or not np.isfinite(norm) or norm == 0:
-            raise BadVectorError(
-                f"{where}a vector of shape {vector_D.shape} and length {norm:g}; expected "
-                f"({self._description.dim},), finite and not zero"
-            )
-        return vector_D
+        return checked_vector(vector, self._description.dim, where)
 
 
 class _Closed:
-    """Stands for the store of a closed collection."""
+    """Takes the place of the backend of a closed collection: every use is an error."""
 
     def __init__(self, location: str) -> None:
         self.location = location

@@ -1,32 +1,82 @@
-"""Token states, which late interaction compares: what is kept of a chunk beside its vector.
+"""The vectors and token states that a collection takes from its encoder, checked.
 
-MaxSim looks at the token states of a query and of each candidate (``twinvec.rerankers.maxsim``). A collection that was
-made with ``late_interaction`` keeps those of every chunk, in half precision, as a multivector: reranking computes
-nothing but the query (``stored_maxsim``).
+Late interaction compares the token states of a query with those of each candidate (``twinvec.rerankers.maxsim``). A
+collection that was created with ``late_interaction`` stores the token states of every chunk, in half precision, so that
+reranking computes only the query's (``search/maxsim``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from twinvec.arrays import FloatArray
+from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
-from twinvec.retrieval.base import TokenEncoder
-from twinvec_qdrant.stores.points import States
+from twinvec.retrieval.base import SpaceEncoder, TokenEncoder
+from twinvec_qdrant.stores.points import States, pages
 
 MAX_NUMBERS = 1024 * 1024
-"""Of the token states of one chunk: more a server does not take."""
-_TEXTS = 64  # encoded at a time
+"""Most numbers in the token states of one chunk: a server refuses more."""
+
+_TEXTS = 64  # encoded at once: the token states of all chunks of a large document could fill the memory
+
+
+def document_vectors(encoder: SpaceEncoder, texts: Sequence[str], names: Sequence[str] | None = None) -> FloatArray:
+    """Return the vectors of documents: shape (n, dim), finite and not zero.
+
+    Args:
+        encoder: The encoder.
+        texts: The documents' texts.
+        names: A name for each text, for the error; default: the start of the text.
+
+    Raises:
+        BadVectorError: the encoder gives other vectors.
+    """
+    return checked_vectors(encoder, encoder.encode_document(list(texts)), texts, names)
+
+
+def checked_vectors(
+    encoder: SpaceEncoder, vectors: Any, texts: Sequence[str], names: Sequence[str] | None = None
+) -> FloatArray:
+    """Return the vectors that an encoder gave for texts, as ``document_vectors`` does; for queries too."""
+    vectors_ND = np.asarray(vectors, dtype=np.float32)
+    if vectors_ND.shape != (len(texts), encoder.dim):
+        raise BadVectorError(
+            f"encoder {encoder.name!r}: vectors of shape {vectors_ND.shape}, expected {(len(texts), encoder.dim)}"
+        )
+    bad = without_direction(vectors_ND)
+    if bad.size:
+        index = int(bad[0])
+        name = names[index] if names else repr(texts[index][:60])
+        raise BadVectorError(f"encoder {encoder.name!r}: the vector of {name} is zero or not finite")
+    return vectors_ND
+
+
+def checked_vector(vector: Sequence[float] | FloatArray, dim: int, where: str = "") -> FloatArray:
+    """Return a caller's vector as an array of shape (dim,).
+
+    Raises:
+        BadVectorError: the vector is not finite, is zero, or has another size; the message starts with ``where``.
+    """
+    try:
+        vector_D = np.asarray(vector, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadVectorError(f"{where}expected {dim} numbers: {error}") from None
+    norm = np.linalg.norm(vector_D)
+    if vector_D.shape != (dim,) or not np.isfinite(norm) or norm == 0:
+        raise BadVectorError(
+            f"{where}a vector of shape {vector_D.shape} and length {norm:g}; expected ({dim},), finite and not zero"
+        )
+    return vector_D
 
 
 def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:
-    """The encoder, which has to have token states.
+    """Return the encoder as one that gives token states.
 
     Raises:
-        ConfigurationError: it has none.
+        ConfigurationError: the encoder has no token states.
     """
     if not isinstance(encoder, TokenEncoder):
         raise ConfigurationError(f"{encoder!r} has no token states (encode_tokens), which late interaction compares")
@@ -34,7 +84,7 @@ def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:
 
 
 def states_dim(encoder: SpaceEncoder) -> int:
-    """The size of a token's state.
+    """Return the size of a token state.
 
     Raises:
         ConfigurationError: the encoder has no token states.
@@ -43,57 +93,26 @@ def states_dim(encoder: SpaceEncoder) -> int:
 
 
 def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int) -> list[States]:
-    """What is kept of documents' texts.
+    """Return the token states of documents, as a collection stores them.
 
     Raises:
         ConfigurationError: the encoder has no token states.
-        BadVectorError: they are not finite or of another size, or those of one text are more than a store takes.
+        BadVectorError: token states are not finite or not of size ``dim``, or one text has too many for a store.
     """
-    kept = []
-    for text, states_TD in _each(token_encoder(encoder), texts):
-        if states_TD.ndim != 2 or not len(states_TD) or states_TD.shape[1] != dim or not np.isfinite(states_TD).all():
-            raise BadVectorError(
-                f"the encoder gave token states of shape {states_TD.shape} for {text[:60]!r}, expected (tokens, {dim}) "
-                "and finite"
-            )
-        if states_TD.size > MAX_NUMBERS:
-            raise BadVectorError(
-                f"the token states of {text[:60]!r} are {states_TD.size:,} numbers, and {MAX_NUMBERS:,} at most can be "
-                "kept: cut shorter chunks (ChunkSettings(max_tokens=...)), or keep no token states"
-            )
-        kept.append(states_TD.astype(np.float16))
-    return kept
-
-
-def _each(encoder: TokenEncoder, texts: Sequence[str]) -> Iterator[tuple[str, FloatArray]]:
-    """Texts with their states, some at a time: those of all chunks of a large document would fill the memory."""
-    for start in range(0, len(texts), _TEXTS):
-        part = texts[start : start + _TEXTS]
-        yield from zip(part, encoder.encode_tokens(part, prompt="document"), strict=True)
-
-
-class SpaceEncoder(Protocol):
-    """What a collection needs of an encoder."""
-
-    @property
-    def name(self) -> str:
-        """What finds the same model again."""
-        ...
-
-    @property
-    def dim(self) -> int:
-        """Size of the vectors."""
-        ...
-
-    @property
-    def space(self) -> str:
-        """Digest of all that decides the vectors."""
-        ...
-
-    def encode_query(self, texts: Sequence[str]) -> Any:
-        """Vectors of queries: shape (n, dim)."""
-        ...
-
-    def encode_document(self, texts: Sequence[str]) -> Any:
-        """Vectors of documents: shape (n, dim)."""
-        ...
+    states = []
+    tokens = token_encoder(encoder)
+    for page in pages(texts, _TEXTS):
+        for text, states_TD in zip(page, tokens.encode_tokens(page, prompt="document"), strict=True):
+            is_matrix = states_TD.ndim == 2 and len(states_TD) and states_TD.shape[1] == dim
+            if not is_matrix or not np.isfinite(states_TD).all():
+                raise BadVectorError(
+                    f"the encoder gave token states of shape {states_TD.shape} for {text[:60]!r}, expected "
+                    f"(tokens, {dim}) and finite"
+                )
+            if states_TD.size > MAX_NUMBERS:
+                raise BadVectorError(
+                    f"the token states of {text[:60]!r} are {states_TD.size:,} numbers; a store takes at most "
+                    f"{MAX_NUMBERS:,}: cut shorter chunks (ChunkSettings(max_tokens=...)), or keep no token states"
+                )
+            states.append(states_TD.astype(np.float16))
+    return states

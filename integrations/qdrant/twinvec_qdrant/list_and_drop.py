@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinvec.errors import CollectionNotFoundError
+from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.records.description import check_ours
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
-from twinvec_qdrant.opening_store import find_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class CollectionEntry:
 
     Attributes:
         name: Its name.
-        model: Name of the model in force; None for a collection that twinvec did not make or cannot read.
+        model: Name of its model; None if twinvec did not create the collection or cannot read it.
         dim: Size of its vectors.
     """
 
@@ -37,8 +37,9 @@ def list_collections(
     api_key: str | None = None,
     wait_seconds: float = 10.0,
 ) -> list[CollectionEntry]:
-    """The collections of a store in the order of their names, without opening them; arguments and errors are those of
-    ``Collection.open``.
+    """List the collections of a store by name, without opening them.
+
+    Arguments and errors are those of ``Collection.open``.
     """
     store = find_store("any", path, url, client, api_key, wait_seconds)
     try:
@@ -57,12 +58,12 @@ def drop_collection(
     api_key: str | None = None,
     wait_seconds: float = 10.0,
 ) -> None:
-    """Remove a collection with all it holds, for good; arguments are those of ``Collection.open``.
+    """Remove a collection and all it holds, for good; arguments are those of ``Collection.open``.
 
     Raises:
-        CollectionNotFoundError: there is none of this name.
-        ConfigurationError: twinvec did not make it.
-        StoreBusyError: an embedded one is open, here or in another process.
+        CollectionNotFoundError: the collection does not exist.
+        ConfigurationError: twinvec did not create the collection.
+        StoreBusyError: the embedded collection is open, in this process or in another.
         StoreUnavailableError: the server does not answer, or the folder cannot be removed.
     """
     store = find_store(name, path, url, client, api_key, wait_seconds)
@@ -70,7 +71,7 @@ def drop_collection(
         found = store.descriptions()
         if name not in found:
             raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-        if found[name] or url is not None or client is not None:  # below a path, a damaged one is ours too
+        if found[name] or url is not None or client is not None:  # in an embedded store, a damaged one is ours too
             check_ours(found[name], store.location)
         store.drop()
     finally:

@@ -1,43 +1,34 @@
-"""Opening and making a collection: which store, whether there is one, and whether encoder and settings belong to it.
+"""Open or create a collection: check that it exists, and that encoder and settings fit it.
 
-Everything is checked on the description alone, before the store is opened; an encoder that does not belong leaves no
-trace.
+All checks read the description only, before the store opens; an encoder that does not fit leaves no trace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
-from twinvec_qdrant.encoders import SpaceEncoder
+from twinvec.retrieval.base import SpaceEncoder
+from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.ingest.chunking import Chunker
-from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.description import (
     Description,
     EncoderOptions,
     check_probes,
     check_space,
-    describe,
+    generation,
     read_description,
 )
-from twinvec_qdrant.records.schema import tenant_path
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings
-from twinvec_qdrant.stores.base import Backend, NewCollection, Store
-
-
-class Opened(NamedTuple):
-    """An open store that holds a collection of the encoder's."""
-
-    backend: Backend
-    description: Description
-    encoder: SpaceEncoder | None
+from twinvec_qdrant.settings import DEFAULT_INDEX, ChunkSettings, IndexSettings
+from twinvec_qdrant.stores.base import Backend, Store
+from twinvec_qdrant.stores.points import DENSE
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedSettings:
-    """What a caller asks of a collection; None for as it is, or as usual for a new one."""
+    """What a caller requests; None keeps what an existing collection has, and is the default of a new one."""
 
     encoder: SpaceEncoder | None
     chunking: ChunkSettings | None
@@ -47,34 +38,41 @@ class RequestedSettings:
     late_interaction: bool | None
 
 
-def open_in(store: Store, name: str, wanted: RequestedSettings, *, create: bool) -> Opened:
-    """The collection in a store, made where there is none; see ``Collection.open`` for arguments and errors."""
+def open_in(
+    store: Store, name: str, wanted: RequestedSettings, *, create: bool
+) -> tuple[Backend, Description, SpaceEncoder | None]:
+    """Open the collection of a store, or create it; see ``Collection.open`` for arguments and errors.
+
+    Returns:
+        The backend, the description, and the encoder; None if the recorded model is to be loaded later.
+    """
     opened: Store | Backend = store
     try:
         metadata = store.peek()
         if metadata is None:
             if not create:
                 raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-            wanted = replace(wanted, encoder=wanted.encoder or load_encoder("default"))
-            opened = backend = store.create(_new(wanted))
+            encoder = wanted.encoder or load_encoder("default")
+            wanted = replace(wanted, encoder=encoder)
+            opened = backend = store.create(_new_description(wanted, encoder).new_collection())
         else:
-            _checked(metadata, wanted, store.location)
+            _matching_description(metadata, wanted, store.location)
             opened = backend = store.open()
-        description = _checked(backend.read_metadata(), wanted, backend.location)
+        description = _matching_description(backend.read_metadata(), wanted, backend.location)
         if wanted.encoder is not None:
             check_probes(description, wanted.encoder, backend.location)
-        return Opened(backend, description, wanted.encoder)
+        return backend, description, wanted.encoder
     except BaseException:
         opened.close()
         raise
 
 
 def load_recorded(description: Description, location: str) -> SpaceEncoder:
-    """The model that a collection was made with, checked against it.
+    """Load the model that the collection records, and check it.
 
     Raises:
-        ModelError: it cannot be loaded.
-        SpaceMismatchError: it is not what it was.
+        ModelError: the model cannot be loaded.
+        SpaceMismatchError: the model has changed.
     """
     encoder = load_encoder(description.model, description.options)
     check_space(description, encoder, location)
@@ -83,58 +81,50 @@ def load_recorded(description: Description, location: str) -> SpaceEncoder:
 
 
 def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEncoder:
-    """The model of this name."""
+    """Load the model of this name."""
     from twinvec.encoder import Encoder
 
     try:
         return Encoder(model, **(options.given() if options else {}))
     except ModelError as error:
-        error.add_note(
-            "a model that lies elsewhere is named by --model; in Python, give an encoder of your own as encoder="
-        )
+        error.add_note("if the model is in another place, name it with --model, or in Python give encoder=Encoder(...)")
         raise
 
 
-def _new(wanted: RequestedSettings) -> NewCollection:
-    """What a new collection is made of; what cannot work is refused before anything is made."""
-    assert wanted.encoder is not None
-    chunking, index = wanted.chunking or ChunkSettings(), wanted.index or IndexSettings()
-    Chunker(wanted.encoder, chunking)
-    Lexicon.check_language(wanted.language)
-    path = tenant_path(wanted.tenant_key)
-    description = describe(
-        wanted.encoder,
-        chunking,
-        wanted.language,
-        index,
-        wanted.tenant_key,
-        late_interaction=wanted.late_interaction or False,
+def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Description:
+    """Return the description of a new collection, after all settings have been checked."""
+    chunking = wanted.chunking or ChunkSettings()
+    Chunker(encoder, chunking)
+    Analyzer(wanted.language)  # refuses a language without a stemmer
+    return Description(
+        **dict(generation(encoder, DENSE, late_interaction=wanted.late_interaction or False)),
+        chunking=chunking,
+        language=wanted.language,
+        index=wanted.index or DEFAULT_INDEX,
+        tenant_key=wanted.tenant_key,
     )
-    return NewCollection(wanted.encoder.dim, description.model_dump(), index, path, description.states_dim)
 
 
-def _checked(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:
-    """The description of a collection that goes with what is asked for."""
+def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:
+    """Return the collection's description; refuse what differs from the requested settings."""
     description = read_description(metadata, location)
-    chunking, index = ChunkSettings.from_dict(description.chunking), IndexSettings.from_dict(description.index)
-    if wanted.chunking not in (None, chunking):
+    if wanted.chunking not in (None, description.chunking):
         raise ConfigurationError(
-            f"{location}: holds {chunking}, not {wanted.chunking}; leave the settings of chunking out, or ingest into "
-            "a new collection"
+            f"{location}: holds {description.chunking}, not {wanted.chunking}; leave the settings of chunking out, or "
+            "ingest into a new collection"
         )
-    if wanted.index not in (None, index):
+    if wanted.index not in (None, description.index):
         raise ConfigurationError(
-            f"{location}: is indexed with {index}, not with {wanted.index}; leave the settings of the index out, or "
-            "change them (twinvec migrate --quantization, Collection.reindex)"
+            f"{location}: is indexed with {description.index}, not with {wanted.index}; leave the settings of the "
+            "index out, or change them (twinvec migrate --quantization, Collection.reindex)"
         )
     if wanted.tenant_key not in (None, description.tenant_key):
-        divided = f"by {description.tenant_key!r}" if description.tenant_key else "between no tenants"
-        raise ConfigurationError(f"{location}: is divided {divided}, not by {wanted.tenant_key!r}")
+        raise ConfigurationError(f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}")
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(
-            f"{location}: {kept}, which is settled when a collection is made: leave late_interaction out, or ingest "
-            "into a new collection"
+            f"{location}: {kept}, which only a new collection can change: leave late_interaction out, or ingest into "
+            "a new collection"
         )
     if wanted.encoder is not None:
         check_space(description, wanted.encoder, location)

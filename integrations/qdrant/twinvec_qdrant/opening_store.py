@@ -1,4 +1,4 @@
-"""Stores as a whole: which one the arguments of ``Collection.open`` name, what it holds, and how to remove of it."""
+"""Find the store that the arguments of ``Collection.open`` name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def find_store(
     api_key: str | None,
     wait_seconds: float,
 ) -> Store:
-    """The store of the collection ``name``; see ``Collection.open`` for the arguments.
+    """Return the store of the collection ``name``; see ``Collection.open`` for the arguments.
 
     Raises:
         ConfigurationError: the arguments contradict one another, or the name or the url cannot be used.
@@ -39,18 +39,18 @@ def find_store(
     if url is not None:
         from twinvec_qdrant.stores.server.store import connect
 
-        return connect(name, url, api_key or _key_of_environment(), wait_seconds)
+        return connect(name, url, api_key or _key_from_environment(), wait_seconds)
     if client is not None:
         from twinvec_qdrant.stores.server.store import ServerStore
 
         return ServerStore(name, client, "client", owned=False, wait_seconds=wait_seconds)
-    from twinvec_qdrant.stores.embedded.backend import EmbeddedStore
+    from twinvec_qdrant.stores.embedded.store import EmbeddedStore
 
     return EmbeddedStore(path or DEFAULT_PATH, name, wait_seconds)
 
 
-def _key_of_environment() -> str | None:
-    """The key that the environment holds, or the file that it names."""
+def _key_from_environment() -> str | None:
+    """Return the API key of ``QDRANT_API_KEY``, or of the file that ``QDRANT_API_KEY_FILE`` names."""
     if key := os.environ.get(API_KEY_VARIABLE):
         return key
     if not (file := os.environ.get(API_KEY_FILE_VARIABLE)):
@@ -58,6 +58,6 @@ def _key_of_environment() -> str | None:
     try:
         return Path(file).read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError) as error:
-        # nothing of what the file holds, nor of the variable: whoever mixes it up with the other puts the key there
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+        # the message quotes neither the file nor the variable, which may hold the key itself by mistake
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigurationError(f"the file that {API_KEY_FILE_VARIABLE} names cannot be read: {reason}") from None

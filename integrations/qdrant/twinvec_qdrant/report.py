@@ -1,4 +1,4 @@
-"""What an ingest, a verification, a migration, an index or a push came to."""
+"""Reports of what an ingest, a verification, a migration, a reindexing or a push did."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class IngestReport:
-    """Counts of one ingest; the first five are of documents.
+    """Counts of one ingest; the first five count documents.
 
     Attributes:
-        new: Not in the collection before.
-        updated: In it with another text, title or payload.
-        unchanged: In it as they came; nothing was encoded or written.
-        deleted: Removed because they were not among the documents (``prune``).
-        failed: Refused or broken; an older version stays as it was.
-        failures: (source, reason) of each that failed.
+        new: Added to the collection.
+        updated: Replaced, since text, title or payload differ.
+        unchanged: Already in the collection; nothing was encoded or written.
+        deleted: Removed because the ingest did not bring them (``prune``).
+        failed: Not ingested; an older version stays in the collection.
+        failures: (source, reason) of each failed document.
         chunks: Chunks written.
-        encoded: Texts of chunks that were encoded; the others kept the vector they had.
-        truncated: Chunks written that are longer than the model reads.
+        encoded: Texts of chunks encoded; the other chunks kept their vectors.
+        truncated: Chunks written that are longer than the model's token limit.
     """
 
     new: int = 0
@@ -43,15 +43,15 @@ class IngestReport:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What a collection was found to hold.
+    """What ``Collection.verify`` found.
 
     Attributes:
         sources: Committed sources.
-        chunks: Chunks that they list.
-        incomplete: Sources of which chunks, or their vectors, are missing, until they have been ingested again.
-        forgotten: Sources that have chunks and no record: never shown, and nothing says whether more is missing.
-        stray: Chunks that their source does not list: left over by a writer that died, and never shown.
-        repaired: Whether stray chunks were removed, incomplete sources marked, and forgotten ones recorded and marked.
+        chunks: Chunks that the records list.
+        incomplete: Sources that lack chunks or vectors, until they are ingested again.
+        forgotten: Sources with chunks but without a record; searches do not show them, and more chunks may be missing.
+        stray: Chunks that no record lists, left by a writer that died; searches do not show them.
+        repaired: Whether stray chunks were removed, and incomplete and forgotten sources marked for the next ingest.
     """
 
     sources: int = 0
@@ -63,7 +63,7 @@ class VerifyReport:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was found that should not be."""
+        """Whether no problem was found."""
         return not self.incomplete and not self.forgotten and not self.stray
 
 
@@ -73,9 +73,9 @@ class MigrationReport:
 
     Attributes:
         model: Name of the new model.
-        encoded: Chunks encoded; those that had their new vector already are not among them.
-        truncated: Encoded chunks that are longer than the new model reads.
-        switched: Whether the new model is in force.
+        encoded: Chunks encoded; an earlier, unfinished migration may have encoded others.
+        truncated: Encoded chunks that are longer than the new model's token limit.
+        switched: Whether the collection now uses the new model.
     """
 
     model: str
@@ -86,15 +86,15 @@ class MigrationReport:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What an index is and finds.
+    """The state of an index.
 
     Attributes:
-        settings: In words.
-        chunks: How many there are.
-        indexed: About how many of their vectors are in the index; the others are compared one by one. A server goes on
+        settings: The settings in words.
+        chunks: Chunks in the collection.
+        indexed: About how many of them are in the index; searches compare the others one by one. A server goes on
             building after the call.
-        recall: The share of the ten nearest chunks that searches find, over some of the stored vectors; None where
-            there are none.
+        recall: Share of the exact ten nearest chunks that searches find, for a sample of stored vectors; None without
+            chunks.
     """
 
     settings: str
@@ -105,14 +105,14 @@ class IndexReport:
 
 @dataclass(slots=True)
 class PushReport:
-    """What a push did; counts are of documents but for ``chunks``.
+    """What a push did; all but ``chunks`` count documents.
 
     Attributes:
         copied: Written to the other store.
         unchanged: There already, in the same version.
-        deleted: Removed there because they are not here (``prune``).
-        missed: Not copied: chunks of theirs, or their records, are gone, changed by a writer meanwhile or lost
-            (``Collection.verify``), or were lost and have not been ingested again.
+        deleted: Removed there, because they are not in this collection (``prune``).
+        missed: Not copied: another writer changed them meanwhile, or their chunks or records are lost
+            (``Collection.verify``).
         chunks: Chunks written.
     """
 

@@ -1,21 +1,18 @@
-"""How a collection's dense vectors are indexed, and searched approximately.
+"""The settings that a collection records: how documents are cut into chunks, and how dense vectors are indexed.
 
-The index is a graph (HNSW, Malkov and Yashunin 2016). With quantisation, searches walk it on small copies of the
-vectors, take more candidates than asked for, and compare those with the vectors themselves. Exact search passes over
-both.
+The index is a graph (HNSW, Malkov and Yashunin 2016). With quantisation, a search walks the graph on small copies of
+the vectors, takes more candidates than the caller wants, and ranks those by the full vectors. An exact search uses
+neither the graph nor the copies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import check_choice
-
-if TYPE_CHECKING:
-    pass
 
 Quantization = Literal["none", "int8", "binary", "turbo"]
 
@@ -24,19 +21,19 @@ _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
-    """The settings of an index; a collection records them.
+    """How dense vectors are indexed.
 
     Attributes:
-        quantization: What the small copies are: bytes ("int8", a quarter of the size), four bits ("turbo", an eighth),
-            signs ("binary", a thirty-second), or "none".
-        m: Edges of a node of the graph.
-        ef_construct: Candidates for the edges of a new node.
-        ef: Candidates that a search keeps; the store's choice unless given.
-        oversampling: How many times the hits asked for are compared with the vectors themselves; what suits the
-            quantisation unless given.
+        quantization: Format of the small copies: "int8" (a quarter of the size), "turbo" (4 bits a number, an eighth),
+            "binary" (signs, a thirty-second), or "none".
+        m: Edges of each node of the graph.
+        ef_construct: Candidates considered when a node is added.
+        ef: Candidates that a search keeps; default: the store's choice.
+        oversampling: Candidates ranked by their full vectors, as a multiple of the limit; default: 1 without
+            quantisation, 2 for "int8" and "turbo", 4 for "binary".
 
     Raises:
-        ConfigurationError: a value that cannot work.
+        ConfigurationError: a value is out of range.
     """
 
     quantization: Quantization = "none"
@@ -55,7 +52,7 @@ class IndexSettings:
                 raise ConfigurationError(f"{name} must be an integer from {least} to {most}, got {value!r}")
         factor = self.oversampling
         if factor is not None and (not isinstance(factor, (int, float)) or not 1 <= factor <= 1000):
-            raise ConfigurationError(f"oversampling must be between 1 and 1000, got {self.oversampling!r}")
+            raise ConfigurationError(f"oversampling must be between 1 and 1000, got {factor!r}")
 
     def __str__(self) -> str:
         copies = "no quantisation" if self.quantization == "none" else f"{self.quantization} quantisation"
@@ -64,20 +61,22 @@ class IndexSettings:
         return f"{copies}, m {self.m}, ef_construct {self.ef_construct}{given}"
 
     @property
-    def compared(self) -> float:
-        """How many times the hits asked for are compared with the vectors themselves."""
+    def oversampling_factor(self) -> float:
+        """``oversampling``, or its default for the quantisation."""
         return self.oversampling or _OVERSAMPLING[self.quantization]
 
+    compared = oversampling_factor  # the name of version 0.1
+
     def as_dict(self) -> dict[str, Any]:
-        """The settings as JSON has them."""
+        """Return the settings as a JSON object."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> IndexSettings:
-        """The settings that ``as_dict`` gave.
+        """Build the settings from what ``as_dict`` returned.
 
         Raises:
-            ConfigurationError: a field that is none, or a value that cannot work.
+            ConfigurationError: an unknown field, or a value out of range.
         """
         known = [each.name for each in fields(cls)]
         if unknown := [name for name in values if name not in known]:
@@ -86,20 +85,20 @@ class IndexSettings:
 
 
 DEFAULT_INDEX = IndexSettings()
-"""What suits most."""
+"""The index settings of a new collection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSettings:
-    """How documents are cut; a collection records it, because other settings give other chunks.
+    """How documents are cut into chunks; other settings give other chunks.
 
     Attributes:
         enabled: False keeps each document whole, as one chunk.
-        max_tokens: Largest chunk in tokens, heading and special tokens included; the model's limit unless given.
-        overlap: Tokens that a chunk repeats of the one before it, within a section.
+        max_tokens: Largest chunk in tokens, with heading and special tokens; default: the model's limit.
+        overlap: Tokens that a chunk repeats of the previous chunk of the same section.
 
     Raises:
-        ConfigurationError: a value that cannot work.
+        ConfigurationError: a value is out of range.
     """
 
     enabled: bool = True
@@ -121,10 +120,10 @@ class ChunkSettings:
         return f"chunks {size}" + (f" that overlap by {self.overlap}" if self.overlap else "")
 
     def as_dict(self) -> dict[str, Any]:
-        """The settings as JSON has them."""
+        """Return the settings as a JSON object."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ChunkSettings:
-        """The settings that ``as_dict`` gave."""
+        """Build the settings from what ``as_dict`` returned."""
         return cls(**values)

@@ -1,22 +1,20 @@
-"""Collections as frameworks' vector stores need them: whole documents, and in memory unless a place is given.
-
-What the vector stores of LangChain and LlamaIndex share; their own methods and classes stay with them.
-"""
+"""Open and fill a collection that keeps documents whole, as the vector stores of LangChain and LlamaIndex need it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.encoders import SpaceEncoder
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 
-def open_whole(
+def open_whole_documents(
     name: str,
     *,
     encoder: SpaceEncoder | None = None,
@@ -26,20 +24,13 @@ def open_whole(
     api_key: str | None = None,
     collection: Collection | None = None,
 ) -> Collection:
-    """A collection that keeps documents whole, opened or made.
+    """Open or create a collection that keeps documents whole; default: in memory.
 
-    Args:
-        name: Its name.
-        encoder: As for ``Collection.open``.
-        path: Folder of the embedded store.
-        url: Address of a Qdrant server.
-        client: A ``QdrantClient`` of the caller's. With none of the three, the collection lives in memory.
-        api_key: For ``url``.
-        collection: One that is open already, in place of the arguments before.
+    Arguments are those of ``Collection.open``, or ``collection``, a collection that is open already.
 
     Raises:
-        ConfigurationError: arguments that contradict one another, or a collection that cuts documents into chunks; and
-            what ``Collection.open`` raises.
+        ConfigurationError: the arguments contradict one another, or the collection cuts documents into chunks; further
+            errors as for ``Collection.open``.
     """
     if collection is None:
         if path is None and url is None and client is None:
@@ -51,7 +42,27 @@ def open_whole(
         raise ConfigurationError("an open collection has its place: leave out path, url and client")
     if collection.info()["chunking"]["enabled"]:
         raise ConfigurationError(
-            f"{collection!r} cuts documents into chunks, which a vector store must not: search it with the "
-            "framework's TwinvecRetriever, or open one with chunking=False"
+            f"{collection!r} cuts documents into chunks, but a vector store needs whole documents: search it with the "
+            "framework's TwinvecRetriever, or open a collection with chunking=False"
         )
     return collection
+
+
+def ingest_all(
+    collection: Collection, documents: Iterable[object], what: str, vectors: Mapping[str, Sequence[float]] | None = None
+) -> None:
+    """Ingest documents; after that, raise an error if any were refused.
+
+    Args:
+        collection: The collection.
+        documents: As for ``Collection.ingest``.
+        what: The documents in words, for the error ("3 texts").
+        vectors: As for ``Collection.ingest``.
+
+    Raises:
+        DocumentError: some documents were refused, which it names with the reasons; the others are stored.
+    """
+    report = collection.ingest(documents, vectors=vectors)
+    if report.failures:
+        reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
+        raise DocumentError(f"{report.failed} of {what} were refused: {reasons}")

@@ -1,4 +1,8 @@
-"""What every part of retrieval shares: the hit, and the protocols of retrievers, rerankers and encoders."""
+"""What every part of retrieval shares: the hit, and the protocols of retrievers, rerankers and encoders.
+
+Three protocols say what is needed of an encoder: ``VectorEncoder`` to index and search vectors, ``TokenEncoder`` for
+late interaction, and ``SpaceEncoder`` for a collection, which records whose vectors it holds.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,8 @@ from twinvec.support.checks import is_integer
 Mode = Literal["hybrid", "dense", "sparse"]
 """How to search: by vectors, by words (BM25), or by both, fused."""
 
-
 MAX_LIMIT = 2**31 - 1
-"""Most hits that can be asked for, or left out."""
+"""Largest limit, and largest offset, of a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,8 @@ class Hit:
         score: The score of the last stage; larger is better.
         scores: The score of every stage the hit went through, by the stage's name ("dense", "sparse",
             "fused", "maxsim", "cross-encoder", ...).
-        payload: The document's own payload; for chunks also ``source``, ``position`` and ``heading``, where the
-            document has no such keys of its own.
+        payload: The document's own payload. A chunk's hit also has ``source``, ``position`` and ``heading``, unless
+            the payload itself has a key of that name.
     """
 
     id: str
@@ -42,50 +45,69 @@ class Hit:
 
 @runtime_checkable
 class Retriever(Protocol):
-    """Anything that finds hits for a query: the memory index, a Qdrant collection, your own."""
+    """Anything that finds hits for a query: a memory index, a Qdrant collection, a class of your own."""
 
     def search(self, query: str, limit: int = 10, *, filter: Filter | None = None) -> list[Hit]:
-        """At most ``limit`` hits, best first, that satisfy ``filter``."""
+        """Return at most ``limit`` hits that satisfy ``filter``, best first."""
         ...
 
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Anything that scores hits again, looking at query and text together."""
+    """Anything that compares a query with the texts of hits and scores the hits again."""
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
-        """New hits, best first, with the new stage's score added; at most ``limit``."""
+        """Return at most ``limit`` new hits, best first, with the score of this stage added."""
         ...
 
 
 @runtime_checkable
 class TokenEncoder(Protocol):
-    """What late interaction needs of an encoder."""
+    """An encoder of token states, for late interaction."""
 
     def encode_tokens(
         self, texts: Sequence[str], *, prompt: str | None, on_batch: Callable[[int], None] | None = None
     ) -> list[FloatArray]:
-        """For each text its token states, of length 1: shape (tokens, states dim); ``on_batch`` as for ``Encoder``."""
+        """Token states of each text, of length 1: shape (tokens, states dim). ``on_batch`` is as for ``Encoder``."""
         ...
 
 
 class VectorEncoder(Protocol):
-    """What an index needs of an encoder."""
+    """An encoder of queries and documents, for an index. ``encode_document`` may also take ``progress``, a bool."""
 
     def encode_query(self, texts: Sequence[str]) -> Any:
         """Vectors of queries: shape (n, dim)."""
         ...
 
-    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> Any:
+    def encode_document(self, texts: Sequence[str]) -> Any:
         """Vectors of documents: shape (n, dim)."""
         ...
 
 
+class SpaceEncoder(VectorEncoder, Protocol):
+    """An encoder of queries and documents whose vector space can be told from others, for a collection."""
+
+    @property
+    def name(self) -> str:
+        """The name that finds the same model again."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Size of the vectors."""
+        ...
+
+    @property
+    def space(self) -> str:
+        """Digest of everything that decides the vectors."""
+        ...
+
+
 def check_limit(limit: int, name: str = "limit") -> None:
-    """Refuse a number of results that is not a whole number from 1 to ``MAX_LIMIT``.
+    """Refuse a limit that is not an integer from 1 to ``MAX_LIMIT``.
 
     Raises:
-        ConfigurationError: it is not.
+        ConfigurationError: it names the limit.
     """
     if not is_integer(limit) or not 1 <= limit <= MAX_LIMIT:
         raise ConfigurationError(f"{name} must be a whole number from 1 to {MAX_LIMIT:,}, got {limit!r}")

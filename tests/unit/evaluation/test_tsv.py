@@ -48,9 +48,9 @@ def test_a_missing_file_is_an_input_error(tmp_path):
     ("content", "place", "said"),
     [
         ("", "", "empty"),
-        ('{"a": 1}\n{"a": \n', ":2", "no JSON"),
+        ('{"a": 1}\n{"a": \n', ":2", "not JSON"),
         ('{"a": 1}\n\n[1]\n', ":3", "expected a JSON object, got list"),
-        ("[" * 100_000 + "\n", ":1", "no JSON"),
+        ("[" * 100_000 + "\n", ":1", "not JSON"),
     ],
 )
 def test_malformed_json_lines_are_refused_by_file_and_line(tmp_path, content, place, said):

@@ -1,9 +1,9 @@
-"""A document -> chunks that the model reads whole, each carrying the heading it stands under.
+"""Chunking: a document -> chunks that fit into the model, each below the headings that it stands under.
 
-Where to cut is decided by semantic-text-splitter (tokens, sentences, paragraphs, Markdown blocks), where a Markdown
-document has headings by markdown-it-py. Left to this file: sections, the heading path of each ("Guide > Install"), and
-room for heading, prompt and special tokens below the model's limit. No text is lost: what a heading path
-cannot hold stays in the body.
+semantic-text-splitter chooses the cuts (tokens, sentences, paragraphs, Markdown blocks), and markdown-it-py finds the
+headings of Markdown. This file makes the sections and their heading paths ("Guide > Install"), and reserves room for
+heading, prompt and special tokens below the model's limit. Every word is kept: the part of a heading that does not fit
+into the heading path stays in the body.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.documents import Document
 from twinvec.tokens.tokenizer import TextTokenizer
-from twinvec_qdrant.ingest.front_matter import split_front_matter
+from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
 from twinvec_qdrant.settings import ChunkSettings
 
 if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
-_SMALLEST_ROOM = 8  # tokens for heading and body together, below which chunks say nothing
-_MARGIN = 2  # tokens of heading and body may be more, joined, than each alone
+_SMALLEST_ROOM = 8  # tokens for heading and body together; smaller chunks say nothing
+_MARGIN = 2  # heading and body may have more tokens together than each alone
 _STEP = 8  # token capacities are multiples of this, so that few splitters serve all headings
-_FILL = 0.92  # of the capacity, aimed at when cutting by characters: few pieces are then too long
-_WINDOW = 32_768  # characters a splitter is given at once: its time grows faster than the text
-_CHARACTERS_A_TOKEN = 16  # at most: a word of 10,000 letters may be one token, and is cut by characters
-_MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
+_FILL = 0.92  # share of the capacity to aim at when cutting by characters: few pieces are then too long
+_WINDOW = 32_768  # characters a splitter gets at once: its time grows faster than the text
+_CHARACTERS_A_TOKEN = 16  # upper bound: a word of 10,000 letters may be one token, and is cut by characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +37,9 @@ class Chunk:
 
     Attributes:
         text: Exactly what is embedded: heading, blank line, body.
-        heading: The document's title and the headings that the piece stands under, "Guide > Install"; may be empty.
+        heading: The document's title and the headings above the piece, "Guide > Install"; may be empty.
         position: Its place in the document, from 0.
-        truncated: Whether it is longer than the model reads.
+        truncated: Whether the model truncates it.
     """
 
     text: str
@@ -53,7 +52,7 @@ class Chunker:
     """Cuts documents for one encoder.
 
     Args:
-        encoder: A ``twinvec.Encoder``. One without its ``tokenizer`` will do where chunking is off.
+        encoder: A ``twinvec.Encoder``; with chunking off, also an encoder without ``tokenizer``.
         settings: How to cut.
 
     Raises:
@@ -69,22 +68,22 @@ class Chunker:
             return
         if self._tokenizer is None:
             raise ConfigurationError(
-                f"{type(encoder).__name__} has no tokenizer to measure chunks with; switch chunking off "
-                "(ChunkSettings(enabled=False)) and cut the documents beforehand"
+                f"{type(encoder).__name__} has no tokenizer to measure chunks with; cut the documents yourself and "
+                "switch chunking off (ChunkSettings(enabled=False))"
             )
         model_limit = self._tokenizer.max_tokens
         self._limit = self.settings.max_tokens or model_limit
         if self._limit > model_limit:
-            raise ConfigurationError(f"chunks of {self._limit} tokens: the model reads {model_limit}")
+            raise ConfigurationError(f"chunks of {self._limit} tokens: the model reads at most {model_limit}")
         self._room = self._limit - int(self._tokenizer.count([self._prompt])[0])
         if self._room < _SMALLEST_ROOM:
             raise ConfigurationError(
-                f"chunks of {self._limit} tokens: {self._room} are left beside prompt and special tokens, "
-                f"at least {_SMALLEST_ROOM} are needed"
+                f"chunks of {self._limit} tokens: prompt and special tokens leave {self._room} for the text, "
+                f"expected at least {_SMALLEST_ROOM}"
             )
         if self.settings.overlap > self._room // 2:
             raise ConfigurationError(
-                f"an overlap of {self.settings.overlap} tokens: at most {self._room // 2}, half of what a chunk holds"
+                f"an overlap of {self.settings.overlap} tokens: expected at most {self._room // 2}, half of a chunk"
             )
         self._by_tokens = lru_cache(maxsize=64)(self._new_by_tokens)
 
@@ -92,32 +91,29 @@ class Chunker:
         """The chunks of a document in its order; a blank document has none."""
         whole = (document.title, document.full_text)
         pieces = [each for each in (self._pieces(document) if self.settings.enabled else [whole]) if each[1].strip()]
-        too_long = self._too_long([text for _, text in pieces])
-        return [
-            Chunk(text, heading, position, truncated)
-            for position, ((heading, text), truncated) in enumerate(zip(pieces, too_long, strict=True))
-        ]
+        truncated = self._truncated([text for _, text in pieces])
+        return [Chunk(text, heading, row, truncated[row]) for row, (heading, text) in enumerate(pieces)]
 
     def _pieces(self, document: Document) -> Iterator[tuple[str, str]]:
-        """Heading and text (heading included) of every chunk."""
-        markdown = is_markdown(document)
+        """The heading of every chunk, and its text, which includes the heading."""
+        markdown = _is_markdown(document)
         parts = [document.title] if document.title.strip() else []
         if self._fits(document.full_text) and not (markdown and "\n" in document.text.strip()):
             yield document.title, document.full_text
             return
         sections = _markdown_sections(document.text, parts) if markdown else [(parts, document.text)]
-        headings = [self._carried(path) for path, _ in sections]
+        headings = [self._heading(path) for path, _ in sections]
         for index, (path, body) in enumerate(sections):
             heading = headings[index]
             if path and heading != _join(path):
                 body = f"{path[-1]}\n\n{body}"
             if not body.strip() and index + 1 < len(sections) and headings[index + 1].startswith(heading):
-                continue  # the section below says it
+                continue  # the next section repeats this heading
             for piece in self._split(body, heading, markdown):
                 yield heading, _under(heading, piece)
 
-    def _carried(self, path: Sequence[str]) -> str:
-        """The heading path, as much of it as takes a third of the room: the last parts, or the start of the last."""
+    def _heading(self, path: Sequence[str]) -> str:
+        """The heading path, truncated to a third of the room: its last parts, or the start of the last part."""
         room = max(self._room // 3, 1)
         for start in range(len(path)):
             heading = _join(path[start:])
@@ -128,7 +124,7 @@ class Chunker:
         return pieces[0].strip() if pieces else ""
 
     def _split(self, body: str, heading: str, markdown: bool) -> Iterator[str]:
-        """The pieces of a section's body; one empty piece where there is only the heading."""
+        """The pieces of a section's body; an empty body gives one empty piece."""
         whole = _trimmed(body)
         if not whole or self._fits(_under(heading, whole)):
             yield whole
@@ -138,7 +134,7 @@ class Chunker:
             yield from filter(None, map(_trimmed, self._cut(window, capacity, markdown)))
 
     def _cut(self, text: str, capacity: int, markdown: bool) -> Iterator[str]:
-        """Pieces of at most ``capacity`` tokens: cut by characters, which is fast, then by tokens where needed."""
+        """Pieces of at most ``capacity`` tokens: cut by characters, which is fast; longer pieces by tokens."""
         assert self._tokenizer is not None
         a_token = min(len(text) / max(int(self._tokenizer.count([text])[0]), 1), _CHARACTERS_A_TOKEN)
         pieces = self._by_characters(max(int(capacity * a_token * _FILL), 1), markdown).chunks(text)
@@ -147,51 +143,54 @@ class Chunker:
                 yield piece
             else:
                 parts = -(-count // capacity)
-                even = min(capacity, count // parts + capacity // 8)  # rather than a full chunk and a crumb
+                even = min(capacity, count // parts + capacity // 8)  # instead of a full chunk and a crumb
                 yield from self._by_tokens(max(even // _STEP * _STEP, 1), markdown).chunks(piece)
 
     def _by_characters(self, capacity: int, markdown: bool) -> MarkdownSplitter | TextSplitter:
-        from semantic_text_splitter import MarkdownSplitter, TextSplitter
-
         overlap = capacity * self.settings.overlap // self._room
-        return (MarkdownSplitter if markdown else TextSplitter)(capacity, overlap=overlap, trim=False)
+        return _splitter(markdown)(capacity, overlap=overlap, trim=False)
 
     def _new_by_tokens(self, capacity: int, markdown: bool) -> MarkdownSplitter | TextSplitter:
-        from semantic_text_splitter import MarkdownSplitter, TextSplitter
-
         assert self._tokenizer is not None
-        kind = MarkdownSplitter if markdown else TextSplitter
         overlap = min(self.settings.overlap, capacity - 1)
-        return kind.from_huggingface_tokenizer(self._tokenizer.for_chunking(), capacity, overlap=overlap, trim=False)
+        tokenizer = self._tokenizer.for_chunking()
+        return _splitter(markdown).from_huggingface_tokenizer(tokenizer, capacity, overlap=overlap, trim=False)
 
     def _fits(self, text: str) -> bool:
         return len(text) <= self._limit * _CHARACTERS_A_TOKEN and self._tokens(text, self._room) <= self._room
 
     def _tokens(self, text: str, room: int) -> int:
-        """Tokens of a text behind the prompt, beside those of the prompt; any number above ``room`` if it is longer."""
+        """Tokens that a text adds to the prompt; a text that is certainly longer than ``room`` gives ``room + 1``."""
         assert self._tokenizer is not None
         if len(text) > room * _CHARACTERS_A_TOKEN:
             return room + 1
         return int(self._tokenizer.count([self._prompt + text])[0]) - (self._limit - self._room)
 
-    def _too_long(self, texts: list[str]) -> list[bool]:
+    def _truncated(self, texts: list[str]) -> list[bool]:
         if self._tokenizer is None:
             return [False] * len(texts)
         counts = self._tokenizer.count([self._prompt + text for text in texts])
-        return [bool(count > self._tokenizer.max_tokens) for count in counts]
+        truncated: list[bool] = (counts > self._tokenizer.max_tokens).tolist()
+        return truncated
 
 
-def is_markdown(document: Document) -> bool:
-    """Whether its text is Markdown: the payload's ``format`` says so, or, without that, the id's ending."""
+def _splitter(markdown: bool) -> type[MarkdownSplitter | TextSplitter]:
+    from semantic_text_splitter import MarkdownSplitter, TextSplitter
+
+    return MarkdownSplitter if markdown else TextSplitter
+
+
+def _is_markdown(document: Document) -> bool:
+    """Whether the text is Markdown, by the payload's ``format`` or, if that is missing, by the ending of the id."""
     stated = document.payload.get("format")
-    return stated == "markdown" if stated is not None else document.id.lower().endswith(_MARKDOWN_SUFFIXES)
+    return stated == "markdown" if stated is not None else document.id.lower().endswith(MARKDOWN_SUFFIXES)
 
 
 def _markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str]]:
-    """Heading path and body of every section, the first before any heading."""
+    """The heading path and the body of every section; the first section stands before all headings."""
     from markdown_it import MarkdownIt
 
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the parser's lines
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the lines that the parser counts
     _, text = split_front_matter(text)
     lines = text.split("\n")
     tokens = MarkdownIt("commonmark").disable("inline").parse(text)
@@ -213,7 +212,7 @@ def _markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str
 
 
 def _windows(text: str) -> Iterator[str]:
-    """The text in parts of bounded size, cut at a blank line, a line's end or a blank where there is one."""
+    """The text in parts of bounded size, cut at an empty line, else at a line's end, else at a space."""
     start = 0
     while len(text) - start > _WINDOW:
         end = start + _WINDOW
@@ -228,7 +227,7 @@ def _windows(text: str) -> Iterator[str]:
 
 
 def _trimmed(piece: str) -> str:
-    """Without blank lines around it; the first line keeps its indentation."""
+    """The piece without empty lines around it; the first line keeps its indentation."""
     return piece.strip("\r\n").rstrip()
 
 

@@ -1,6 +1,6 @@
-"""Intake: whatever callers give -> checked documents with different ids, in groups.
+"""The gate of an ingest: whatever callers give -> checked documents with distinct ids, in groups.
 
-A broken document becomes a failure and stops no other.
+A broken document becomes a failure and stops no other document.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ _GROUP_CHARACTERS = 4 * 1024 * 1024
 
 
 class DocumentGate:
-    """The documents of one ingest, read once.
+    """Checks the documents of one ingest, which are read once.
 
     Args:
-        settings: Those of chunking, which with the document decide what its chunks are.
-        tenant_key: The key that every payload needs, in a collection of many tenants.
-        fail: Called with the source and the reason of each that is broken.
-        repeat: Called for each that came before, word for word.
+        settings: The chunking settings; together with the document they decide its chunks.
+        tenant_key: The key that every payload needs in a collection of many tenants.
+        fail: Called with the source and the reason of each broken document.
+        repeat: Called for each document that came before in the same version.
 
     Attributes:
-        seen: The version of every document so far, the hash of all that decides its chunks, by id; "" for a broken one.
-        tenants: Those that documents named.
-        hidden: Failures behind which there may be documents that were not seen.
+        seen: The version of every document so far by id, which is the hash of all that decides its chunks; "" for a
+            broken document.
+        tenants: The tenants that the documents name.
+        hidden: How many failures may hide documents.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class DocumentGate:
         """Checked documents, a few hundred at a time.
 
         Raises:
-            DocumentError: ``documents`` is no iterable of documents.
+            DocumentError: ``documents`` is not an iterable of documents.
         """
         if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
             raise DocumentError(f"expected an iterable of documents, got {type(documents).__name__}")
@@ -62,7 +63,7 @@ class DocumentGate:
         characters = 0
         for position, value in enumerate(documents):
             document = self._checked(value, position)
-            if document is None:
+            if document is None or not self._is_first(document):
                 continue
             group.append(document)
             characters += len(document.text)
@@ -73,38 +74,45 @@ class DocumentGate:
             yield group
 
     def _checked(self, value: object, position: int) -> Document | None:
+        """The document with its payload as plain JSON; None if it is broken."""
         if isinstance(value, Failure):
-            self.seen.setdefault(value.source, "")
-            self.hidden += value.hides
-            self._fail(value.source, value.reason)
+            self._refuse(value.source, value.reason, hides=value.hides)
             return None
         try:
             document = as_document(value, position)
-            document = Document(document.id, document.text, document.title, json_payload(document))
-            if self._tenant_key is not None and not isinstance(document.payload.get(self._tenant_key), str):
-                raise DocumentError(
-                    f"document {document.id!r}: its payload has to name its tenant, a string under {self._tenant_key!r}"
-                )
+            payload = json_payload(document)
+            if self._tenant_key is not None:
+                self.tenants.add(_tenant(document.id, payload, self._tenant_key))
         except InputError as error:
             source = _claimed_id(value)
-            if source is None:
-                self.hidden += 1
-            else:
-                self.seen.setdefault(source, "")
-            self._fail(source or f"document {position}", str(error))
+            self._refuse(source or f"document {position}", str(error), hides=source is None)
             return None
-        if self._tenant_key is not None:
-            self.tenants.add(document.payload[self._tenant_key])
+        return Document(document.id, document.text, document.title, payload)
+
+    def _refuse(self, source: str, reason: str, *, hides: bool) -> None:
+        """Report a failure; one that hides documents makes pruning unsafe."""
+        self.seen.setdefault(source, "")
+        self.hidden += hides
+        self._fail(source, reason)
+
+    def _is_first(self, document: Document) -> bool:
+        """Whether no sound document with this id came before."""
         version = digest(document.text, document.title, canonical(document.payload), self._settings)
         earlier = self.seen.get(document.id)
         if not earlier:
             self.seen[document.id] = version
-            return document
-        if earlier == version:
+        elif earlier == version:
             self._repeat()
         else:
-            self._fail(document.id, "another document with the same id came before; that one was kept")
-        return None
+            self._fail(document.id, "an earlier document has the same id; that one was kept")
+        return not earlier
+
+
+def _tenant(identity: str, payload: Mapping[str, Any], key: str) -> str:
+    tenant = payload.get(key)
+    if not isinstance(tenant, str):
+        raise DocumentError(f"document {identity!r}: its payload has to name its tenant, a string under {key!r}")
+    return tenant
 
 
 def _claimed_id(value: object) -> str | None:

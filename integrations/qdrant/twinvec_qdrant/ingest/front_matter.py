@@ -1,22 +1,25 @@
-"""Front matter: the YAML block with which a Markdown file may begin says things about the text and is no part of it."""
+"""Front matter: the YAML block at the top of a Markdown file, which describes the text and does not belong to it."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
+"""Endings of the names of Markdown files."""
+
 MAX_BYTES = 64 * 1024
-"""Largest front matter; YAML takes long where it is large."""
+"""Largest front matter that is parsed; parsing a large YAML block takes long."""
 
 MAX_DEPTH = 20
-"""How deep its lists and mappings may lie in one another."""
+"""How deep the lists and mappings of a front matter may be nested."""
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The values of a front matter, as JSON has them, dates as strings and sets as lists, and the text below it.
+    """The values of the front matter as plain JSON, and the text below it. Dates become strings, and sets lists.
 
-    What begins like one and is no YAML mapping is text, and so is one that takes long or becomes large: one beyond
-    ``MAX_BYTES`` or ``MAX_DEPTH``, or with aliases, of which a few lines can become gigabytes.
+    A block that is not a YAML mapping stays part of the text. So does a block beyond ``MAX_BYTES`` or ``MAX_DEPTH``,
+    or one with aliases, because a few lines of aliases can expand to gigabytes.
     """
     if not text.startswith("---"):
         return {}, text
@@ -31,18 +34,18 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
         if not isinstance(values, dict):
             return {}, text
         plain: dict[str, Any] = json.loads(json.dumps(values, default=_as_json, skipkeys=True))
-    except Exception:  # a bad value ends YAML's constructors with an AttributeError, an OverflowError, ...
+    except Exception:  # bad values make YAML's constructors raise AttributeError, OverflowError and others
         return {}, text
     return plain, body.lstrip("\r\n")
 
 
 def _as_json(value: object) -> object:
-    """A value that JSON does not have; a set in the same order in every process."""
+    """The JSON form of another value; a set is sorted, so that every process gives the same order."""
     return sorted(map(str, value)) if isinstance(value, set) else str(value)
 
 
 def _is_plain(block: str) -> bool:
-    """Whether the block has no aliases and is not too deep; of one that is, no more is read than shows it."""
+    """Whether the block has no aliases and is not too deep; reading stops at the first one that breaks this rule."""
     import yaml
 
     depth = 0

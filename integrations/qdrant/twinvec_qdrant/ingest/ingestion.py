@@ -1,41 +1,36 @@
-"""Ingestion: documents -> what is new -> chunks -> vectors -> commits.
+"""Ingestion: documents -> plans -> vectors -> commits.
 
-Documents are taken in groups and compared with their records; what is unchanged costs no more than that. A batch is
-encoded in a thread of its own while the one before it is committed and the one after it is read and cut. A text that
-only moved, or whose payload changed, keeps its vector. What is broken about one document makes that document fail and
-nothing else: it is named in the report, and its older version stays. What is broken about the store, or about the
-encoder altogether, ends the ingest with its error; what was committed before stays committed, and the next ingest goes
-on from there.
+The trip of a document: ``document_gate`` checks it, ``planned`` compares it with its record and cuts it into chunks,
+``chunk_vectors`` finds or encodes their vectors, and ``records.catalog`` commits the points. An unchanged document
+ends its trip at the comparison. A thread encodes one batch while this one commits the batch before it and plans the one
+after it.
+
+A broken document fails alone: the report names it, and its older version stays. A broken store or encoder ends the
+ingest with its error; what was committed stays, and the next ingest goes on from there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from operator import length_hint
-from uuid import uuid4
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import DocumentError, InputError, StoreUnavailableError
-from twinvec.retrieval.documents import Document
-from twinvec.support.progress import Advance, progress_bar, unseen
-from twinvec_qdrant.encoders import SpaceEncoder
-from twinvec_qdrant.ingest.chunk_vectors import Encoded, TextVectors, Vectors
+from twinvec.errors import DocumentError, StoreUnavailableError
+from twinvec.retrieval.base import SpaceEncoder
+from twinvec.support.progress import Advance, progress_bar
+from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors, Encoded
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import DocumentGate
-from twinvec_qdrant.ingest.planned import PlannedDocument, in_batches, plan_document, texts
+from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, in_batches, texts
 from twinvec_qdrant.records.bm25_weights import Lexicon
-from twinvec_qdrant.records.catalog import Catalog, Change
-from twinvec_qdrant.records.description import Description, check_in_force
-from twinvec_qdrant.records.schema import Record, tenant_path
-from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
+from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.description import Description, check_current_model
+from twinvec_qdrant.records.schema import CHUNKS, tenant_path
+from twinvec_qdrant.records.tenancy import Tenants
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import Backend
-from twinvec_qdrant.stores.conditions import field_is
-from twinvec_qdrant.stores.points import Point
 
 logger = logging.getLogger(__name__)
 
@@ -43,57 +38,45 @@ _ROUNDS = 5  # a commit is lost only to another writer of the same source
 
 
 class Ingestion:
-    """One ingest into one collection.
-
-    Args:
-        backend: Where to.
-        encoder: Of the collection's model; checked.
-        chunker: With the collection's settings.
-        lexicon: The collection's BM25 weights.
-        description: The collection's.
-        given: Vectors of documents that come with theirs, by id; checked.
-        report: Where what is done is counted.
-    """
+    """One ingest into one collection; ``given`` holds the checked vectors of whole documents, by id."""
 
     def __init__(
         self,
-        backend: Backend,
-        encoder: SpaceEncoder,
-        chunker: Chunker,
+        catalog: Catalog,
         lexicon: Lexicon,
         description: Description,
+        encoder: SpaceEncoder,
         given: Mapping[str, FloatArray],
         report: IngestReport,
     ) -> None:
-        self._backend = backend
-        self._chunker = chunker
+        chunking, key = description.chunking, description.tenant_key
+        self._catalog = catalog
+        self._backend = catalog.backend
         self._lexicon = lexicon
-        self._vector = description.vector
-        self._index = IndexSettings.from_dict(description.index)
-        self._vectors = Vectors(backend, encoder, description, given)
-        self._catalog = Catalog(backend)
-        self._tenants = Tenants(backend, description.tenant_key)
-        self._tenant_path = tenant_path(description.tenant_key)
+        self._description = description
         self._report = report
-        self._intake = DocumentGate(chunker.settings.as_dict(), description.tenant_key, self._refused, self._unchanged)
-        self._advance: Advance = unseen
+        self._tenants = Tenants(catalog, key)
+        self._planner = Planner(catalog, self._tenants, Chunker(encoder, chunking), report)
+        self._gate = DocumentGate(chunking.as_dict(), key, self._planner.refused, self._planner.unchanged)
+        self._vectors = ChunkVectors(self._backend, encoder, description, given)
         self._encoding = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")
 
     def run(
         self, documents: Iterable[object], *, prune: bool, allow_empty: bool, dry_run: bool, progress: bool
     ) -> IngestReport:
-        """Take the documents in; see ``Collection.ingest``."""
-        groups = self._intake.groups(documents)
+        """Ingest the documents; see ``Collection.ingest``."""
+        groups = self._gate.groups(documents)
         total = length_hint(documents) or None
         try:
             with (
                 self._backend.writing,
-                progress_bar("Ingesting", total, "documents", shown=progress) as self._advance,
+                progress_bar("Ingesting", total, "documents", shown=progress) as self._planner.advance,
             ):
+                batches = in_batches(self._planner.planned(groups, self._gate.seen))
                 if dry_run:
-                    self._foresee(groups)
+                    self._count_only(batches)
                 else:
-                    self._write(groups)
+                    self._write(batches)
                 if prune:
                     self._prune(allow_empty=allow_empty, dry_run=dry_run)
                 if not dry_run:
@@ -106,136 +89,105 @@ class Ingestion:
             self._encoding.shutdown(cancel_futures=True)
         return self._report
 
-    def _write(self, groups: Iterator[list[Document]]) -> None:
+    def _count_only(self, batches: Iterable[Sequence[PlannedDocument]]) -> None:
+        """Count what ``_write`` would do."""
+        for batch in batches:
+            self._report.encoded += len(texts(batch).keys() - self._vectors.known(batch).keys())
+            for planned in batch:
+                self._count(planned, planned.new_chunks())
+            self._planner.advance(len(batch))
+
+    def _write(self, batches: Iterator[Sequence[PlannedDocument]]) -> None:
         self._catalog.recover()
         self._lexicon.refresh()
-        if not self._backend.count([field_is("kind", "chunk")]):
-            self._backend.begin_load(self._tenant_path)
-        for batch, encoded, moved in self._encoded(in_batches(self._changed(groups))):
-            before = self._report.failed
-            self._commit_all(batch, encoded)
-            self._advance(len(batch) - moved.documents, failed=self._report.failed - before)
+        if not self._backend.count([CHUNKS]):
+            self._backend.begin_load(tenant_path(self._description.tenant_key))
+        for batch, encoded in self._encoded(batches):
+            failed = self._report.failed
+            self._commit(batch.documents, encoded.result())
+            self._planner.advance(len(batch.documents) - batch.moved, failed=self._report.failed - failed)
 
-    def _foresee(self, groups: Iterator[list[Document]]) -> None:
-        """Count what ``_write`` would do."""
-        for batch in in_batches(self._changed(groups)):
-            self._report.encoded += len(texts(batch).keys() - self._vectors.known(batch).keys())
-            for work in batch:
-                self._count(work, sum(identity not in work.kept for identity, _ in work.points()))
-            self._advance(len(batch))
+    def _encoded(self, batches: Iterator[Sequence[PlannedDocument]]) -> Iterator[tuple[_Batch, Future[Encoded]]]:
+        """Batches and their vectors; each batch is given once the next one is planned and waits for the encoder.
 
-    def _changed(self, groups: Iterable[Sequence[Document]]) -> Iterator[PlannedDocument]:
-        """The documents that are new or changed, cut into chunks."""
-        for group in groups:
-            records = self._catalog.records(document.id for document in group)
-            changed: list[tuple[Document, str]] = []
-            for document in group:
-                record, version = records.get(document.id), self._intake.seen[document.id]
-                if record and record.version == version:
-                    self._unchanged()
-                else:
-                    changed.append((document, version))
-            foreign = self._tenants.foreign((document for document, _ in changed), records)
-            for document, version in changed:
-                if document.id in foreign:
-                    self._refused(document.id, FOREIGN)
-                    continue
-                try:
-                    chunks = self._chunker.chunks(document)
-                except InputError as error:
-                    self._refused(document.id, str(error))
-                else:
-                    yield plan_document(document, version, chunks, records.get(document.id))
-
-    def _encoded(
-        self, batches: Iterator[list[PlannedDocument]]
-    ) -> Iterator[tuple[list[PlannedDocument], Encoded, _Moved]]:
-        """Batches with their vectors. Where reading fails, what was read before comes first."""
-        waiting: deque[tuple[list[PlannedDocument], Future[Encoded], _Moved]] = deque()
+        If planning fails, the batches that were planned before come first.
+        """
+        current: tuple[_Batch, Future[Encoded]] | None = None
         failure: Exception | None = None
         while True:
             try:
-                batch = next(batches, None)
+                planned = next(batches, None)
             except Exception as error:
-                failure, batch = error, None
-            if batch is not None:
-                known = self._vectors.known(batch)
-                moved = _Moved(len(batch), len(texts(batch).keys() - known.keys()), self._advance)
-                waiting.append((batch, self._encoding.submit(self._vectors.complete, batch, known, moved), moved))
-            while len(waiting) > (batch is not None):
-                done, future, moved = waiting.popleft()
-                yield done, future.result(), moved
-            if failure is not None:
-                raise failure
-            if batch is None:
-                return
+                failure, planned = error, None
+            following = None if planned is None else self._start(planned)
+            if current is not None:
+                yield current
+            if following is None:
+                break
+            current = following
+        if failure is not None:
+            raise failure
 
-    def _commit_all(self, batch: Sequence[PlannedDocument], encoded: Encoded) -> None:
-        """Commit a batch; what another writer changed meanwhile is planned anew on its version."""
-        check_in_force(self._backend, self._vector)
+    def _start(self, planned: Sequence[PlannedDocument]) -> tuple[_Batch, Future[Encoded]]:
+        known = self._vectors.known(planned)
+        batch = _Batch(planned, len(texts(planned).keys() - known.keys()), self._planner.advance)
+        return batch, self._encoding.submit(self._vectors.complete, planned, known, batch.on_texts)
+
+    def _commit(self, batch: Sequence[PlannedDocument], encoded: Encoded) -> None:
+        """Commit a batch; a document that another writer has changed meanwhile is planned again on its version."""
+        check_current_model(self._backend, self._description.vector)
         for source, reason in encoded.failures:
             self._report.fail(source, reason)
         self._report.encoded += encoded.encoded
-        batch = [work for work in batch if all(key in encoded.vectors for key in work.keys)]
+        left = [each for each in batch if all(key in encoded.vectors for key in each.keys)]
         for _ in range(_ROUNDS):
-            lost = self._commit(batch, encoded.vectors)
+            lost = self._commit_once(left, encoded.vectors)
             if not lost:
                 return
-            records = self._catalog.records(lost)
-            foreign = self._tenants.foreign((work.document for work in batch if work.document.id in lost), records)
-            for source in foreign:
-                self._report.fail(source, FOREIGN)
-            lost -= foreign
-            batch = [work.planned_on(records.get(work.document.id)) for work in batch if work.document.id in lost]
-        for work in batch:
-            self._report.fail(work.document.id, "another writer keeps changing it")
+            left = self._planner.planned_again(lost)
+        for each in left:
+            self._report.fail(each.document.id, "another writer keeps changing it")
 
-    def _commit(self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]) -> set[str]:
-        """Write a batch; returns the sources that were lost to another writer."""
-        terms = self._lexicon.terms([chunk.text for work in batch for chunk in work.chunks])
-        weights = iter(zip(self._lexicon.documents(terms), map(len, terms), strict=True))
-        changes: dict[str, tuple[PlannedDocument, Change]] = {}
-        for work in batch:
-            points, length, revision = [], 0, uuid4().hex
-            for (identity, payload), key in zip(work.points(), work.keys, strict=True):
-                sparse, count = next(weights)
-                length += count
-                dense, states = vectors[key]
-                points.append(Point(identity, {**payload, "revision": revision}, dense, sparse, self._vector, states))
-            chunks = tuple(point.id for point in points)
-            record = Record(work.document.id, work.version, revision, chunks, length, {} if chunks else work.payload)
-            change = Change(record, [point for point in points if point.id not in work.kept], work.old)
-            changes[work.document.id] = (work, change)
-        lost = {change.record.source for change in self._catalog.write([change for _, change in changes.values()])}
-        for source, (work, change) in changes.items():
-            if source not in lost:
-                self._lexicon.changed(work.old, change.record)
-                self._count(work, len(change.points))
+    def _commit_once(
+        self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]
+    ) -> list[PlannedDocument]:
+        """Commit documents; returns those that another writer won."""
+        terms = self._lexicon.terms([chunk.text for planned in batch for chunk in planned.chunks])
+        weights = zip(self._lexicon.documents(terms), map(len, terms), strict=True)
+        changes = [planned.change(vectors, weights, self._description.vector) for planned in batch]
+        won_by_others = {change.record.source for change in self._catalog.write(changes)}
+        lost = []
+        for planned, change in zip(batch, changes, strict=True):
+            if planned.document.id in won_by_others:
+                lost.append(planned)
+            else:
+                self._lexicon.changed(planned.old, change.record)
+                self._count(planned, len(change.points))
         return lost
 
-    def _count(self, work: PlannedDocument, written: int) -> None:
-        if work.old is None:
+    def _count(self, planned: PlannedDocument, written: int) -> None:
+        if planned.old is None:
             self._report.new += 1
-        elif work.old.version == work.version:  # another writer committed the same
+        elif planned.old.version == planned.version:  # another writer committed the same
             self._report.unchanged += 1
         else:
             self._report.updated += 1
         self._report.chunks += written
-        self._report.truncated += sum(chunk.truncated for chunk in work.chunks)
+        self._report.truncated += sum(chunk.truncated for chunk in planned.chunks)
 
     def _prune(self, *, allow_empty: bool, dry_run: bool) -> None:
-        """Remove the sources that were not among the documents; of many tenants' only those of the ones that came."""
-        if self._intake.hidden:
+        """Remove the sources that were not among the documents, of the tenants that the documents name."""
+        if self._gate.hidden:
             logger.warning(
-                "nothing was pruned: %d failures may hide documents, so that what is missing need not be gone",
-                self._intake.hidden,
+                "nothing was pruned: %d failures may hide documents, so a missing document may still exist",
+                self._gate.hidden,
             )
             return
-        gone = [source for source in self._tenants.sources(self._intake.tenants) if source not in self._intake.seen]
-        if gone and not self._intake.seen and not allow_empty:
+        gone = [source for source in self._tenants.sources(self._gate.tenants) if source not in self._gate.seen]
+        if gone and not self._gate.seen and not allow_empty:
             raise DocumentError(
-                f"no documents came, and pruning would remove all {len(gone):,} of {self._backend.location}; if that "
-                "is meant, say so (allow_empty=True, --allow-empty)"
+                f"the ingest got no documents, and pruning would remove all {len(gone):,} of {self._backend.location}; "
+                "to remove them, pass allow_empty=True (--allow-empty)"
             )
         if dry_run:
             self._report.deleted = len(gone)
@@ -246,36 +198,31 @@ class Ingestion:
 
     def _build_index(self) -> None:
         try:
-            self._backend.build_index(self._index)
+            self._backend.build_index(self._description.index)
         except StoreUnavailableError as error:  # everything is there and is found, if more slowly
             logger.warning("no index was built: %s", error)
 
-    def _refused(self, source: str, reason: str) -> None:
-        self._report.fail(source, reason)
-        self._advance(1, failed=1)
 
-    def _unchanged(self) -> None:
-        self._report.unchanged += 1
-        self._advance(1)
-
-
-class _Moved:
-    """Moves the progress bar by the documents of a batch, as its texts are encoded.
+@dataclass(slots=True)
+class _Batch:
+    """A batch that is being encoded.
 
     Attributes:
-        documents: How many it has been moved by.
+        texts: How many of its texts need encoding.
+        advance: Moves the progress bar by documents.
+        encoded: How many of its texts are encoded.
+        moved: By how many documents the bar has moved.
     """
 
-    def __init__(self, documents: int, texts: int, advance: Advance) -> None:
-        self.documents = 0
-        self._all = documents
-        self._texts = texts
-        self._encoded = 0
-        self._advance = advance
+    documents: Sequence[PlannedDocument]
+    texts: int
+    advance: Advance
+    encoded: int = 0
+    moved: int = 0
 
-    def __call__(self, texts: int) -> None:
-        """So many more texts were encoded."""
-        self._encoded = min(self._encoded + texts, self._texts)
-        step = self._all * self._encoded // self._texts - self.documents
-        self.documents += step
-        self._advance(step)
+    def on_texts(self, count: int) -> None:
+        """Move the progress bar: ``count`` more texts are encoded."""
+        self.encoded = min(self.encoded + count, self.texts)
+        step = len(self.documents) * self.encoded // self.texts - self.moved
+        self.moved += step
+        self.advance(step)

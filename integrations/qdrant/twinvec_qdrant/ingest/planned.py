@@ -1,18 +1,34 @@
-"""Work: documents that are to be written, cut into chunks, and the batches in which they are encoded and committed."""
+"""Plans: which documents are new or changed, what each is cut into, and the batches in which they are written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
+from twinvec.arrays import FloatArray
+from twinvec.errors import DocumentError, InputError
+from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.documents import Document
-from twinvec_qdrant.ingest.chunking import Chunk
+from twinvec.support.progress import Advance, unseen
+from twinvec_qdrant.ingest.chunking import Chunk, Chunker
+from twinvec_qdrant.records.catalog import Catalog, Change
 from twinvec_qdrant.records.schema import Record, canonical, chunk_id, digest, point_payload
+from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
+from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.stores.points import Point, States
 
 BATCH_CHARACTERS = 256 * 1024
 BATCH_CHUNKS = 1024
-"""Of a batch, at most, but for a single large document: what a kill costs."""
+"""A batch is complete when it reaches one of these sizes. A kill costs at most the batches under way."""
+
+
+class TextVectors(NamedTuple):
+    """The dense vector of a text, and its token states if the collection keeps them."""
+
+    dense: FloatArray
+    states: States | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,31 +36,52 @@ class PlannedDocument:
     """A document to write.
 
     Attributes:
-        document: It.
-        payload: The user's payload, as JSON has it.
+        document: The checked document.
         version: Hash of all that decides the chunks.
         chunks: What it was cut into.
         keys: The hashes of the chunks' texts.
-        old: The version in force, from which this one was planned.
+        old: The committed version from which this one was planned; None for a new document.
     """
 
     document: Document
-    payload: dict[str, Any]
     version: str
     chunks: list[Chunk]
     keys: list[str]
     old: Record | None
 
-    @property
-    def kept(self) -> frozenset[str]:
-        """The ids of the chunks of the version in force."""
+    def new_chunks(self) -> int:
+        """How many chunks the committed version lacks."""
+        kept = self._kept()
+        return sum(identity not in kept for identity, _ in self._identified())
+
+    def change(
+        self, vectors: Mapping[str, TextVectors], weights: Iterator[tuple[SparseVector, int]], vector: str
+    ) -> Change:
+        """The commit of this document.
+
+        It takes the vectors of its texts by key, and the next of ``weights`` for each chunk: the sparse vector and the
+        number of terms. ``vector`` names the dense vectors.
+        """
+        source, revision, kept = self.document.id, uuid4().hex, self._kept()
+        points, chunks, terms = [], [], 0
+        for (identity, payload), key in zip(self._identified(), self.keys, strict=True):
+            sparse, length = next(weights)
+            dense, states = vectors[key]
+            terms += length
+            chunks.append(identity)
+            if identity not in kept:
+                points.append(Point(identity, {**payload, "revision": revision}, dense, sparse, vector, states))
+        payload = {} if chunks else self.document.payload
+        return Change(Record(source, self.version, revision, tuple(chunks), terms, payload), points, self.old)
+
+    def _kept(self) -> frozenset[str]:
         return frozenset(self.old.chunks) if self.old else frozenset()
 
-    def points(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _identified(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The id and the payload of each chunk, without the revision of the commit."""
         source, title = self.document.id, self.document.title
+        payload = canonical(self.document.payload)
         for chunk, key in zip(self.chunks, self.keys, strict=True):
-            content = digest(key, chunk.heading, title, canonical(self.payload))
             own = {
                 "kind": "chunk",
                 "source": source,
@@ -54,33 +91,75 @@ class PlannedDocument:
                 "text": chunk.text,
                 "content": key,
             }
-            yield chunk_id(source, chunk.position, content), point_payload(own, self.payload)
-
-    def planned_on(self, old: Record | None) -> PlannedDocument:
-        """The same, where another version has come in force."""
-        return replace(self, old=old)
+            content = digest(key, chunk.heading, title, payload)
+            yield chunk_id(source, chunk.position, content), point_payload(own, self.document.payload)
 
 
-def plan_document(document: Document, version: str, chunks: list[Chunk], old: Record | None) -> PlannedDocument:
-    """A document that is new or changed."""
-    return PlannedDocument(
-        document, dict(document.payload), version, chunks, [digest(chunk.text) for chunk in chunks], old
-    )
+class Planner:
+    """Plans the documents of one ingest; counts unchanged and refused ones in ``report`` and on the progress bar."""
+
+    def __init__(self, catalog: Catalog, tenants: Tenants, chunker: Chunker, report: IngestReport) -> None:
+        self._catalog = catalog
+        self._tenants = tenants
+        self._chunker = chunker
+        self._report = report
+        self.advance: Advance = unseen
+
+    def planned(self, groups: Iterable[Sequence[Document]], versions: Mapping[str, str]) -> Iterator[PlannedDocument]:
+        """The documents that are new or changed; ``versions`` holds the hash of each document by id."""
+        for group in groups:
+            records = self._catalog.records(document.id for document in group)
+            changed = []
+            for document in group:
+                record = records.get(document.id)
+                if record and record.version == versions[document.id]:
+                    self.unchanged()
+                else:
+                    changed.append(document)
+            foreign = self._tenants.foreign(changed, records)
+            for document in changed:
+                try:
+                    if document.id in foreign:
+                        raise DocumentError(FOREIGN)
+                    chunks = self._chunker.chunks(document)
+                except InputError as error:
+                    self.refused(document.id, str(error))
+                else:
+                    keys, old = [digest(chunk.text) for chunk in chunks], records.get(document.id)
+                    yield PlannedDocument(document, versions[document.id], chunks, keys, old)
+
+    def planned_again(self, lost: Sequence[PlannedDocument]) -> list[PlannedDocument]:
+        """The same documents, planned on the versions that other writers have committed meanwhile."""
+        records = self._catalog.records(each.document.id for each in lost)
+        foreign = self._tenants.foreign((each.document for each in lost), records)
+        for source in foreign:
+            self._report.fail(source, FOREIGN)
+        return [replace(each, old=records.get(each.document.id)) for each in lost if each.document.id not in foreign]
+
+    def unchanged(self) -> None:
+        """Count a document that needs no writing."""
+        self._report.unchanged += 1
+        self.advance(1)
+
+    def refused(self, source: str, reason: str) -> None:
+        """Count a document that fails before it is planned."""
+        self._report.fail(source, reason)
+        self.advance(1, failed=1)
 
 
-def texts(batch: Sequence[PlannedDocument]) -> dict[str, str]:
-    """The different texts of a batch, by key."""
-    return {key: chunk.text for work in batch for key, chunk in zip(work.keys, work.chunks, strict=True)}
+def texts(batch: Iterable[PlannedDocument]) -> dict[str, str]:
+    """The distinct texts of a batch, by key."""
+    return {key: chunk.text for planned in batch for key, chunk in zip(planned.keys, planned.chunks, strict=True)}
 
 
-def in_batches(works: Iterable[PlannedDocument]) -> Iterator[list[PlannedDocument]]:
-    """Cut works into batches of about equal size."""
+def in_batches(documents: Iterable[PlannedDocument]) -> Iterator[list[PlannedDocument]]:
+    """Cut documents into batches of about equal size; each is given as soon as it is complete."""
     batch: list[PlannedDocument] = []
     chunks = characters = 0
-    for work in works:
-        batch.append(work)
-        chunks += len(work.chunks)
-        characters += sum(len(chunk.text) for chunk in work.chunks)
+    for planned in documents:
+        batch.append(planned)
+        chunks += len(planned.chunks)
+        characters += sum(len(chunk.text) for chunk in planned.chunks)
         if chunks >= BATCH_CHUNKS or characters >= BATCH_CHARACTERS:
             yield batch
             batch, chunks, characters = [], 0, 0

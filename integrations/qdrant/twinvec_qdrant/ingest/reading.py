@@ -1,7 +1,7 @@
-"""Files -> documents: a folder, a file, or JSON lines.
+"""Reading: a folder, a file or JSON lines -> documents.
 
-A broken file or line becomes a ``Failure`` among the documents and stops no other. Text files are read as UTF-8;
-formats that need a converter go through markitdown, which comes with the extra ``documents``.
+A broken file or line becomes a ``Failure`` among the documents, and reading goes on. Text files are read as UTF-8 or
+UTF-16; markitdown, from the extra ``documents``, converts other formats.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from twinvec.errors import DocumentError, EngineError, MissingExtraError, TwinvecError
+from twinvec.errors import DocumentError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
 from twinvec.text import MAX_TEXT_BYTES
-from twinvec_qdrant.ingest.front_matter import split_front_matter
+from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
 
 _CONVERTED = {".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"}
-_MARKDOWN = {".md", ".markdown", ".mdx"}
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
-_FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # a cache, a virtual environment
-_STORE_MARKS = {"collection.json", "lock", "owner"}  # an embedded collection, perhaps the one that is being filled
+_FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # files that mark a cache and a virtual environment
+_STORE_MARKS = {"collection.json", "lock", "owner"}  # files of an embedded collection, perhaps the one to be filled
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
-_MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES  # JSON may write a byte of text as six
+_MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES  # JSON may escape a byte of text as six bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,9 @@ class Failure:
 
     Attributes:
         source: The document's id, a folder, or "file.jsonl:17".
-        reason: What was wrong and, where something can be done, what to do.
-        hides: Whether documents may be behind it that were not seen (a folder that cannot be listed, a line without
-            an id). What is missing after such a failure has not vanished: nothing may be pruned.
+        reason: What was wrong, and what to do about it.
+        hides: Whether the failure may hide other documents, as a folder that cannot be listed or a line without an id
+            does. After such a failure an ingest prunes nothing, because missing documents may still exist.
     """
 
     source: str
@@ -52,16 +51,16 @@ class Failure:
 def read_source(source: str | Path) -> Iterator[Document | Failure]:
     """The documents of a source, in a fixed order.
 
-    A folder is read with all below it: a document a file, its id the path in the folder, with "/". Left out are
-    hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections, and links to
-    folders. A file ending in ``.jsonl``, and "-", standard input, hold an object a line: ``id``, ``text``, perhaps
-    ``title``; what else it has is payload. Any other single file is a document with its name as id.
+    A folder is read with all its subfolders. Every file is a document; its id is the path within the folder, with "/".
+    Hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections and links to folders
+    are left out. A file that ends in ``.jsonl``, and "-", which is standard input, hold one object a line with ``id``,
+    ``text`` and perhaps ``title``; all other keys are payload. Any other single file is a document with its name as id.
 
-    Documents of files have the payload ``{"path": ..., "format": "markdown" | "text"}``, and what a Markdown file says
-    in its front matter, of which a ``title`` is the document's. An empty file is a document without text.
+    The payload of a file is ``{"path": ..., "format": "markdown" | "text"}`` and the front matter of a Markdown file; a
+    ``title`` in the front matter becomes the document's title. An empty file is a document without text.
 
     Raises:
-        DocumentError: there is no such file or folder.
+        DocumentError: the file or folder does not exist or cannot be accessed.
     """
     if str(source) == "-":
         return _read_lines(sys.stdin.buffer, "-")
@@ -78,7 +77,7 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
 
 
 class _Counted(Iterator[Document | Failure]):
-    """Documents, and a hint at their number for a progress bar."""
+    """Documents, with a hint at their number for a progress bar."""
 
     def __init__(self, documents: Iterator[Document | Failure], number: int) -> None:
         self._documents = documents
@@ -98,7 +97,7 @@ def _read_folder(folder: Path) -> Iterator[Document | Failure]:
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str] | Failure]:
     """The files below a folder with their ids."""
-    left = [(folder, "")]  # a folder's place ends in "/", but for the topmost
+    left = [(folder, "")]  # the place of a subfolder ends in "/", that of ``folder`` is empty
     while left:
         path, place = left.pop()
         if place and not place.endswith("/"):
@@ -111,7 +110,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str] | Failure]:
 
 
 def _entries(folder: Path, place: str) -> list[tuple[Path, str]]:
-    """The files and folders in a folder that are read, by name, with their places."""
+    """The files and folders to read in a folder, in the order of their names, with their places."""
     with os.scandir(folder) as listing:
         entries = {entry.name: entry for entry in listing}
     if place and (entries.keys() >= _STORE_MARKS or not entries.keys().isdisjoint(_FOLDER_MARKS)):
@@ -123,7 +122,7 @@ def _entries(folder: Path, place: str) -> list[tuple[Path, str]]:
         path = folder / name
         if entry.is_dir(follow_symlinks=False):
             found.append((path, f"{place}{name}/"))
-        elif not (entry.is_symlink() and _is_folder(path)):  # its files have their ids where the folder really is
+        elif not (entry.is_symlink() and _is_folder(path)):  # not a linked folder: its files belong to its target
             found.append((path, place + name))
     return found
 
@@ -131,7 +130,7 @@ def _entries(folder: Path, place: str) -> list[tuple[Path, str]]:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # reading it will say what is wrong
+    except OSError:  # reading the file will report the reason
         return False
 
 
@@ -142,8 +141,8 @@ def _read_file(path: Path, identity: str) -> Document | Failure:
             text = _convert(_read_bytes(path, _MAX_CONVERTED_BYTES), suffix)
         else:
             text = _decode(_read_bytes(path, MAX_TEXT_BYTES))
-        payload, body = split_front_matter(text) if suffix in _MARKDOWN else ({}, text)
-        payload |= {"path": identity, "format": "markdown" if suffix in _CONVERTED | _MARKDOWN else "text"}
+        payload, body = split_front_matter(text) if suffix in MARKDOWN_SUFFIXES else ({}, text)
+        payload |= {"path": identity, "format": "markdown" if suffix in {*_CONVERTED, *MARKDOWN_SUFFIXES} else "text"}
         title = payload.pop("title") if isinstance(payload.get("title"), str) else ""
         return as_document(Document(identity, body, title, payload), 0)
     except OSError as error:
@@ -153,41 +152,38 @@ def _read_file(path: Path, identity: str) -> Document | Failure:
 
 
 def _read_bytes(path: Path, limit: int) -> bytes:
-    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its other end
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
         raise DocumentError("not a regular file")
     with path.open("rb") as file:
         before = os.fstat(file.fileno())
         if before.st_size > limit:
             raise DocumentError(f"{before.st_size:,} bytes, more than the limit of {limit:,}; split it first")
-        data = file.read(before.st_size + 1)  # room for ``limit`` bytes would be made for every small file
+        data = file.read(before.st_size + 1)  # reading ``limit`` bytes would allocate as many for every small file
         after = os.fstat(file.fileno())
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or len(data) != after.st_size:
-        raise DocumentError("changed while it was read; ingest it again")
+        raise DocumentError("the file changed while it was read; ingest it again")
     return data
 
 
 def _decode(data: bytes) -> str:
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     if encoding == "utf-8-sig" and b"\0" in data:
-        raise DocumentError("a binary file (it holds NUL bytes), of no kind that can be converted")
+        raise DocumentError("a binary file (it holds NUL bytes) of a format that cannot be converted")
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         raise DocumentError(
-            f"neither UTF-8 text nor of a kind that can be converted: byte 0x{data[error.start]:02x} at {error.start}"
+            f"neither UTF-8 text nor a format that can be converted: byte 0x{data[error.start]:02x} at {error.start}"
         ) from error
 
 
 def _convert(data: bytes, suffix: str) -> str:
-    telemetry.switch_off()  # it looks at files with ONNX Runtime
-    try:
-        package = import_extra("markitdown", "documents", f"reading {suffix} files", "twinvec-qdrant")
-    except (MissingExtraError, EngineError) as error:
-        raise DocumentError(str(error)) from error
+    telemetry.switch_off()  # markitdown uses ONNX Runtime
+    package = import_extra("markitdown", "documents", f"reading {suffix} files", "twinvec-qdrant")
     info = package.StreamInfo(extension=suffix)
     try:
         text = package.MarkItDown(enable_plugins=False).convert_stream(BytesIO(data), stream_info=info)
-    except Exception as error:  # whatever its converters raise: they are many, and a broken file is no reason to stop
+    except Exception as error:  # its many converters raise many types, and one broken file must not stop the reading
         lines = str(error).strip().splitlines()
         raise DocumentError(f"cannot be converted: {lines[0] if lines else type(error).__name__}") from error
     return str(text.markdown)
@@ -220,12 +216,12 @@ def _read_lines(file: BinaryIO, name: str) -> Iterator[Document | Failure]:
                 yield as_document(_object(text), number - 1)
         except UnicodeDecodeError as error:
             yield Failure(where, f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}", hides=True)
-        except TwinvecError as error:  # which line it is says more than which document
+        except TwinvecError as error:  # the line already says which document it is
             yield Failure(where, str(error).removeprefix(f"document {number - 1}: "), hides=True)
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines; of one that is too long no more than shows that it is."""
+    """The lines; a line that is too long is truncated to one byte above the limit."""
     while line := file.readline(_MAX_LINE_BYTES + 1):
         rest = line
         while rest and not rest.endswith(b"\n") and len(line) > _MAX_LINE_BYTES:
@@ -244,9 +240,9 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _printable(name: str) -> str:
-    """A file name that is no UTF-8 comes with lone surrogates, which nothing can print."""
+    """A file name that can be printed: one that is not UTF-8 holds lone surrogates, which are escaped."""
     return name.encode("utf-8", "backslashreplace").decode()

@@ -1,1 +1,1 @@
-"""Maintenance: verify, migrate, reindex and push a collection."""
+"""Maintenance of a collection: verify, migrate, reindex and push."""

@@ -1,14 +1,14 @@
-"""Migration: a collection from one model to another while it serves.
+"""Migration: a collection changes from one model to another while it serves searches.
 
-    1. the description names the next model, and points get room for its vectors, beside those they have
-    2. every chunk without such a vector is encoded from its stored text, until none is left
-    3. a sample is encoded again and searched for
-    4. what came in meanwhile is encoded, and the description names the next model as the one in force: one write
-    5. what other processes wrote just before that write is brought over too
+    1. The description names the next model, and points get room for its vectors next to the present ones.
+    2. Every chunk without a next vector is encoded from its stored text, until all chunks have one.
+    3. A sample of chunks is encoded again and searched for.
+    4. Chunks written meanwhile are encoded; then one write makes the next model the collection's model.
+    5. Chunks that other processes wrote just before that write are encoded too.
 
-Vectors of two models never stand under one name, so that nothing can mix them up: whoever searches names the vectors of
-their own model, and whoever writes for a model that is no longer in force is refused. All state is in the store; a
-migration that was killed goes on where it stopped, in 5 as well.
+The vectors of two models have different names, so they cannot be mixed up: a search names the vectors of its own model,
+and a writer of a model that the collection no longer uses is refused. All state is in the store; a killed migration
+continues where it stopped, also in step 5.
 """
 
 from __future__ import annotations
@@ -19,40 +19,43 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
-
-from twinvec.arrays import unit, without_direction
+from twinvec.arrays import unit
 from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec.tokens.tokenizer import TextTokenizer
-from twinvec_qdrant.encoders import SpaceEncoder, token_states
+from twinvec_qdrant.encoders import document_vectors, token_states
+from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.records.description import (
-    SAME_VECTOR,
+    SAME_VECTOR_COSINE,
     Description,
     Generation,
     check_probes,
     generation,
-    read_description,
+    stored_description,
 )
+from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import MigrationReport
-from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import Backend, update_there
-from twinvec_qdrant.stores.conditions import LacksVector, field_is
-from twinvec_qdrant.stores.points import Point, Query, States
+from twinvec_qdrant.stores.base import Backend, update_existing
+from twinvec_qdrant.stores.conditions import LacksVector
+from twinvec_qdrant.stores.points import Point, Query, States, pages
 
 logger = logging.getLogger(__name__)
 
 _PAGE = 512
 _SAMPLE = 64
-_CHUNKS = field_is("kind", "chunk")
 
 
 class Migration:
-    """One migration of the collection in ``backend`` to the model of ``encoder``; see ``Collection.migrate``.
+    """One migration of the collection of ``backend`` to the model of ``encoder``; see ``Collection.migrate``.
+
+    Attributes:
+        report: What the migration has done so far.
 
     Raises:
-        ConfigurationError: the collection is of this model, complete, or a migration to another is under way.
-        BadVectorError: the encoder gives no usable vectors.
+        ConfigurationError: the collection has this model and all its vectors, a migration to another model is under
+            way, or the model cannot read the collection's chunks.
+        BadVectorError: the encoder gives vectors that are not finite, are zero, or have another size.
     """
 
     def __init__(self, backend: Backend, encoder: SpaceEncoder, chunks_per_second: float | None) -> None:
@@ -64,16 +67,17 @@ class Migration:
         self._chunks_per_second = chunks_per_second
         tokenizer = getattr(encoder, "tokenizer", None)
         self._tokenizer = tokenizer if isinstance(tokenizer, TextTokenizer) else None
+        Chunker(encoder, stored_description(self._backend).chunking)
         with backend.writing:
-            self._next = self._begun()
+            self._next = self._begin()
 
     def target(self) -> Description:
-        """The collection's description as it will be, or as it is, where another process has finished this migration.
+        """Return the description with the next model, which another process may have switched to already.
 
         Raises:
-            ConfigurationError: the migration has been given up meanwhile, or another took its place.
+            ConfigurationError: the migration was given up meanwhile, or another took its place.
         """
-        now = self._description()
+        now = stored_description(self._backend)
         if now.vector == self._next.vector:
             return now
         if now.next is None or now.next.vector != self._next.vector:
@@ -85,35 +89,32 @@ class Migration:
         return now.switched(now.next)
 
     def fill(self, *, progress: bool) -> None:
-        """Encode what has no vector of the next model yet, and check a sample."""
-        left = self._backend.count([_CHUNKS, LacksVector(self._next.vector)])
+        """Encode the chunks without a vector of the next model, and check a sample."""
+        left = self._backend.count([CHUNKS, LacksVector(self._next.vector)])
         with progress_bar("Migrating", left, "chunks", shown=progress) as advance:
             self._sweep(advance)
-        self._backend.build_index(IndexSettings.from_dict(self._description().index))
+        self._backend.build_index(stored_description(self._backend).index)
         self._check_sample()
 
     def switch(self) -> None:
-        """Put the next model in force."""
+        """Make the next model the collection's model."""
         self._sweep(unseen)
-        with self._backend.writing:  # other threads wait: as briefly as can be
+        with self._backend.writing:  # other threads wait, so this must be short
             self._sweep(unseen, throttled=False)
             self._backend.flush()
-            self._backend.write_metadata(self.target().changes(self._description()))
+            self._backend.write_metadata(self.target().changes(stored_description(self._backend)))
             self.report.switched = True
-        self._sweep(unseen, throttled=False)  # of writers in other processes that had not seen the switch
+        self._sweep(unseen, throttled=False)  # chunks of other processes that had not seen the switch
         self._backend.flush()
 
-    def _description(self) -> Description:
-        return read_description(self._backend.read_metadata(), self._backend.location)
-
-    def _begun(self) -> Generation:
-        """The next model as the description names it; named there if it is not yet."""
-        now = self._description()
+    def _begin(self) -> Generation:
+        """Return the next model that the description names; write it there first if necessary."""
+        now = stored_description(self._backend)
         if self._encoder.space == now.space:
-            if not self._backend.count([_CHUNKS, LacksVector(now.vector)]):
-                raise ConfigurationError(f"{self._backend.location}: of the model {now.model!r} already")
+            if not self._backend.count([CHUNKS, LacksVector(now.vector)]):
+                raise ConfigurationError(f"{self._backend.location}: has the model {now.model!r} already")
             check_probes(now, self._encoder, self._backend.location)
-            return now  # killed after the switch
+            return now  # an earlier call was killed after the switch
         if now.next is not None and now.next.space != self._encoder.space:
             raise ConfigurationError(
                 f"{self._backend.location}: a migration to {now.next.model!r} is under way; finish it, or give it up "
@@ -135,13 +136,12 @@ class Migration:
         return following
 
     def _sweep(self, advance: Advance, *, throttled: bool = True) -> None:
-        """Encode until no chunk is without a vector of the next model."""
+        """Encode until all chunks have a vector of the next model."""
         rate = self._chunks_per_second if throttled else None
         due, found = 0.0, True
-        while found:  # again for what writers have brought behind the place that was read
+        while found:  # again, for what writers have added to pages that were read before
             found = False
-            points = self._without()
-            while page := list(islice(points, _PAGE)):
+            for page in pages(self._without(), _PAGE):
                 found = True
                 time.sleep(max(due - time.monotonic(), 0))
                 due = time.monotonic() + (len(page) / rate if rate else 0)
@@ -150,26 +150,21 @@ class Migration:
                 advance(len(page))
 
     def _store(self, points: Sequence[Point]) -> None:
-        """Give chunks their vectors; those that a writer has removed meanwhile are passed over."""
+        """Write the vectors of the chunks that no writer has removed meanwhile."""
         new = {point.id: point for point in points}
         with self._backend.writing:
-            self.target()  # given up meanwhile, there is no room for the vectors
+            self.target()  # if the migration was given up, the store has no room for the vectors
             there = self._backend.retrieve(list(new), [])
-            update_there(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
+            update_existing(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
 
     def _without(self) -> Iterator[Point]:
-        return self._backend.scroll([_CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
+        return self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
 
     def _encoded(self, points: Sequence[Point]) -> list[Point]:
-        """The points with nothing but their new vectors."""
+        """Return the points with their new vectors only."""
         texts = [point.payload["text"] for point in points]
-        vectors_ND = np.asarray(self._encoder.encode_document(texts), dtype=np.float32)
-        if vectors_ND.shape != (len(texts), self._next.dim):
-            raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape} for {len(texts)} chunks")
-        bad = without_direction(vectors_ND)
-        if bad.size:
-            source = points[int(bad[0])].payload["source"]
-            raise BadVectorError(f"document {source!r}: the encoder gave a vector that is zero or not finite")
+        names = [f"document {point.payload['source']!r}" for point in points]
+        vectors_ND = document_vectors(self._encoder, texts, names)
         if self._tokenizer is not None:
             self.report.truncated += int((self._tokenizer.count(texts) > self._tokenizer.max_tokens).sum())
         states: Sequence[States | None] = [None] * len(points)
@@ -181,34 +176,34 @@ class Migration:
         ]
 
     def _check_sample(self) -> None:
-        """Encode some chunks again: what is stored must be that, and must be found by it.
+        """Encode some chunks again: the stored vectors must be the same, and searches must find them.
 
-        Those that a writer has removed or written anew meanwhile say nothing.
+        The check passes over chunks that a writer removes or writes again meanwhile.
         """
-        sample = list(islice(self._backend.scroll([_CHUNKS], ["source", "text"]), _SAMPLE))
+        sample = list(islice(self._backend.scroll([CHUNKS], ["source", "text"]), _SAMPLE))
         if not sample:
             return
         name = self._next.vector
-        vectors_ND = np.asarray(self._encoder.encode_document([point.payload["text"] for point in sample]))
+        vectors_ND = document_vectors(self._encoder, [point.payload["text"] for point in sample])
         self.target()
-        scores = self._best_scores([Query(vector_D, 1, (_CHUNKS,), name=name) for vector_D in vectors_ND])
+        scores = self._best_scores([Query(vector_D, 1, (CHUNKS,), name=name) for vector_D in vectors_ND])
         stored = self._backend.retrieve([point.id for point in sample], [], name)
         for point, vector_D, score in zip(sample, vectors_ND, scores, strict=True):
             there = stored[point.id].dense if point.id in stored else None
             if there is None:
                 continue
-            if float(unit(there) @ unit(vector_D)) < SAME_VECTOR or score < SAME_VECTOR:
+            if float(unit(there) @ unit(vector_D)) < SAME_VECTOR_COSINE or score < SAME_VECTOR_COSINE:
                 raise BadVectorError(
                     f"document {point.payload['source']!r}: its new vector is not what {self._encoder.name!r} gives "
-                    "now, or is not found; the old model stays in force"
+                    "now, or is not found; the collection keeps its old model"
                 )
 
     def _best_scores(self, queries: Sequence[Query]) -> list[float]:
-        """The score of the best chunk for each: without the index where that, being approximate, finds none as good."""
+        """Return the score of the best chunk for each query; search exactly where the index finds too little."""
         found = self._backend.search(queries)
-        missed = [row for row, hits in enumerate(found) if not hits or hits[0].score < SAME_VECTOR]
+        missed = [row for row, hits in enumerate(found) if not hits or hits[0].score < SAME_VECTOR_COSINE]
         if missed:
-            logger.warning("the index misses %d of %d chunks that were looked for", len(missed), len(queries))
+            logger.warning("the index misses %d of %d chunks of the sample", len(missed), len(queries))
             exact = self._backend.search([replace(queries[row], exact=True) for row in missed])
             for row, hits in zip(missed, exact, strict=True):
                 found[row] = hits
@@ -216,9 +211,9 @@ class Migration:
 
 
 def drop_others(backend: Backend) -> list[str]:
-    """Remove the vectors of all models but the one in force; see ``Collection.drop_others``."""
+    """Remove the vectors of all other models; see ``Collection.drop_others``."""
     with backend.writing:
-        now = read_description(backend.read_metadata(), backend.location)
+        now = stored_description(backend)
         others = [each for each in (now.next, now.previous) if each is not None]
         for vector in {each.vector for each in others} - {now.vector}:
             backend.drop_vector(vector)

@@ -1,20 +1,16 @@
-"""A migration checked by judged queries: the new model comes in force unless it finds worse.
+"""Check a migration by judged queries: the collection switches to the new model unless the new model is worse.
 
-Worse is what a paired test says: the whole 95% interval of the difference in nDCG@10, over the queries, lies below zero
-(of a single query, the difference itself).
+The new model is worse if the whole 95% interval of the difference in nDCG@10, from a paired test over the queries, lies
+below zero. With a single query, the difference itself decides.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import IrResult
 from twinvec.evaluation.reranking import gain
 from twinvec.evaluation.serving import evaluate_served
-
-if TYPE_CHECKING:
-    from twinvec_qdrant.collection import Collection
+from twinvec.retrieval.base import Retriever
 
 MEASURE = "ndcg@10"
 
@@ -23,34 +19,33 @@ class JudgedCheck:
     """A ``check`` for ``Collection.migrate``.
 
     Args:
-        collection: As it is, with the model in force.
-        data: Judged queries, of documents that the collection holds under their ids.
+        collection: The collection with its present model.
+        data: Judged queries; the collection holds the documents under the same ids.
 
     Attributes:
-        figures: The measure before and after, and the interval of the difference, once it has been called.
+        figures: After the call, the measure before and after, and the interval of the difference.
 
     Raises:
         InputError: the collection finds none of the judged documents.
     """
 
-    def __init__(self, collection: Collection, data: BeirSet) -> None:
+    def __init__(self, collection: Retriever, data: BeirSet) -> None:
         self.figures: dict[str, float | list[float]] = {}
         self._data = data
         self._before = self._measured(collection)
 
-    def __call__(self, candidate: Collection) -> bool:
-        """Whether the collection as it would be finds no worse."""
+    def __call__(self, candidate: Retriever) -> bool:
+        """Return whether the collection with the new model is not worse."""
         after = self._measured(candidate)
         before_value, after_value = (each.figures[MEASURE] for each in (self._before, after))
         test = gain(self._before, after)
         bounds = test.interval.bounds if test else [after_value - before_value] * 2
-        values: dict[str, float | list[float]] = {
-            "before": before_value,
-            "after": after_value,
-            "difference_interval": bounds,
+        self.figures = {
+            f"{MEASURE}_before": before_value,
+            f"{MEASURE}_after": after_value,
+            f"{MEASURE}_difference_interval": bounds,
         }
-        self.figures = {f"{MEASURE}_{name}": value for name, value in values.items()}
         return bounds[1] >= 0
 
-    def _measured(self, collection: Collection) -> IrResult:
+    def _measured(self, collection: Retriever) -> IrResult:
         return evaluate_served(collection, self._data, measures=[MEASURE])[0]

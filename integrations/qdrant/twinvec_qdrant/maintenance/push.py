@@ -1,102 +1,115 @@
-"""Push: a collection into another store, with its vectors; nothing is encoded.
+"""Push: copy a collection to another store with its vectors; nothing is encoded.
 
-Documents are committed as an ingest commits them (``catalog``), and a document that the other store has in the same
-version is passed over: a push that was killed goes on where it stopped.
+A push commits documents as an ingest does (``records/catalog``), and passes over a document that the other store has in
+the same version. After a kill, the next push therefore continues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec.support.progress import progress_bar
+from twinvec.support.slicing import sliced_by_weight
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog, Change
-from twinvec_qdrant.records.description import Description, Generation, read_description
-from twinvec_qdrant.records.schema import Record, tenant_path
+from twinvec_qdrant.records.description import Description, stored_description
+from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, tenant_path
 from twinvec_qdrant.report import PushReport
-from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import Backend, NewCollection, Store
+from twinvec_qdrant.stores.base import Backend, Store
 from twinvec_qdrant.stores.conditions import field_is
-from twinvec_qdrant.stores.points import DENSE, Point, States
+from twinvec_qdrant.stores.points import DENSE, Point, States, pages
 
-_PAGE = 256  # documents compared, and notes copied, at a time
+_PAGE = 256  # documents compared, or notes copied, at once
 _BATCH_CHUNKS = 512
-_ROUNDS = 5  # a commit is lost only to another writer of the same document
-_CHUNKS = field_is("kind", "chunk")
-_NOTES = field_is("kind", "note")
+_ROUNDS = 5  # only another writer of the same document makes a commit fail
+
+
+def push(source: Backend, store: Store, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
+    """Copy the collection of ``source`` to ``store``, and close the store; see ``Collection.push``."""
+    try:
+        description = stored_description(source)
+        target = open_target(store, description)
+    except BaseException:
+        store.close()
+        raise
+    try:
+        return _Push(source, description, target).run(prune=prune, allow_empty=allow_empty, progress=progress)
+    finally:
+        target.close()
 
 
 def open_target(store: Store, source: Description) -> Backend:
-    """The collection in the other store, made like this one where there is none.
+    """Open the collection of the other store, or create it with the settings of this one.
 
     Raises:
-        SpaceMismatchError: there is one, of another model.
-        ConfigurationError: there is one that cuts or divides documents differently.
+        SpaceMismatchError: the other collection has another model.
+        ConfigurationError: the other collection has other settings.
     """
-    settings = IndexSettings.from_dict(source.index)
     if store.peek() is None:
-        copy = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
-        metadata, path = {**source.model_dump(), **copy}, tenant_path(source.tenant_key)
-        backend = store.create(NewCollection(source.dim, metadata, settings, path, source.states_dim))
+        fresh = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
+        backend = store.create(source.model_copy(update=fresh).new_collection())
     else:
         backend = store.open()
     try:
-        there = read_description(backend.read_metadata(), backend.location)
-        if there.space != source.space:
-            raise SpaceMismatchError(
-                f"{backend.location}: made with the model {there.model!r} (space {there.space}); what is pushed is of "
-                f"{source.model!r} (space {source.space}). Migrate one of them, or push to another name"
-            )
-        for name in ("chunking", "language", "tenant_key"):
-            if getattr(there, name) != getattr(source, name):
-                raise ConfigurationError(
-                    f"{backend.location}: its {name} is {getattr(there, name)!r}, that of what is pushed "
-                    f"{getattr(source, name)!r}; push to another name"
-                )
-        if there.states_dim != source.states_dim:
-            kept = "no token states are" if there.states_dim is None else "token states are"
-            raise ConfigurationError(
-                f"{backend.location}: {kept} kept there, unlike here (late_interaction); push to another name"
-            )
+        _check_target(stored_description(backend), source, backend.location)
     except BaseException:
         backend.close()
         raise
     return backend
 
 
-class Push:
-    """One push of the collection in ``source``, whose model in force is ``model``, to ``target``."""
+def _check_target(target: Description, source: Description, location: str) -> None:
+    """Refuse a target with another model or with settings that give other chunks."""
+    if target.space != source.space:
+        raise SpaceMismatchError(
+            f"{location}: made with the model {target.model!r} (space {target.space}), but the pushed collection with "
+            f"{source.model!r} (space {source.space}). Migrate one of them, or push to another name"
+        )
+    for name in ("chunking", "language", "tenant_key"):
+        theirs, ours = getattr(target, name), getattr(source, name)
+        if theirs != ours:
+            raise ConfigurationError(
+                f"{location}: its {name} is {str(theirs)!r}, but {str(ours)!r} in the pushed collection; push to "
+                "another name"
+            )
+    if target.states_dim != source.states_dim:
+        kept = "no token states are" if target.states_dim is None else "token states are"
+        raise ConfigurationError(
+            f"{location}: {kept} kept there, unlike in the pushed collection (late_interaction); push to another name"
+        )
 
-    def __init__(self, source: Backend, model: Generation, target: Backend) -> None:
+
+class _Push:
+    """One push from ``source``, described by ``model``, to ``target``."""
+
+    def __init__(self, source: Backend, model: Description, target: Backend) -> None:
         if source.place == target.place:
             raise ConfigurationError(f"{source.location}: a collection cannot be pushed onto itself")
-        description = read_description(target.read_metadata(), target.location)
-        self.report = PushReport()
+        description = stored_description(target)
+        self._report = PushReport()
         self._source = source
         self._model = model
         self._target = target
         self._target_vector = description.vector
-        self._index = IndexSettings.from_dict(description.index)
+        self._index = description.index
         self._from = Catalog(source)
         self._to = Catalog(target)
         self._lexicon = Lexicon(target, description)
         self._tenant_path = tenant_path(description.tenant_key)
 
     def run(self, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
-        """Copy what the other store has not; see ``Collection.push``."""
-        total = self._source.count([field_is("kind", "record")])
+        """Copy what the target lacks, and return the report."""
+        total = self._source.count([RECORDS])
         seen: set[str] = set()
         with self._target.writing, progress_bar("Pushing", total, "documents", shown=progress) as advance:
             self._to.recover()
             self._lexicon.refresh()
-            if not self._target.count([field_is("kind", "record")]):
+            if not self._target.count([RECORDS]):
                 self._target.begin_load(self._tenant_path)
-            sources = self._from.sources()
-            while page := list(islice(sources, _PAGE)):
+            for page in pages(self._from.sources(), _PAGE):
                 seen.update(page)
                 self._copy(page)
                 advance(len(page))
@@ -105,34 +118,34 @@ class Push:
                 self._prune(seen, notes, allow_empty=allow_empty)
             self._lexicon.rebalance()
             self._target.build_index(self._index)
-        return self.report
+        return self._report
 
     def _copy(self, sources: Sequence[str]) -> None:
         there = self._to.records(sources)
         wanted = []
         for source, record in self._from.records(sources).items():
-            if not record.version:  # what is left of a damaged document must not replace a whole one
-                self.report.missed.append(source)
+            if not record.version:  # a damaged document must not replace a whole one
+                self._report.missed.append(source)
             elif source in there and there[source].version == record.version:
-                self.report.unchanged += 1
+                self._report.unchanged += 1
             else:
                 wanted.append(record)
-        for batch in _batches(wanted):
+        for batch in sliced_by_weight(wanted, lambda record: len(record.chunks), most=_PAGE, heaviest=_BATCH_CHUNKS):
             for _ in range(_ROUNDS):
                 changes = self._changes(batch)
                 lost = {change.record.source for change in self._to.write(changes)}
                 for change in changes:
                     if change.record.source not in lost:
                         self._lexicon.changed(change.old, change.record)
-                        self.report.copied += 1
-                        self.report.chunks += len(change.points)
+                        self._report.copied += 1
+                        self._report.chunks += len(change.points)
                 batch = [record for record in batch if record.source in lost]
                 if not batch:
                     break
-            self.report.missed += [record.source for record in batch]
+            self._report.missed += [record.source for record in batch]
 
     def _changes(self, batch: Sequence[Record]) -> list[Change]:
-        """The commits of documents; those of which chunks are gone, changed by a writer or lost are missed."""
+        """Return the commits of documents; report a document as missed if its chunks are lost or have changed."""
         chunks = [chunk for record in batch for chunk in record.chunks]
         points = self._source.retrieve(chunks, None, self._model.vector)
         whole = {key for key, point in points.items() if point.dense is not None}
@@ -140,7 +153,7 @@ class Push:
         if self._model.states_dim is not None:
             states = self._source.states(chunks, self._model.vector)
             whole &= states.keys()
-        self.report.missed += [record.source for record in batch if not whole.issuperset(record.chunks)]
+        self._report.missed += [record.source for record in batch if not whole.issuperset(record.chunks)]
         batch = [record for record in batch if whole.issuperset(record.chunks)]
         there = self._to.records(record.source for record in batch)
         return [self._change(record, there.get(record.source), points, states) for record in batch]
@@ -148,7 +161,7 @@ class Push:
     def _change(
         self, record: Record, old: Record | None, points: Mapping[str, Point], states: Mapping[str, States]
     ) -> Change:
-        """The commit of one document."""
+        """Return the commit of one document."""
         terms = self._lexicon.terms([points[chunk].payload["text"] for chunk in record.chunks])
         revision, there = uuid4().hex, frozenset(old.chunks) if old else frozenset()
         copies = []
@@ -160,48 +173,34 @@ class Push:
         return Change(replace(record, revision=revision), copies, old)
 
     def _copy_notes(self) -> set[str]:
-        """Copy all notes; their ids."""
+        """Copy all notes, and return their ids."""
         copied: set[str] = set()
-        notes = self._source.scroll([_NOTES])
-        while page := list(islice(notes, _PAGE)):
+        for page in pages(self._source.scroll([NOTES]), _PAGE):
             self._target.upsert(page)
             copied.update(note.id for note in page)
         self._target.flush()
         return copied
 
     def _prune(self, sources: set[str], notes: set[str], *, allow_empty: bool) -> None:
-        """Remove the documents and the notes of the other store that are not among these."""
+        """Remove the target's documents and notes that are not among these."""
         gone = [source for source in self._to.sources() if source not in sources]
         if gone and not sources and not allow_empty:
             raise DocumentError(
                 f"{self._source.location}: holds no documents, and pruning would remove all {len(gone):,} of "
-                f"{self._target.location}; if that is meant, say so (allow_empty=True, --allow-empty)"
+                f"{self._target.location}; to allow that, give allow_empty=True (--allow-empty)"
             )
         lost = self._lost(gone)
-        self.report.missed += sorted(lost)
+        self._report.missed += sorted(lost)
         for record in self._to.remove([source for source in gone if source not in lost]):
             self._lexicon.changed(record, None)
-            self.report.deleted += 1
-        self._target.delete([note.id for note in self._target.scroll([_NOTES], ["kind"]) if note.id not in notes])
+            self._report.deleted += 1
+        self._target.delete([note.id for note in self._target.scroll([NOTES], ["kind"]) if note.id not in notes])
         self._target.flush()
 
     def _lost(self, sources: Sequence[str]) -> set[str]:
-        """Those without a record here whose chunks are here all the same: they may be lost, and not removed."""
+        """Return the sources that have chunks here but no record: the store may have lost the record."""
         lost: set[str] = set()
-        for start in range(0, len(sources), _PAGE):
-            named = field_is("source", *sources[start : start + _PAGE])
-            lost |= {chunk.payload["source"] for chunk in self._source.scroll([_CHUNKS, named], ["source"])}
+        for page in pages(sources, _PAGE):
+            named = field_is("source", *page)
+            lost |= {chunk.payload["source"] for chunk in self._source.scroll([CHUNKS, named], ["source"])}
         return lost
-
-
-def _batches(records: Sequence[Record]) -> Iterator[list[Record]]:
-    batch: list[Record] = []
-    chunks = 0
-    for record in records:
-        batch.append(record)
-        chunks += len(record.chunks)
-        if chunks >= _BATCH_CHUNKS:
-            yield batch
-            batch, chunks = [], 0
-    if batch:
-        yield batch

@@ -1,35 +1,40 @@
-"""Another index for a collection, and what it is worth: the share of the true nearest that it finds."""
+"""Rebuild a collection's index, and measure it: the share of the exact nearest chunks that it finds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
+from typing import Any
 
-from twinvec_qdrant.records.description import read_description
+from twinvec.errors import ConfigurationError
+from twinvec_qdrant.records.description import stored_description
+from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import IndexReport
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import Backend
-from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Query
 
 _SAMPLE = 100
 _NEAREST = 10
-_CHUNKS = field_is("kind", "chunk")
 
 
-def reindex(backend: Backend, settings: IndexSettings | None) -> IndexReport:
-    """Index a collection anew; see ``Collection.reindex``."""
+def reindex(backend: Backend, index: IndexSettings | Mapping[str, Any] | None) -> IndexReport:
+    """Rebuild the index; see ``Collection.reindex``."""
+    requested = IndexSettings.from_dict(index) if isinstance(index, Mapping) else index
+    if not isinstance(requested, IndexSettings | None):
+        raise ConfigurationError(f"index: expected IndexSettings or their fields, got {type(index).__name__}")
     with backend.writing:
-        now = read_description(backend.read_metadata(), backend.location)
-        wanted = settings or IndexSettings.from_dict(now.index)
-        backend.build_index(wanted, force=True)
-        backend.write_metadata({"index": wanted.as_dict()})
-    chunks = backend.count([_CHUNKS])
-    return IndexReport(str(wanted), chunks, backend.indexed(chunks), _recall(backend, now.vector, wanted))
+        now = stored_description(backend)
+        settings = requested or now.index
+        backend.build_index(settings, force=True)
+        backend.write_metadata({"index": settings.as_dict()})
+    chunks = backend.count([CHUNKS])
+    return IndexReport(str(settings), chunks, backend.indexed(chunks), _recall(backend, now.vector, settings))
 
 
 def _recall(backend: Backend, vector: str, settings: IndexSettings) -> float | None:
-    """The share of the exact nearest chunks, for some of the stored vectors, that the index finds."""
-    ids = [point.id for point in islice(backend.scroll([_CHUNKS], ["kind"]), _SAMPLE)]  # of random ids: a fair sample
+    """Return the share of the exact nearest chunks that the index finds, for a sample of the stored vectors."""
+    ids = [point.id for point in islice(backend.scroll([CHUNKS], ["kind"]), _SAMPLE)]  # ids are hashes: a fair sample
     sample = [point.dense for point in backend.retrieve(ids, [], vector).values() if point.dense is not None]
     if not sample:
         return None

@@ -1,25 +1,23 @@
-"""BM25 weights in a store: the average length they rest on, and how they follow it.
+"""BM25 weights in a store: the average length that they depend on, and when they are computed again.
 
-The store multiplies by inverse document frequency; what it keeps are saturated term frequencies
-(``twinvec.retrieval.bm25``), which depend on the average length of all chunks. That is known only at the end of an
-ingest, so it is recorded with the collection, and once it has moved far enough all weights are computed again
-from the stored texts.
+The store keeps saturated term frequencies (``twinvec.retrieval.bm25``) and multiplies them by inverse document
+frequency. The saturation depends on the average length of all chunks, which is known only at the end of an ingest. The
+collection therefore records the average that its weights assume. When the true average has moved too far from it, all
+weights are computed again from the stored texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
-from twinvec_qdrant.records.description import Description, read_description
-from twinvec_qdrant.records.schema import Record
-from twinvec_qdrant.stores.base import Backend, update_there
-from twinvec_qdrant.stores.conditions import field_is
-from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.records.description import Description, stored_description
+from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record
+from twinvec_qdrant.stores.base import Backend, update_existing
+from twinvec_qdrant.stores.points import Point, pages
 
 DRIFT = 0.05
-"""How far the average may move before weights are computed again."""
+"""Relative change of the average at which all weights are computed again."""
 
 _PAGE = 1000
 
@@ -28,30 +26,21 @@ class Lexicon:
     """The sparse vectors of a collection.
 
     Attributes:
-        average_length: Terms of a chunk that weights take as average; 0 before the first chunks.
+        average_length: The average number of terms of a chunk that the weights assume; 0 before the first chunk.
     """
 
     def __init__(self, backend: Backend, description: Description) -> None:
         self._backend = backend
         self._analyzer = Analyzer(description.language)
         self.average_length = description.average_length
-        self._totals: tuple[int, int] | None = None  # chunks and terms, once they have been counted
-
-    @staticmethod
-    def check_language(language: str) -> None:
-        """Refuse a language without a stemmer.
-
-        Raises:
-            ConfigurationError: there is none.
-        """
-        Analyzer(language)
+        self._totals: tuple[int, int] | None = None  # chunks and terms; None until they are counted
 
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """The terms of each text."""
         return self._analyzer.terms(texts)
 
     def documents(self, terms: Sequence[list[str]]) -> list[SparseVector]:
-        """The vectors of chunks given as terms; the first chunks ever set the average."""
+        """The vectors of chunks, from their terms. The first chunks of a collection set the average."""
         if not self.average_length and any(terms):
             self._record(sum(map(len, terms)) / len(terms))
         return [document_vector(each, self.average_length) for each in terms]
@@ -61,7 +50,7 @@ class Lexicon:
         return [query_vector(each) for each in self.terms(texts)]
 
     def changed(self, old: Record | None, new: Record | None) -> None:
-        """Take note of a commit: totals are counted once and followed from then on."""
+        """Add a commit to the totals, which are counted in the store only once."""
         if self._totals is not None:
             chunks, terms = self._totals
             for record, sign in ((old, -1), (new, 1)):
@@ -71,21 +60,20 @@ class Lexicon:
             self._totals = chunks, terms
 
     def refresh(self) -> None:
-        """Take over the average that other writers may have recorded."""
-        average = read_description(self._backend.read_metadata(), self._backend.location).average_length
+        """Read the average again, which other writers may have changed."""
+        average = stored_description(self._backend).average_length
         if average != self.average_length:
             self.average_length, self._totals = average, None
 
     def rebalance(self) -> None:
-        """Compute all weights again if the average has drifted. Killed half-way, the next call does it again."""
+        """Compute all weights again if the average has drifted. After a kill, the next call starts over."""
         if self._totals is not None and not self._drifted(*self._totals):
             return
-        chunks, terms = self._totals = self._counted()  # also what other writers have brought
+        chunks, terms = self._totals = self._counted()  # also counts the commits of other writers
         if not self._drifted(chunks, terms):
             return
         average = terms / chunks
-        points = self._backend.scroll([field_is("kind", "chunk")], ["text"])
-        while page := list(islice(points, _PAGE)):
+        for page in pages(self._backend.scroll([CHUNKS], ["text"]), _PAGE):
             self._weigh(page, average)
         self._backend.flush()
         self._record(average)
@@ -94,13 +82,13 @@ class Lexicon:
         return terms > 0 and abs(terms / chunks - self.average_length) > DRIFT * self.average_length
 
     def _counted(self) -> tuple[int, int]:
-        records = list(self._backend.scroll([field_is("kind", "record")], ["terms", "size"]))
+        records = list(self._backend.scroll([RECORDS], ["terms", "size"]))
         return sum(each.payload["size"] for each in records), sum(each.payload["terms"] for each in records)
 
     def _weigh(self, page: Sequence[Point], average: float) -> None:
         terms = self.terms([point.payload["text"] for point in page])
         weights = {point.id: document_vector(each, average) for point, each in zip(page, terms, strict=True)}
-        update_there(
+        update_existing(
             self._backend, weights, lambda ids: self._backend.update_sparse({key: weights[key] for key in ids})
         )
 

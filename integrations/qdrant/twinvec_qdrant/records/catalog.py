@@ -1,19 +1,19 @@
-"""Commits: how the chunks of a source change from one version to the next without a moment in which it is lost.
+"""Commits: how a source changes from one version to the next, so that one of them can be searched at any moment.
 
-    1. intent    a point that names the sources about to change
-    2. chunks    those of the new version that are not there yet; their model must still be in force then
-    3. record    the commit, by compare-and-set on its revision
-    4. clean-up  the chunks that only the old version has
-    5. the intent goes, and all is made durable
+    1. intent    write a point that names the sources about to change
+    2. chunks    write the chunks that only the new version has, and check that their model is still the collection's
+    3. record    commit, by compare-and-set on the revision of the source's record
+    4. clean-up  remove the chunks that only the old version has
+    5. end       remove the intent, and make everything durable
 
-A writer killed before 3 leaves the old version in force, killed after 3 the new one; searches take nothing for found
-that the source's record does not list (``search``). What was left over is removed by ``recover``, which finds it by the
-intent. Whoever loses the compare-and-set removes the chunks that only it wrote, and starts again from the
+A writer killed before step 3 leaves the old version committed, one killed after step 3 the new version. Searches ignore
+chunks that the source's record does not list. ``recover`` finds the remains of killed writers by their intents and
+removes them. A writer that loses the compare-and-set removes the chunks that only it wrote, and starts again from the
 winner's version.
 
-The same chunk has the same id whoever writes it, so another writer may bring back what this one is about to remove.
-Each chunk therefore carries the revision of the commit that wrote it, and is removed only under a revision that was
-seen before.
+A chunk has the same id whoever writes it, so another writer may write a chunk again that this one is about to remove.
+Each chunk therefore carries the revision of the commit that wrote it, and a writer removes it only under a revision
+that the writer has seen.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from twinvec_qdrant.records.description import check_in_force
-from twinvec_qdrant.records.schema import Record, intent_id, record_id
+from twinvec_qdrant.records.description import check_current_model
+from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record, intent_id, record_id
 from twinvec_qdrant.records.writer_process import Writer
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
-from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.stores.points import Point, pages
 
 ABANDONED_SECONDS = 3600.0
-"""Age at which the intent of a writer that cannot be seen from here counts as given up; a live one takes seconds."""
+"""Age at which an intent counts as abandoned if its writer's process cannot be checked; a live commit takes seconds."""
 
 _REMOVED = 256
-"""Sources removed at a time: an intent names them all, and has to fit into a request."""
+"""Sources removed at a time: one intent names them all and must fit into a request."""
 
 _active: set[str] = set()  # intents of this process
 
@@ -50,34 +50,34 @@ class Change:
 
 
 class Catalog:
-    """The records of a collection."""
+    """The records of the collection in ``backend``."""
 
     def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+        self.backend = backend
 
     def records(self, sources: Iterable[str]) -> dict[str, Record]:
-        """The committed state of those sources that have one."""
-        found = self._backend.retrieve([record_id(source) for source in sources])
+        """The records of those sources that are committed."""
+        found = self.backend.retrieve([record_id(source) for source in sources])
         return {(record := Record.of_payload(point.payload)).source: record for point in found.values()}
 
     def sources(self) -> Iterator[str]:
         """All committed sources."""
-        return (point.payload["source"] for point in self._backend.scroll([field_is("kind", "record")], ["source"]))
+        return (point.payload["source"] for point in self.backend.scroll([RECORDS], ["source"]))
 
     def write(self, changes: Sequence[Change]) -> list[Change]:
         """Commit changes of different sources; returns those that another writer won.
 
         Raises:
-            SpaceMismatchError: the chunks have vectors of a model that is no longer in force; nothing was committed.
+            SpaceMismatchError: the collection has been migrated from the model of the vectors; nothing was committed.
         """
-        backend = self._backend
+        backend = self.backend
         old = self.revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
         revisions = {*old.values(), *(change.record.revision for change in changes)}
         points = [point for change in changes for point in change.points]
         with self._intent([change.record.source for change in changes], revisions):
             backend.upsert(points)
-            for vector in {point.vector for point in points}:  # a migration still brings over what is there by now
-                check_in_force(backend, vector)
+            for vector in {point.vector for point in points}:  # a migration still encodes the chunks written by now
+                check_current_model(backend, vector)
             backend.commit(
                 [Point(record_id(change.record.source), change.record.as_payload()) for change in changes],
                 [change.old.revision if change.old else None for change in changes],
@@ -88,25 +88,25 @@ class Catalog:
         return lost
 
     def remove(self, sources: Sequence[str]) -> Iterator[Record]:
-        """Remove sources with all their chunks, unless another writer updates them at the same moment.
+        """Remove sources with all their chunks, and yield the records of those that were removed.
 
-        Gives the records of those that were removed; some sources at a time, as it is asked for them.
+        A source that another writer updates at the same moment stays. Sources are removed while the caller iterates.
         """
-        for start in range(0, len(sources), _REMOVED):
-            yield from self._remove(sources[start : start + _REMOVED])
+        for page in pages(sources, _REMOVED):
+            yield from self._remove(page)
 
     def revisions(self, chunks: Iterable[str]) -> dict[str, str]:
         """The revisions that chunks carry now, by id."""
-        found = self._backend.retrieve(list(chunks), ["revision"])
+        found = self.backend.retrieve(list(chunks), ["revision"])
         return {key: point.payload["revision"] for key, point in found.items()}
 
     def recover(self) -> None:
-        """Remove what killed writers left over."""
-        for intent in list(self._backend.scroll([field_is("kind", "intent")])):
+        """Remove the remains of killed writers."""
+        for intent in list(self.backend.scroll([INTENTS])):
             if self._abandoned(intent):
                 for source in intent.payload["sources"]:
                     self._clean(source, intent.payload["revisions"])
-                self._backend.delete([intent.id])
+                self.backend.delete([intent.id])
 
     def _remove(self, sources: Sequence[str]) -> list[Record]:
         there = self.records(sources)
@@ -114,23 +114,23 @@ class Catalog:
             return []
         revisions = set(self.revisions(chunk for record in there.values() for chunk in record.chunks).values())
         with self._intent(list(there), revisions):
-            self._backend.delete([record_id(source) for source in there], [each.revision for each in there.values()])
+            self.backend.delete([record_id(source) for source in there], [each.revision for each in there.values()])
             now = self.records(there)
             listed = {chunk for record in now.values() for chunk in record.chunks}
             chunks = [chunk for record in there.values() for chunk in record.chunks if chunk not in listed]
-            self._backend.delete(chunks, revisions)
+            self.backend.delete(chunks, revisions)
         return [record for source, record in there.items() if source not in now]
 
     def _clean(self, source: str, revisions: Sequence[str]) -> None:
-        """Remove the chunks that are of an unfinished commit and not of the one in force."""
-        there = list(self._backend.scroll([field_is("source", source), field_is("kind", "chunk")], ["revision"]))
+        """Remove the chunks of an unfinished commit that the committed version does not list."""
+        there = list(self.backend.scroll([field_is("source", source), CHUNKS], ["revision"]))
         record = self.records([source]).get(source)
         listed = set(record.chunks) if record else set()
-        self._backend.delete([point.id for point in there if point.id not in listed], revisions)
+        self.backend.delete([point.id for point in there if point.id not in listed], revisions)
 
     def _abandoned(self, intent: Point) -> bool:
-        """Whether its writer is gone for certain, or for so long that it must be."""
-        if self._backend.exclusive:
+        """Whether its writer has ended for certain, or the intent is so old that it must have."""
+        if self.backend.exclusive:
             return intent.id not in _active
         writer = Writer.of_payload(intent.payload)
         if writer == Writer.this():
@@ -140,9 +140,9 @@ class Catalog:
 
     @contextmanager
     def _intent(self, sources: list[str], revisions: Iterable[str]) -> Iterator[None]:
-        """Say which sources are about to change, and which revisions of chunks may be left over.
+        """Keep a point that names the sources about to change and the revisions of chunks that may be left over.
 
-        After an error the intent stays, for ``recover``.
+        After an error the intent stays for ``recover``.
         """
         key = intent_id(uuid4().hex)
         payload = {
@@ -154,16 +154,16 @@ class Catalog:
         }
         _active.add(key)
         try:
-            self._backend.upsert([Point(key, payload)])
+            self.backend.upsert([Point(key, payload)])
             yield
-            self._backend.delete([key])
-            self._backend.flush()
+            self.backend.delete([key])
+            self.backend.flush()
         finally:
             _active.discard(key)
 
 
 def _obsolete(changes: Sequence[Change], now: dict[str, Record]) -> Iterator[str]:
-    """What the old version, or this writer in vain, has of chunks that the version in force has not."""
+    """The chunks of replaced versions and of lost commits that the committed version does not list."""
     for change in changes:
         current = now.get(change.record.source)
         listed = set(current.chunks) if current else set()

@@ -1,23 +1,25 @@
-"""What a collection says of itself, and the check that an encoder belongs to it.
+"""A collection's description as it is stored, and the checks that an encoder belongs to the collection.
 
 The space (``twinvec.models.space``) tells models apart. The probes, a few texts with the vectors that the collection's
-model gave them, catch what no digest sees: another library, precision or export that moves the vectors.
+model gave them, catch what no digest sees: a library, precision or export that changes the vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from twinvec.arrays import FloatArray, unit, without_direction
-from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError, StoreCorruptError
+from twinvec.arrays import unit
+from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreCorruptError
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.bm25 import Analyzer
-from twinvec_qdrant.encoders import SpaceEncoder, states_dim
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings
-from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.encoders import document_vectors, states_dim
+from twinvec_qdrant.records.schema import tenant_path
+from twinvec_qdrant.settings import DEFAULT_INDEX, ChunkSettings, IndexSettings
+from twinvec_qdrant.stores.base import Backend, NewCollection
 from twinvec_qdrant.stores.points import DENSE
 
 COLLECTION_PROBES = (
@@ -26,19 +28,19 @@ COLLECTION_PROBES = (
     "Größe, naïve café, Ελληνικά, русский, 日本語, العربية",
     "def retry(times: int) -> None: ...",
 )
-SAME_VECTOR = 0.98
-"""Least cosine between a probe's vectors then and now: exact engines give 1, 8-bit ones above 0.99."""
+SAME_VECTOR_COSINE = 0.98
+"""Least cosine of two vectors that count as the same: exact engines give 1, 8-bit engines more than 0.99."""
 
 
 class Probe(BaseModel):
-    """A text and the vector that it had when the collection was made."""
+    """A text, and the vector that it had when the collection was created."""
 
     text: str
     vector: list[float]
 
 
 class EncoderOptions(BaseModel):
-    """What an ``Encoder`` was given in place of its model's own settings."""
+    """The arguments of an ``Encoder`` that replace settings of its model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,24 +50,22 @@ class EncoderOptions(BaseModel):
     default_prompt: str | None = None
 
     def given(self) -> dict[str, Any]:
-        """As arguments of ``Encoder``."""
+        """Return the arguments of ``Encoder``."""
         return self.model_dump(exclude_none=True)
 
 
 class Generation(BaseModel):
-    """A model, and the name of the dense vectors that it made."""
+    """A model, and the name of its dense vectors in the store."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     model: str
-    """Name of the model."""
     options: EncoderOptions = EncoderOptions()
-    """What makes it the same encoder again, beside the name."""
     space: str
     dim: int
     vector: str = DENSE
     states_dim: int | None = Field(default=None, gt=0)
-    """Size of a token's state, where token states are kept beside the dense vectors."""
+    """Size of a token state; None if the collection keeps no token states."""
     probes: list[Probe] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -76,93 +76,66 @@ class Generation(BaseModel):
 
 
 class Description(Generation):
-    """A collection's description, as it is stored: the model in force, and those before and after it."""
+    """A collection's description as it is stored: its settings, its model, and the models before and after it."""
 
     twinvec: Literal[1] = 1
-    """Version of the layout."""
+    """Version of the description's format."""
     distance: Literal["cosine"] = "cosine"
-    chunking: dict[str, Any]
-    """Fields of ``ChunkSettings``."""
+    chunking: ChunkSettings
     language: str
-    """Of BM25's stemmer."""
-    index: dict[str, Any] = Field(default_factory=lambda: IndexSettings().as_dict())
-    """Fields of ``IndexSettings``."""
+    """Snowball language of BM25's stemmer."""
+    index: IndexSettings = DEFAULT_INDEX
     tenant_key: str | None = None
-    """The key of payloads that says whose a document is, in a collection of many tenants."""
+    """Payload key that names a document's tenant, in a collection of many tenants."""
     average_length: float = 0.0
-    """Terms of a chunk that the stored BM25 weights take as average; 0 before the first ingest."""
+    """Average terms of a chunk that the stored BM25 weights assume; 0 before the first ingest."""
     next: Generation | None = None
-    """The model of a migration that is under way."""
+    """The model of an unfinished migration."""
     previous: Generation | None = None
-    """The model before the last migration, while its vectors are kept."""
+    """The model before the last migration, as long as the store keeps its vectors."""
 
-    @field_validator("chunking")
+    @field_validator("chunking", "index", mode="before")
     @classmethod
-    def _is_chunking(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _parse_settings(cls, value: object, info: ValidationInfo) -> object:
+        settings = ChunkSettings if info.field_name == "chunking" else IndexSettings
         try:
-            ChunkSettings.from_dict(value)
+            return settings.from_dict(value) if isinstance(value, Mapping) else value
         except TypeError as error:
             raise ValueError(str(error)) from error
-        return value
-
-    @field_validator("index")
-    @classmethod
-    def _is_index(cls, value: dict[str, Any]) -> dict[str, Any]:
-        try:
-            IndexSettings.from_dict(value)
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-        return value
 
     @field_validator("language")
     @classmethod
-    def _is_language(cls, value: str) -> str:
+    def _has_a_stemmer(cls, value: str) -> str:
         Analyzer(value)
         return value
 
+    def new_collection(self) -> NewCollection:
+        """Return what a store needs to create the collection.
+
+        Raises:
+            ConfigurationError: the tenant key is invalid.
+        """
+        return NewCollection(self.dim, self.model_dump(), self.index, tenant_path(self.tenant_key), self.states_dim)
+
     def switched(self, following: Generation) -> Description:
-        """With another model in force."""
+        """Return the description with another model in use."""
         previous = Generation.model_validate(self.model_dump())
         return self.model_copy(update={**dict(following), "next": None, "previous": previous})
 
     def changes(self, before: Description) -> dict[str, Any]:
-        """The fields, as they are stored, that differ from those of ``before``: all that a change of it may write."""
+        """Return the stored fields that differ from ``before``; a change may write no other field."""
         old = before.model_dump()
         return {key: value for key, value in self.model_dump().items() if value != old[key]}
 
 
-def describe(
-    encoder: SpaceEncoder,
-    chunking: ChunkSettings,
-    language: str,
-    index: IndexSettings,
-    tenant_key: str | None,
-    *,
-    late_interaction: bool,
-) -> Description:
-    """The description of a new collection; with ``late_interaction`` it keeps token states.
-
-    Raises:
-        BadVectorError: the encoder gives no usable vectors.
-        ConfigurationError: it has no token states to keep.
-    """
-    return Description(
-        **dict(generation(encoder, DENSE, late_interaction=late_interaction)),
-        chunking=chunking.as_dict(),
-        language=language,
-        index=index.as_dict(),
-        tenant_key=tenant_key,
-    )
-
-
 def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) -> Generation:
-    """An encoder's model, with its probes, and the name for its vectors.
+    """Return the encoder's model with its probes; ``vector`` names its vectors in the store.
 
     Raises:
-        BadVectorError: the encoder gives no usable vectors.
-        ConfigurationError: with ``late_interaction``, it has no token states.
+        BadVectorError: the encoder gives vectors that are not finite, are zero, or have another size.
+        ConfigurationError: with ``late_interaction``, the encoder has no token states.
     """
-    vectors_PD = _probe_vectors(encoder, COLLECTION_PROBES)
+    vectors_PD = document_vectors(encoder, COLLECTION_PROBES)
     probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(COLLECTION_PROBES, vectors_PD, strict=True)]
     from twinvec.encoder import Encoder
 
@@ -179,11 +152,11 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
 
 
 def read_description(metadata: Mapping[str, Any], location: str) -> Description:
-    """The description that a store gave.
+    """Parse the description that a store returned.
 
     Raises:
-        ConfigurationError: the collection was not made by twinvec.
-        StoreCorruptError: it was, and its description is damaged or of a later version.
+        ConfigurationError: twinvec did not create the collection.
+        StoreCorruptError: the description is damaged, or of a later version of twinvec.
     """
     check_ours(metadata, location)
     try:
@@ -193,40 +166,45 @@ def read_description(metadata: Mapping[str, Any], location: str) -> Description:
         raise StoreCorruptError(f"{location}: the collection's description is not valid: {wrong}") from error
 
 
+def stored_description(backend: Backend) -> Description:
+    """Return the description of an open collection; errors as for ``read_description``."""
+    return read_description(backend.read_metadata(), backend.location)
+
+
 def check_ours(metadata: Mapping[str, Any], location: str) -> None:
-    """Leave collections alone that twinvec did not make.
+    """Refuse a collection that twinvec did not create.
 
     Raises:
-        ConfigurationError: it did not make this one.
+        ConfigurationError: the metadata is not a description.
     """
     if "twinvec" not in metadata:
-        raise ConfigurationError(f"{location}: not a collection of twinvec's; choose another name")
+        raise ConfigurationError(f"{location}: not a collection of twinvec; choose another name")
 
 
 def check_space(description: Description, encoder: SpaceEncoder, location: str) -> None:
-    """Check that the encoder is of the collection's model, by its space.
+    """Check that the encoder has the space of the collection's model.
 
     Raises:
-        SpaceMismatchError: it is not.
+        SpaceMismatchError: the encoder has another space.
     """
     if encoder.space != description.space:
         raise SpaceMismatchError(
             f"{location}: made with the model {description.model!r} ({description.dim} dimensions, space "
             f"{description.space}), but the encoder is {encoder.name!r} ({encoder.dim} dimensions, space "
             f"{encoder.space}). Their vectors cannot be compared: open the collection with its own model, or "
-            "bring it over to the other one (twinvec migrate, Collection.migrate)"
+            "migrate it to the other model (twinvec migrate, Collection.migrate)"
         )
 
 
 def check_probes(description: Generation, encoder: SpaceEncoder, location: str) -> None:
-    """Check that the encoder still gives the vectors that the collection was made with.
+    """Check that the encoder still gives the probes the vectors that they had when the collection was created.
 
     Raises:
-        SpaceMismatchError: it does not.
-        BadVectorError: it gives no usable vectors.
+        SpaceMismatchError: the vectors differ.
+        BadVectorError: the encoder gives vectors that are not finite, are zero, or have another size.
     """
     texts = [probe.text for probe in description.probes]
-    now_PD = _probe_vectors(encoder, texts)
+    now_PD = document_vectors(encoder, texts)
     then_PD = np.array([probe.vector for probe in description.probes], dtype=np.float32)
     if now_PD.shape != then_PD.shape:
         raise SpaceMismatchError(
@@ -234,33 +212,24 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
         )
     cosines = np.sum(unit(now_PD) * unit(then_PD), axis=1)
     worst = int(np.argmin(cosines))
-    if cosines[worst] < SAME_VECTOR:
+    if cosines[worst] < SAME_VECTOR_COSINE:
         raise SpaceMismatchError(
-            f"{location}: the encoder {encoder.name!r} is of the right model, but its vectors are not those that the "
-            f"collection was made with: cosine {cosines[worst]:.4f} for the probe {texts[worst]!r}, expected at least "
-            f"{SAME_VECTOR}. A library, a precision or an export differs: use the settings of the time, or ingest into "
+            f"{location}: the encoder {encoder.name!r} has the collection's model, but its vectors have changed since "
+            f"the collection was created: cosine {cosines[worst]:.4f} for {texts[worst]!r}, expected at least "
+            f"{SAME_VECTOR_COSINE}. A library, a precision or an export differs: use the same as then, or ingest into "
             "a new collection"
         )
 
 
-def check_in_force(backend: Backend, vector: str) -> None:
-    """Refuse to write for a model that is no longer in force; ``vector`` names its vectors.
+def check_current_model(backend: Backend, vector: str) -> None:
+    """Refuse to write vectors of a model that the collection no longer uses; ``vector`` names the vectors.
 
     Raises:
-        SpaceMismatchError: the collection has been migrated.
+        SpaceMismatchError: the collection has been migrated to another model.
     """
-    now = read_description(backend.read_metadata(), backend.location)
+    now = stored_description(backend)
     if now.vector != vector:
         raise SpaceMismatchError(
-            f"{backend.location}: has been migrated to the model {now.model!r} ({now.dim} dimensions, space "
-            f"{now.space}) since it was opened; open it again with that one"
+            f"{backend.location}: was migrated to the model {now.model!r} ({now.dim} dimensions, space {now.space}) "
+            "after it was opened; open it again with that model"
         )
-
-
-def _probe_vectors(encoder: SpaceEncoder, texts: Sequence[str]) -> FloatArray:
-    vectors_PD = np.asarray(encoder.encode_document(list(texts)), dtype=np.float32)
-    if vectors_PD.ndim != 2 or len(vectors_PD) != len(texts):
-        raise BadVectorError(f"encoder {encoder.name!r}: shape {vectors_PD.shape} for {len(texts)} texts")
-    if without_direction(vectors_PD).size:
-        raise BadVectorError(f"encoder {encoder.name!r}: the vector of a probe text is zero or not finite")
-    return vectors_PD

@@ -1,23 +1,21 @@
-"""Documents as a collection has them: by their ids, and the ids by a filter."""
+"""Reading documents back from a collection: by their ids, or their ids by a filter."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from twinvec.retrieval.documents import Document
-from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec_qdrant.records.catalog import Catalog
-from twinvec_qdrant.records.schema import filter_conditions, user_payload
-from twinvec_qdrant.stores.base import Backend
-from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.records.schema import CHUNKS, RECORDS, filter_conditions, user_payload
 
 
 class StoredDocuments:
     """The committed documents of a collection."""
 
-    def __init__(self, backend: Backend, catalog: Catalog) -> None:
-        self._backend = backend
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._backend = catalog.backend
 
     def get(self, ids: Sequence[str]) -> list[Document]:
         """The documents with these ids; see ``Collection.get``."""
@@ -32,13 +30,12 @@ class StoredDocuments:
 
     def find(self, filter: Filter | None) -> list[str]:
         """The ids of the documents that satisfy the filter; see ``Collection.find``."""
-        records = [field_is("kind", "record")]
         if filter is None:
-            return [point.payload["source"] for point in self._backend.scroll(records, ["source"])]
-        conditions = filter_conditions(filter)
-        found = [  # the payload lies with the chunks, and with the record where there are none
-            *self._backend.scroll([field_is("kind", "chunk"), *conditions], ["source"]),
-            *self._backend.scroll([*records, *conditions], ["source"]),
+            return list(self._catalog.sources())
+        conditions = filter_conditions(parse_filter(filter))
+        found = [  # the chunks hold the payload; the record holds it if the document has no chunks
+            *self._backend.scroll([CHUNKS, *conditions], ["source"]),
+            *self._backend.scroll([RECORDS, *conditions], ["source"]),
         ]
         sources = dict.fromkeys(point.payload["source"] for point in found)
         committed = self._catalog.records(sources)

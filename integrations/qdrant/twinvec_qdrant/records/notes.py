@@ -1,6 +1,6 @@
-"""Notes: small records of an application's that live in the collection, so that they cannot drift from it.
+"""Notes: small records of an application that live in the collection, so that both are copied and removed together.
 
-Points without vectors: no search finds them, and they count neither as chunks nor as sources.
+A note is a point without vectors: no search finds it, and it counts neither as a chunk nor as a source.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from twinvec.retrieval.filters import Filter
-from twinvec_qdrant.records.schema import filter_conditions, note_id
+from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Point
@@ -19,8 +19,8 @@ class Notes:
     """The notes of one namespace, by key.
 
     Args:
-        backend: The collection's.
-        namespace: Keys of different namespaces do not meet.
+        backend: The store of the collection.
+        namespace: Separates the keys of different applications.
     """
 
     def __init__(self, backend: Backend, namespace: str) -> None:
@@ -28,13 +28,13 @@ class Notes:
         self._namespace = namespace
 
     def put(self, notes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write notes, fields of plain JSON values by key; the same key again replaces."""
+        """Write notes, each a mapping of plain JSON values, by key; a note of the same key is replaced."""
         with self._backend.writing:
             self._backend.upsert([Point(self._id(key), self._payload(key, fields)) for key, fields in notes.items()])
             self._backend.flush()
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove notes; keys that are not there are passed over."""
+        """Remove notes; missing keys are ignored."""
         with self._backend.writing:
             self._backend.delete([self._id(key) for key in keys])
             self._backend.flush()
@@ -43,10 +43,10 @@ class Notes:
         """Key and fields of all notes whose fields satisfy the filter, in no meaningful order.
 
         Raises:
-            FilterError: the filter has no meaning.
+            FilterError: the filter is malformed.
         """
-        own = [field_is("kind", "note"), field_is("namespace", self._namespace)]
-        for point in self._backend.scroll([*own, *filter_conditions(filter)]):
+        own = [NOTES, field_is("namespace", self._namespace)]
+        for point in self._backend.scroll([*own, *filter_conditions(parse_filter(filter))]):
             yield point.payload["key"], point.payload["metadata"]
 
     def _id(self, key: str) -> str:

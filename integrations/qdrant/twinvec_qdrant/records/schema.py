@@ -1,23 +1,23 @@
 """What a collection keeps: four kinds of points, their ids, and their payloads.
 
-    chunk      dense and sparse vector, perhaps token states; source, position, heading, perhaps title, text, content,
-               the revision of the commit that wrote it, the user's payload below "metadata"
-    record     one a source, without vectors: version, revision and the ids of its chunks. Writing it is the commit
-    intent     the sources that a writer is busy with, and the revisions that it may leave unfinished, without vectors;
-               removed when it is done
-    note       a small record of an application's, without vectors; namespace, key, and its fields below "metadata"
+    chunk      dense and sparse vector, perhaps token states; source, position, heading, perhaps title, text, content
+               (the hash of the text), the revision of the commit that wrote it, the user's payload below "metadata"
+    record     one for each source: version, revision and the ids of its chunks; writing the record is the commit
+    intent     the sources that a writer is about to change, and the revisions that it may leave unfinished; the writer
+               removes it at the end
+    note       a small record of an application: namespace, key, and its fields below "metadata"
 
-A chunk's id covers all that it holds but its revision, so that a point once written never changes: another text,
-heading or payload is another point. Our own fields stand at the top level and the user's below ``metadata``: no key of
-theirs can collide with ours. A few keys that LlamaIndex gives its nodes stand at the top level too, where its own
-Qdrant store reads them.
+Only chunks have vectors. A chunk's id covers everything that it holds except its revision, so that a chunk never
+changes: another text, heading or payload is another point. Our own fields stand at the top level and the user's below
+``metadata``, so that their keys cannot collide. A few keys that LlamaIndex gives its nodes stand at the top level too,
+where LlamaIndex's own Qdrant store reads them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -25,12 +25,12 @@ from uuid import UUID, uuid5
 
 from twinvec.errors import ConfigurationError, DocumentError, FilterError
 from twinvec.retrieval.documents import Document
-from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec.retrieval.filters import Condition as FilterCondition
 from twinvec.text import check_text
-from twinvec_qdrant.stores.conditions import Condition, FieldIs
+from twinvec_qdrant.stores.conditions import Condition, FieldIs, field_is
 
 NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
-"""Of all point ids."""
+"""The UUID namespace of all point ids."""
 
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Largest payload of a document, as JSON."""
@@ -39,7 +39,10 @@ LLAMA_INDEX_KEYS = frozenset({"_node_content", "_node_type", "doc_id", "document
 """Keys of a payload that LlamaIndex's Qdrant store reads at the top level of a point."""
 
 SHOWN_FIELDS = ("source", "position", "heading", "title")
-"""Our own fields that a hit shows beside the user's payload; a key of theirs with such a name takes its place."""
+"""Our own fields that a hit shows together with the user's payload; a user's key of the same name replaces them."""
+
+CHUNKS, RECORDS, INTENTS, NOTES = (field_is("kind", kind) for kind in ("chunk", "record", "intent", "note"))
+"""The conditions that select the points of one kind."""
 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -52,11 +55,11 @@ class Record:
 
     Attributes:
         source: The document's id.
-        version: Hash of all that decides its chunks; "" where some may be missing, for the next ingest to write again.
-        revision: Of this commit; what compare-and-set compares.
-        chunks: Ids of its chunks, in order.
-        terms: Terms of all its chunks together, for BM25's average length.
-        payload: The user's payload, where no chunk carries it.
+        version: Hash of all that decides the chunks; "" if chunks may be missing, so that the next ingest writes them.
+        revision: Id of this commit, which compare-and-set compares.
+        chunks: Ids of the chunks, in order.
+        terms: Number of terms of all chunks together, for BM25's average length.
+        payload: The user's payload if there are no chunks, which would hold it; else empty.
     """
 
     source: str
@@ -94,26 +97,30 @@ class Record:
 
 def record_id(source: str) -> str:
     """The point id of a source's record."""
-    return str(uuid5(NAMESPACE, f"record\0{source}"))
+    return _point_id("record", source)
 
 
 def chunk_id(source: str, position: int, content: str) -> str:
-    """The point id of a chunk; ``content`` is the hash of all it holds."""
-    return str(uuid5(NAMESPACE, f"chunk\0{source}\0{position}\0{content}"))
+    """The point id of a chunk; ``content`` is the hash of everything that the chunk holds."""
+    return _point_id("chunk", source, str(position), content)
 
 
 def intent_id(token: str) -> str:
     """The point id of a writer's intent."""
-    return str(uuid5(NAMESPACE, f"intent\0{token}"))
+    return _point_id("intent", token)
 
 
 def note_id(namespace: str, key: str) -> str:
     """The point id of a note."""
-    return str(uuid5(NAMESPACE, f"note\0{namespace}\0{key}"))
+    return _point_id("note", namespace, key)
+
+
+def _point_id(*parts: str) -> str:
+    return str(uuid5(NAMESPACE, "\0".join(parts)))
 
 
 def digest(*parts: str) -> str:
-    """Hex digest of strings; where one ends and the next begins counts."""
+    """Length-prefixed hex digest: ("ab", "c") and ("a", "bc") differ."""
     hasher = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode()
@@ -123,16 +130,16 @@ def digest(*parts: str) -> str:
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no blanks."""
+    """JSON with sorted keys and without spaces."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
 def json_payload(document: Document) -> dict[str, Any]:
-    """The document's payload as JSON has it: tuples become lists, number keys strings.
+    """The document's payload as plain JSON: tuples become lists, and number keys strings.
 
     Raises:
-        DocumentError: a value that JSON does not have, NaN, an integer beyond 64 bits, a lone surrogate, or more than
-            ``MAX_PAYLOAD_BYTES``.
+        DocumentError: a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload larger
+            than ``MAX_PAYLOAD_BYTES``.
     """
     try:
         text = json.dumps(dict(document.payload), ensure_ascii=False, allow_nan=False)
@@ -147,35 +154,35 @@ def json_payload(document: Document) -> dict[str, Any]:
 
 
 def point_payload(own: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
-    """What a chunk's point holds: our own fields and the user's payload."""
+    """The payload of a chunk's point: our own fields and the user's payload."""
     lifted = {key: payload[key] for key in LLAMA_INDEX_KEYS & payload.keys()}
     return {**lifted, **own, "metadata": {key: value for key, value in payload.items() if key not in lifted}}
 
 
 def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's payload of a chunk's point."""
+    """The user's payload, from the payload of a chunk's point."""
     return {**stored["metadata"], **{key: stored[key] for key in LLAMA_INDEX_KEYS & stored.keys()}}
 
 
-def filter_conditions(filter: Filter | None) -> tuple[Condition, ...]:
-    """The user's filter over payloads as conditions on points: over all that a hit's payload shows.
+def filter_conditions(filter: Iterable[FilterCondition]) -> tuple[Condition, ...]:
+    """The user's parsed filter as conditions on points: over all that a hit's payload shows.
 
     Raises:
-        FilterError: the filter has no meaning, or a key that Qdrant cannot address.
+        FilterError: Qdrant cannot address a key.
     """
     return tuple(
         FieldIs(("source",), each.any_of, each.bounds)
         if each.key == "id"
         else FieldIs(_paths(each.key), each.any_of, each.bounds, each.key if each.key in SHOWN_FIELDS else "")
-        for each in parse_filter(filter)
+        for each in filter
     )
 
 
 def tenant_path(key: str | None) -> str | None:
-    """Where a tenant's name lies in a chunk's payload; None without tenants.
+    """Where a chunk's payload names the tenant; None without tenants.
 
     Raises:
-        ConfigurationError: the key is no plain name, or one of our own.
+        ConfigurationError: the key is not a plain name, or is one of our own.
     """
     if key is None:
         return None
@@ -187,7 +194,7 @@ def tenant_path(key: str | None) -> str | None:
 
 
 def _paths(key: str) -> tuple[str, ...]:
-    """The JSON paths below ``metadata`` at which the key may lie: every inner part may be a list of mappings."""
+    """The JSON paths below ``metadata`` where the key may lie: any inner part may hold a list of mappings."""
     parts = key.split(".")
     if len(parts) > _LIST_DEPTH:
         raise FilterError(f"filter {key!r}: at most {_LIST_DEPTH} levels")
@@ -201,7 +208,7 @@ def _paths(key: str) -> tuple[str, ...]:
 
 def _quoted(key: str, part: str) -> str:
     if not part or '"' in part or "\\" in part:
-        raise FilterError(f"filter {key!r}: a key part must not be empty or hold a double quote or a backslash")
+        raise FilterError(f"filter {key!r}: each part of a key must be non-empty, without double quote and backslash")
     return part if _PLAIN.issuperset(part) else f'"{part}"'
 
 

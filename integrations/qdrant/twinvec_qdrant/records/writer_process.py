@@ -1,14 +1,14 @@
-"""Who writes: what tells one process from all others, and whether it can be seen to be gone.
+"""The process that writes: what tells it from all other processes, and whether it has ended.
 
-A process id says something on one machine, in one pid namespace and until it is given to another process only. What
-containers share may be the host's name and not the ids.
+A process id has a meaning on one machine, in one pid namespace, until the system gives the id to another process.
+Containers may share a host name and still have different ids.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ class Writer:
     """A process.
 
     Attributes:
-        host: Name of its machine.
-        boot: Of the machine's run since it was started; empty where there is no ``/proc``, as are the next ones.
-        namespace: In which its id has a meaning.
-        started: When it was, by the machine's clock ticks.
-        process: Its id.
+        host: Name of the machine.
+        boot: Id of the machine's current boot; like the next two, empty on a machine without ``/proc``.
+        namespace: The pid namespace of the process.
+        started: When the process started, in clock ticks since the boot.
+        process: The process id.
     """
 
     host: str
@@ -34,7 +34,7 @@ class Writer:
 
     @classmethod
     def this(cls) -> Writer:
-        """The process that asks."""
+        """The current process."""
         pid = os.getpid()
         return cls(socket.gethostname(), _boot(), _namespace(), _started(pid), pid)
 
@@ -47,11 +47,11 @@ class Writer:
         return cls(host, boot, namespace, started, int(payload["process"]))
 
     def as_payload(self) -> dict[str, Any]:
-        """The process, for others to look for it."""
+        """The fields that ``of_payload`` reads, for other processes."""
         return asdict(self)
 
     def gone(self) -> bool | None:
-        """Whether it has ended; None where that cannot be seen from here."""
+        """Whether the process has ended; None if this process cannot check it."""
         here = Writer.this()
         if (self.host, self.boot, self.namespace) != (here.host, here.boot, here.namespace):
             return None
@@ -60,28 +60,27 @@ class Writer:
         except (ProcessLookupError, OverflowError):
             return True
         except OSError:
-            pass  # another user's
+            pass  # the process of another user
         return _started(self.process) not in ("", self.started)
 
 
 def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+    return _readable(lambda: Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
 
 
 def _namespace() -> str:
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
+    return _readable(lambda: os.readlink("/proc/self/ns/pid"))
 
 
 def _started(pid: int) -> str:
-    """Empty where it cannot be told."""
+    """When the process started; empty if that is unknown."""
+    stat = _readable(lambda: Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode())
+    return stat.split()[19] if stat else ""  # the command name before the bracket may hold spaces
+
+
+def _readable(read: Callable[[], str]) -> str:
+    """What ``read`` returns; empty if the system refuses it."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return read()
     except OSError:
         return ""
-    return stat[stat.rindex(b")") :].split()[20].decode()  # the name in front may hold anything

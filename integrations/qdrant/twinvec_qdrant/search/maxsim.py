@@ -1,34 +1,29 @@
-"""Late interaction with the token states that a collection keeps: the store compares, and only the query is encoded."""
+"""Late interaction with stored token states: the store compares them, and only the query is encoded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.rerankers.maxsim import MaxSimReranker
 from twinvec.retrieval.base import Hit, TokenEncoder
-from twinvec_qdrant.records.schema import digest
+from twinvec_qdrant.records.schema import CHUNKS, digest
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import IdIs, field_is
-from twinvec_qdrant.stores.points import Query, states_name
+from twinvec_qdrant.stores.points import Query, pages, states_name
 
 _QUERIES = 32  # queries a request
-_HITS = 512  # hits whose chunks are looked for at a time
+_HITS = 512  # hits whose chunks are looked up at a time
 
 
 class StoredMaxSim(MaxSimReranker):
-    """``MaxSimReranker`` over the token states that a collection keeps; scores differ by their rounding only.
+    """``MaxSimReranker`` over the token states that a collection keeps, with the same scores up to rounding.
 
-    What the collection does not have, such as the text of a hit from elsewhere, is computed.
+    The encoder computes the states of texts that the collection lacks, such as those of hits from elsewhere.
 
-    Args:
-        backend: The collection's.
-        vector: Name of its dense vector, beside which the token states stand.
-        encoder: Of the collection's model.
-        mix: As for ``MaxSimReranker``.
+    ``vector`` names the dense vector that the token states belong to.
     """
 
     def __init__(self, backend: Backend, vector: str, encoder: TokenEncoder, *, mix: float = 0.4) -> None:
@@ -37,7 +32,7 @@ class StoredMaxSim(MaxSimReranker):
         self._name = states_name(vector)
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
-        """As that of ``MaxSimReranker``, by the states that the store has."""
+        """The scores of ``MaxSimReranker.compare``, from stored states if the store has them."""
         scores = [np.full(len(hits), np.nan, dtype=np.float32) for hits in lists]
         for start in range(0, len(queries), _QUERIES):
             block = slice(start, start + _QUERIES)
@@ -51,31 +46,30 @@ class StoredMaxSim(MaxSimReranker):
         return scores
 
     def _fill_in(self, queries: Sequence[str], lists: Sequence[Sequence[Hit]], scores: Sequence[FloatArray]) -> None:
-        """Fill in the scores of all hits whose texts the collection has."""
+        """Set the scores of all hits whose texts the collection has."""
         chunks = self._chunks(hit for hits in lists for hit in hits)
         if not chunks:
             return
         states = self.encoder.encode_tokens(queries, prompt="query")
-        rows = [row for row in zip(states, lists, scores, strict=True) if len(row[0])]  # a store takes no empty query
-        asked = []
+        rows = [row for row in zip(states, lists, scores, strict=True) if len(row[0])]  # a store rejects an empty query
+        searches = []
         for query_QD, hits, _ in rows:
             ids = tuple({chunks[hit.text] for hit in hits if hit.text in chunks})
-            asked.append(Query(query_QD, max(len(ids), 1), (IdIs(ids),), exact=True, name=self._name))
-        for (query_QD, hits, row), found in zip(rows, self._backend.search(asked), strict=True):
+            searches.append(Query(query_QD, max(len(ids), 1), (IdIs(ids),), exact=True, name=self._name))
+        for (query_QD, hits, row), found in zip(rows, self._backend.search(searches), strict=True):
             sums = {each.id: each.score for each in found}
             for column, hit in enumerate(hits):
                 row[column] = sums.get(chunks.get(hit.text, ""), np.nan) / len(query_QD)
 
     def _chunks(self, hits: Iterable[Hit]) -> dict[str, str]:
-        """A chunk with the text of each hit, by text; another of the same text has the same states."""
+        """The id of a chunk with the text of each hit, by text; chunks of the same text have the same states."""
         found: dict[str, str] = {}
-        waiting = iter(hits)
-        while page := list(islice(waiting, _HITS)):
+        for page in pages(hits, _HITS):
             texts = {digest(hit.text): hit.text for hit in page}
             named = ((hit.id, hit.id.rpartition("#")[0], hit.payload.get("source")) for hit in page)
-            sources = {name for names in named for name in names if isinstance(name, str)}  # a user's may be anything
+            sources = {name for names in named for name in names if isinstance(name, str)}
             conditions = (
-                field_is("kind", "chunk"),
+                CHUNKS,
                 field_is("source", *sources),
                 field_is("content", *texts),
             )

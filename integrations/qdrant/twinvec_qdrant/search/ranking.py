@@ -1,11 +1,11 @@
-"""Ranking: the candidates of both stages -> fused and in order, or chosen for their difference.
+"""Ranking: the candidates that both stages found -> fused and sorted, or chosen for their difference.
 
-Pure functions of what the store has found.
+Pure functions of what the store has found. ``twinvec.retrieval.fusion`` holds the formula of the fusion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,90 +16,96 @@ from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import fuse
 from twinvec_qdrant.stores.points import Scored
 
+Found = dict[str, dict[str, Scored]]
+"""What each stage ("dense", "sparse") has scored for one query: stage -> point id -> scored point."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A chunk that was found, and its score in every stage; the last stage decides."""
+    """A chunk that was found.
+
+    Attributes:
+        scores: The score of every stage.
+        score: The score that decides: the fused one, or that of the only stage.
+    """
 
     id: str
     source: str
     position: int
     scores: dict[str, float]
-
-    @property
-    def score(self) -> float:
-        """The score of the last stage."""
-        return next(reversed(self.scores.values()))
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
 class QueryVectors:
-    """The vectors of one query, None for a stage left out, and how much each weighs when they are fused."""
+    """The vectors of one query; None for a stage that the search leaves out."""
 
     dense: FloatArray | None
-    sparse: SparseVector | None
-    weights: tuple[float, float] = (1.0, 1.0)
+    sparse: SparseVector | None = None
 
     @property
     def terms(self) -> int:
         """How many terms the query has."""
         return 0 if self.sparse is None else int(self.sparse[1].sum())
 
+    def by_stage(self) -> dict[str, FloatArray | SparseVector | None]:
+        """The vector of each stage; None for a query without terms, for which the sparse stage finds nothing."""
+        stages: dict[str, FloatArray | SparseVector | None] = {}
+        if self.dense is not None:
+            stages["dense"] = self.dense
+        if self.sparse is not None:
+            stages["sparse"] = self.sparse if len(self.sparse[0]) else None
+        return stages
 
-def vectors(asked: QueryVectors) -> Iterator[tuple[str, FloatArray | SparseVector]]:
-    """The stages to ask for; a query without a known word has no sparse one."""
-    if asked.dense is not None:
-        yield "dense", asked.dense
-    if asked.sparse is not None and len(asked.sparse[0]):
-        yield "sparse", asked.sparse
 
-
-def others(stages: Mapping[str, Mapping[str, Scored]], stage: str) -> list[str]:
-    """The candidates of the other stage that this one has not scored."""
-    return [key for other, found in stages.items() if other != stage for key in found if key not in stages[stage]]
+def unscored(found: Found, stage: str) -> tuple[str, ...]:
+    """The ids that the other stage has found and this one has not scored."""
+    return tuple(key for other in found if other != stage for key in found[other] if key not in found[stage])
 
 
 def rank(
-    stages: Mapping[str, Mapping[str, Scored]], asked: QueryVectors, before: Sequence[Candidate] = (), first: int = 0
+    found: Found,
+    query: QueryVectors,
+    weights: tuple[float, float],
+    before: Sequence[Candidate] = (),
+    first: int = 0,
 ) -> list[Candidate]:
-    """The candidates of all stages for a query, best first; equal ones by source and position.
+    """The candidates of all stages for a query, best first; equal scores by source and position.
 
-    They come behind those of ``before``, which lesser depth found, the ``first`` of them at the least. They are fused
-    by the means and deviations of those first ones, and their score is no better than that of the last before them: the
-    order of what is found does not depend on how deep a search goes.
+    The order of the results must not depend on how deep a search goes. Therefore the new candidates come behind those
+    of ``before``, which a smaller depth found: the means and deviations of the ``first`` candidates of all standardise
+    them, and no new score is better than the last one before.
     """
-    union: dict[str, Scored] = {key: each for found in stages.values() for key, each in found.items()}
-    if not union:
+    points: Mapping[str, Scored] = {key: each for of_stage in found.values() for key, each in of_stage.items()}
+    if not points:
         return []
     scores = {
-        stage: np.array([found[key].score if key in found else 0.0 for key in union], dtype=np.float32)
-        for stage, found in stages.items()
+        stage: np.array([of_stage[key].score if key in of_stage else 0.0 for key in points], dtype=np.float32)
+        for stage, of_stage in found.items()
     }
-    if len(scores) == 2:
+    fused = len(scores) == 2
+    if fused:
         both = [
             np.array([*(each.scores[stage] for each in before[:first]), *values], dtype=np.float32)
             for stage, values in scores.items()
         ]
-        fused = fuse(*both, weights=asked.weights, terms=asked.terms, first=first or None)
-        scores["fused"] = fused[first:]
-    candidates = [
-        Candidate(
-            each.id,
-            each.payload["source"],
-            each.payload["position"],
-            {stage: float(values[row]) for stage, values in scores.items()},
-        )
-        for row, each in enumerate(union.values())
-    ]
-    # rounded: the order in which products are summed must not decide between equal chunks
-    candidates.sort(key=lambda each: (-round(each.score, 6), each.source, each.position))
-    if before and "fused" in scores:
-        for each in candidates:
-            each.scores["fused"] = min(each.score, before[-1].score)
-    return candidates
+        final = fuse(*both, weights=weights, terms=query.terms, first=first or None)[first:]
+    else:
+        (final,) = scores.values()
+    ranked = []
+    for row, point in enumerate(points.values()):
+        source, position, score = point.payload["source"], point.payload["position"], float(final[row])
+        # rounded: the order in which products are summed must not decide between equal chunks
+        order = (-round(score, 6), source, position)
+        own = {stage: float(values[row]) for stage, values in scores.items()}
+        if fused:
+            own["fused"] = score = min(score, before[-1].score) if before else score
+        ranked.append((order, Candidate(point.id, source, position, own, score)))
+    ranked.sort(key=lambda each: each[0])
+    return [candidate for _, candidate in ranked]
 
 
-def marginal(relevance_N: Any, vectors_ND: FloatArray, limit: int, diversity: float) -> list[int]:
+def mmr(relevance_N: Any, vectors_ND: FloatArray, limit: int, diversity: float) -> list[int]:
     """Maximal marginal relevance (Carbonell and Goldstein 1998): indices in the order they are chosen."""
     unit_ND = unit(vectors_ND)
     closest_N = np.full(len(unit_ND), -np.inf)

@@ -1,1 +1,1 @@
-"""Stores: where points live. ``base`` is the border, ``embedded`` and ``server`` implement it."""
+"""Stores of points: ``base`` holds the protocols; ``embedded`` and ``server`` implement them."""

@@ -1,16 +1,14 @@
-"""The border to the stores: points in, scored points out.
+"""The protocols of a store, and two helpers that work with every store.
 
-A backend keeps points and answers exact or approximate queries; it knows nothing of documents, models or commits.
-Both backends promise the same, and ``tests/congruence/test_backends.py`` holds both to it:
+A backend holds the points of one collection and answers exact and approximate queries. It knows nothing of documents,
+models or commits. ``stores/embedded`` and ``stores/server`` implement the protocols, and
+``tests/congruence/test_backends.py`` holds both to the same behaviour:
 
-- Writes take effect in their order: whatever happens, a later one is not kept without the earlier ones. After ``flush``
-  they are durable.
-- Points without vectors are found by ``retrieve`` and ``scroll`` only, and do not count for inverse document
-  frequencies.
-- Every exception of the store comes out as a ``StoreError``.
-
-What a backend hands to its store and gets back is translated in a file of its own (``edge_values``, ``client_values``),
-conditions on payloads from their neutral form in ``conditions``.
+- Writes take effect in order: after a crash, a later write is never there without the earlier ones. ``flush`` makes
+  all writes durable.
+- ``retrieve`` and ``scroll`` return points without vectors; searches never find them, and inverse document frequencies
+  do not count them.
+- An exception of the engine or the client is raised as a ``StoreError``.
 """
 
 from __future__ import annotations
@@ -23,18 +21,163 @@ from typing import Any, Protocol
 from twinvec.errors import StoreError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import DEFAULT_INDEX, IndexSettings
-from twinvec_qdrant.stores.conditions import Conditions
+from twinvec_qdrant.stores.conditions import Conditions, LacksVector, field_is
 from twinvec_qdrant.stores.points import Point, Query, Scored, States
 
 INDEXED_FIELDS = ("kind", "source")
 """Payload fields with a keyword index."""
 
 
-def update_there(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
-    """Update stored points; those that another writer has removed meanwhile are passed over.
+@dataclass(frozen=True, slots=True)
+class NewCollection:
+    """What a store needs to create a collection.
+
+    Attributes:
+        dim: Size of the dense vectors.
+        metadata: The collection's description.
+        index: Settings of the index.
+        tenant_path: Path of the tenant's name in payloads, which gets an index; None without tenants.
+        states_dim: Size of a token state; None if the collection keeps no token states.
+    """
+
+    dim: int
+    metadata: Mapping[str, Any]
+    index: IndexSettings = DEFAULT_INDEX
+    tenant_path: str | None = None
+    states_dim: int | None = None
+
+
+class Store(Protocol):
+    """The place of one collection, which may or may not exist."""
+
+    location: str
+    """Folder or address for messages, without secrets."""
+
+    def peek(self) -> dict[str, Any] | None:
+        """Return the collection's description, or None if the collection does not exist; opens and writes nothing."""
+
+    def neighbours(self) -> str:
+        """Return the place and its collections, for the message that this collection does not exist."""
+
+    def descriptions(self) -> dict[str, dict[str, Any]]:
+        """Return the description of every collection of the place, by name; {} for one that cannot be read."""
+
+    def open(self) -> Backend:
+        """Open the existing collection."""
+
+    def create(self, new: NewCollection) -> Backend:
+        """Create the collection; opens the one that another process creates at the same moment."""
+
+    def drop(self) -> None:
+        """Remove the collection and all it holds; does nothing if it does not exist."""
+
+    def close(self) -> None:
+        """Release the place, if neither ``open`` nor ``create`` has returned a backend."""
+
+
+class Backend(Protocol):
+    """One collection in a store."""
+
+    location: str
+    """Folder or address for messages, without secrets."""
+
+    place: Hashable
+    """Equal for two backends of the same collection."""
+
+    exclusive: bool
+    """Whether no other process can write while this backend is open."""
+
+    writing: AbstractContextManager[object, bool | None]
+    """The lock of the writer, among the threads that share this backend."""
+
+    def read_metadata(self) -> dict[str, Any]:
+        """Return the collection's description; {} if twinvec did not create the collection."""
+
+    def write_metadata(self, changes: Mapping[str, Any]) -> None:
+        """Set these keys of the description in one write; None removes a key, and all other keys stay."""
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Write points; a point replaces the stored point with the same id."""
+
+    def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
+        """Write each record only if the stored one has the expected ``revision`` (None: if no record is stored).
+
+        A record that another writer has changed stays as it is; the caller reads the records back to see which.
+        """
+
+    def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
+        """Replace the sparse vectors of stored points, by id."""
+
+    def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
+        """Let points have one more dense vector, and token states of size ``states_dim`` unless it is None.
+
+        Does nothing if the collection has a vector of that name.
+        """
+
+    def drop_vector(self, name: str) -> None:
+        """Remove a dense vector and its token states from all points; does nothing if there is no such vector."""
+
+    def update_dense(self, points: Sequence[Point]) -> None:
+        """Replace the dense vectors of stored points, and their token states in the same write."""
+
+    def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
+        """Remove the points with these ids, as far as they exist.
+
+        With ``revisions``, a point is removed only if its ``revision`` is one of them at that moment: another writer
+        may have written the point again.
+        """
+
+    def flush(self) -> None:
+        """Make all writes durable."""
+
+    def begin_load(self, tenant_path: str | None) -> None:
+        """Prepare an empty collection for many points: index payload fields, and leave dense vectors to
+        ``build_index``."""
+
+    def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
+        """Build the index of dense vectors if much of it is missing, or always with ``force``.
+
+        Searches go on meanwhile; writers wait.
+
+        Returns:
+            Whether an index was built.
+        """
+
+    def indexed(self, chunks: int) -> int:
+        """Estimate how many of the collection's ``chunks`` have their dense vectors in the index."""
+
+    def retrieve(
+        self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
+    ) -> dict[str, Point]:
+        """Return the existing points among ``ids``, by id.
+
+        Args:
+            ids: Point ids.
+            fields: Payload fields to return; default: all.
+            vector: Name of a dense vector to return; default: no vector.
+        """
+
+    def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
+        """Return the token states of the dense vector named ``vector``, by id, of the points that have them."""
+
+    def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
+        """Yield all points that satisfy the conditions, in the order of their ids, without vectors."""
+
+    def count(self, conditions: Conditions) -> int:
+        """Count the points that satisfy the conditions, exactly."""
+
+    def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
+        """Return the best points for each query, best first."""
+
+    def close(self) -> None:
+        """Release the store; a second call does nothing."""
+
+
+def update_existing(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
+    """Update stored points, and pass over points that another writer removes meanwhile.
 
     Raises:
-        StoreError: the update fails although they are all there.
+        StoreError: the update fails although all points exist.
     """
     left = list(ids)
     while left:
@@ -49,157 +192,17 @@ def update_there(backend: Backend, ids: Iterable[str], update: Callable[[list[st
             return
 
 
-@dataclass(frozen=True, slots=True)
-class NewCollection:
-    """What a collection is made of when there is none yet."""
+def indexed_chunks(backend: Backend, vectors: int, chunks: int, names: Sequence[str]) -> int:
+    """Estimate how many chunks have all their dense vectors in the index: stores count vectors and not points.
 
-    dim: int
-    metadata: Mapping[str, Any]
-    index: IndexSettings = DEFAULT_INDEX
-    tenant_path: str | None = None
-    """Where in payloads tenants are named, where there are many: gets an index of its own."""
-    states_dim: int | None = None
-    """Size of a token's state, where token states are kept."""
-
-
-class Store(Protocol):
-    """The place of one collection, whether it exists or not."""
-
-    location: str
-    """Where it is, for messages: a folder or an address, without secrets."""
-
-    def peek(self) -> dict[str, Any] | None:
-        """The collection's description, None where there is no collection; opens and writes nothing."""
-        ...
-
-    def neighbours(self) -> str:
-        """Where the collection would be and what else is there, for the message that there is no such collection."""
-        ...
-
-    def descriptions(self) -> dict[str, dict[str, Any]]:
-        """The description of every collection in the same place, by name; empty where there is none to be read."""
-        ...
-
-    def open(self) -> Backend:
-        """The collection that is there."""
-        ...
-
-    def drop(self) -> None:
-        """Remove the collection with all it holds; nothing happens where there is none."""
-        ...
-
-    def create(self, new: NewCollection) -> Backend:
-        """Make the collection; what another process makes at the same moment is opened."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what was needed to look, where neither ``open`` nor ``create`` has returned."""
-        ...
-
-
-class Backend(Protocol):
-    """One collection in a store."""
-
-    location: str
-    """Where it is, for messages: a folder or an address, without secrets."""
-
-    place: Hashable
-    """Equal for two backends of one collection."""
-
-    exclusive: bool
-    """Whether no other process can write while this one is open."""
-
-    writing: AbstractContextManager[object, bool | None]
-    """Held by the one who writes, among the threads that share this backend."""
-
-    def read_metadata(self) -> dict[str, Any]:
-        """The collection's own description."""
-        ...
-
-    def write_metadata(self, changes: Mapping[str, Any]) -> None:
-        """Set these keys of it, at once; None removes one, and all others stay as another writer may have set them."""
-        ...
-
-    def upsert(self, points: Sequence[Point]) -> None:
-        """Write points; the same id again replaces."""
-        ...
-
-    def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
-        """Write each record only where the stored one has the ``revision`` expected (None: where there is none).
-
-        Who lost is seen by reading back; a record lost is left as another writer wrote it.
-        """
-        ...
-
-    def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
-        """Replace the sparse vectors of stored points, by id."""
-        ...
-
-    def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
-        """Give points room for one more dense vector, and for token states of this size beside it.
-
-        Nothing changes where there is one of that name.
-        """
-        ...
-
-    def drop_vector(self, name: str) -> None:
-        """Remove a dense vector and its token states from all points; nothing changes where there are none."""
-        ...
-
-    def update_dense(self, points: Sequence[Point]) -> None:
-        """Replace the dense vectors of stored points, and the token states that come with them, both at once."""
-        ...
-
-    def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
-        """Remove points; ids that are not there are passed over.
-
-        With ``revisions``, only points that still carry one of them as ``revision`` when they are removed: another
-        writer may have written the same points anew.
-        """
-        ...
-
-    def flush(self) -> None:
-        """Make all that was written durable."""
-        ...
-
-    def begin_load(self, tenant_path: str | None) -> None:
-        """Get ready for the first points, which are many: payload fields are indexed, dense vectors left for
-        ``build_index``."""
-        ...
-
-    def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
-        """Build the index of dense vectors where much is missing of it, or with ``force``; whether it was done.
-
-        Searches go on meanwhile; writers wait.
-        """
-        ...
-
-    def indexed(self, chunks: int) -> int:
-        """About how many of so many chunks have their dense vectors in the index."""
-        ...
-
-    def retrieve(
-        self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
-    ) -> dict[str, Point]:
-        """The points that are there, by id; ``fields`` None for the whole payload, ``vector`` names a dense one."""
-        ...
-
-    def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
-        """The token states beside the dense vector of this name, by id, of those points that have them."""
-        ...
-
-    def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
-        """All points that satisfy the conditions, without vectors, in the order of their ids."""
-        ...
-
-    def count(self, conditions: Conditions) -> int:
-        """How many points satisfy the conditions, exactly."""
-        ...
-
-    def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
-        """For each query the best points, best first."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the store; a second call does nothing."""
-        ...
+    Args:
+        backend: The collection's backend.
+        vectors: Vectors in indexes, as the store counts them, with one sparse vector a chunk: these are all indexed.
+        chunks: Chunks in the collection.
+        names: Names of the dense vectors. After a migration, new chunks lack the vector of the old model.
+    """
+    stored = len(names) * chunks
+    if len(names) > 1:
+        stored -= sum(backend.count([field_is("kind", "chunk"), LacksVector(name)]) for name in names)
+    missing = stored - (vectors - chunks)
+    return min(max(chunks - missing, 0), chunks)

@@ -1,4 +1,4 @@
-"""Conditions on points, in a form that belongs to no store; each backend translates them to its own classes."""
+"""Conditions on points, independent of the store; ``values`` of each store translates them to the store's classes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from dataclasses import dataclass
 
 from twinvec.retrieval.filters import Scalar
 
-_EXACT_INTEGER = 2**53  # larger ones are not told apart as floats
+_EXACT_INTEGER = 2**53  # a float64 cannot tell larger integers apart
 
 
 @dataclass(frozen=True, slots=True)
 class FieldIs:
-    """The payload field at any of ``paths`` has any of ``values``, or lies within all of ``bounds``.
+    """The payload field at any of the paths has any of the values, or lies within all of the bounds.
 
-    Several paths stand for the ways in which one key can lie in nested lists. Numbers compare by value, so that
-    1 finds 1.0. Where the first of them is missing, the field ``instead``, if one is named, is taken.
+    Numbers compare by value: 1 finds 1.0.
+
+    Attributes:
+        paths: JSON paths of one key; a key inside nested lists has several.
+        values: Accepted values.
+        bounds: Operator (gt, gte, lt, lte) and limit.
+        instead: Path of the field to test where the field at the first path is missing; "" for no such field.
     """
 
     paths: tuple[str, ...]
@@ -44,7 +49,7 @@ Conditions = Sequence[Condition]
 
 
 def field_is(name: str, *values: Scalar) -> FieldIs:
-    """The condition on one of our own fields, at the top level."""
+    """Return the condition that a top-level field has any of the values."""
     return FieldIs((name,), values)
 
 
@@ -58,7 +63,7 @@ class AnyText:
 
 @dataclass(frozen=True, slots=True)
 class Exactly:
-    """The field is this boolean, or this integer that is too large to be compared as a float."""
+    """The field is this boolean, or this integer that a float cannot represent."""
 
     path: str
     value: bool | int
@@ -73,11 +78,11 @@ class Within:
 
 
 Test = AnyText | Exactly | Within
-"""What every store can test a field for by itself."""
+"""One test of one field, as every store can run it."""
 
 
 def alternatives(condition: FieldIs, *paths: str) -> Iterator[Test]:
-    """The tests of which one must hold; of other paths where they are given."""
+    """Split a condition into tests of which one must pass; ``paths`` replaces the condition's own paths."""
     for path in paths or condition.paths:
         if condition.bounds:
             yield Within(path, condition.bounds)

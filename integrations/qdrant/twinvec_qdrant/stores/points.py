@@ -1,10 +1,11 @@
-"""What goes into a store and comes out: points, queries, scored points, and batches of points."""
+"""What goes into a store and comes out of it: points, queries, scored points, and slices of points for one request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +16,25 @@ from twinvec.support.slicing import sliced_by_weight
 from twinvec_qdrant.settings import DEFAULT_INDEX, IndexSettings
 from twinvec_qdrant.stores.conditions import Condition
 
-DENSE = "dense"
+T = TypeVar("T")
 
+DENSE = "dense"
+"""Name of a chunk's dense vector in a new collection. After a migration, the dense vector has another name."""
 
 SPARSE = "sparse"
-"""Names of the two vectors of a chunk. While a collection changes its model, chunks have a second dense one."""
+"""Name of a chunk's sparse vector (BM25)."""
 
+PAGE = 1000
+"""Most points in one request."""
 
-States = npt.NDArray[np.float16]
-"""The token states of a text, shape (tokens, dim), of length 1; see ``late_interaction``."""
-
-
-_BATCH_BYTES = 4 * 1024 * 1024
-
+STATES_PAGE = 32
+"""Most points in one request that returns token states, which are large."""
 
 _BATCH_POINTS = 512
+_BATCH_BYTES = 4 * 1024 * 1024
+
+States = npt.NDArray[np.float16]
+"""The token states of a text: shape (tokens, dim), each of length 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +43,11 @@ class Point:
 
     Attributes:
         id: A UUID in its canonical form.
-        payload: As stored, or the part of it that was asked for.
-        dense: Shape (dim,), or None.
+        payload: The payload, or the fields of it that were requested.
+        dense: Dense vector, shape (dim,), or None.
         sparse: Term ids and weights, or None.
         vector: Name of the dense vector.
+        states: Token states to write together with the dense vector; only ``Backend.states`` reads them back.
     """
 
     id: str
@@ -50,17 +56,21 @@ class Point:
     sparse: SparseVector | None = None
     vector: str = DENSE
     states: States | None = None
-    """Token states to be written beside the dense vector; read back by ``Backend.states`` only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One search: by a dense or by a sparse vector; ``fields`` of the payload come with what is found.
+    """One search by a dense vector, a sparse vector or token states.
 
-    ``name`` is that of the stored dense vector to compare with, or that of token states (``states_name``), for a
-    ``vector`` of shape (tokens, dim): the score is the sum over its tokens of the best cosine.
-    ``exact`` passes over the index of dense vectors, and over their quantised copies: every stored vector is compared.
-    ``index`` says how they are searched otherwise.
+    Attributes:
+        vector: Dense, shape (dim,); sparse, term ids and weights; or token states, shape (tokens, dim), which score a
+            point by MaxSim: the sum over the query's tokens of the best cosine.
+        limit: Most points to find.
+        conditions: All of them must hold.
+        fields: Payload fields to return.
+        exact: Compare every stored dense vector, without the index and its quantised copies.
+        name: Name of the stored dense vector, or of the token states (``states_name``).
+        index: Settings of an approximate search.
     """
 
     vector: FloatArray | SparseVector
@@ -74,7 +84,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A found point: cosine, BM25 by the store's document frequencies, or the sum of best cosines of token states."""
+    """A point that a search found, with its score: cosine, BM25 (with the store's document frequencies) or MaxSim."""
 
     id: str
     score: float
@@ -82,34 +92,41 @@ class Scored:
 
 
 def states_name(vector: str) -> str:
-    """The name of the token states that stand beside the dense vector of this name."""
+    """Return the name of the token states that belong to the dense vector of this name."""
     return f"{vector}-states"
 
 
+def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
+    """Cut items, in order, into lists of at most ``size``; reads no further than the page that it gives."""
+    left = iter(items)
+    while page := list(islice(left, size)):
+        yield page
+
+
 def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
-    """Cut points into requests of a few megabytes: stores refuse large ones, and a log entry must fit its file."""
+    """Cut points into batches of a few megabytes: a server limits a request, the engine an entry of its log."""
     return sliced_by_weight(points, size_of, most=_BATCH_POINTS, heaviest=_BATCH_BYTES)
 
 
 def size_of(point: Point) -> int:
-    """About the size of a point as JSON."""
+    """Estimate the size of a point as JSON, in bytes."""
     dense = sum(12 * numbers.size for numbers in (point.dense, point.states) if numbers is not None)
     sparse = 0 if point.sparse is None else 22 * len(point.sparse[0])
-    return dense + sparse + sum(_weight(value) for value in point.payload.values()) + 64
+    return dense + sparse + sum(_json_size(value) for value in point.payload.values()) + 64
 
 
-def _weight(value: Any) -> int:
+def _json_size(value: Any) -> int:
     if isinstance(value, str):
         return len(value)
     if isinstance(value, Mapping):
-        return sum(len(key) + _weight(each) for key, each in value.items())
+        return sum(len(key) + _json_size(each) for key, each in value.items())
     if isinstance(value, (list, tuple)):
-        return sum(map(_weight, value))
+        return sum(map(_json_size, value))
     return 8
 
 
 def dense_vectors(point: Point) -> dict[str, Any]:
-    """The dense vector and the token states of a point to be written, by name."""
+    """Return the dense vector and the token states of a point to write, by name."""
     vectors: dict[str, Any] = {}
     if point.dense is not None:
         vectors[point.vector] = point.dense.tolist()
@@ -118,22 +135,32 @@ def dense_vectors(point: Point) -> dict[str, Any]:
     return vectors
 
 
-def stored_point(identity: object, payload: Mapping[str, Any] | None, vectors: object, vector: str | None) -> Point:
-    """A point as either store gives it back, with the dense vector named ``vector``, if it has one."""
-    dense = vectors.get(vector) if vector and isinstance(vectors, dict) else None
+def payload_selector(fields: Sequence[str] | None) -> bool | list[str]:
+    """Return what both stores take as ``with_payload``: True for the whole payload, or a list of fields."""
+    return True if fields is None else list(fields)
+
+
+def stored_point(record: Any, vector: str | None = None) -> Point:
+    """Return the point that a store's record holds, with the dense vector named ``vector`` if the point has it."""
+    dense = record.vector.get(vector) if vector and isinstance(record.vector, dict) else None
     return Point(
-        str(identity),
-        payload or {},
+        str(record.id),
+        record.payload or {},
         None if dense is None else np.asarray(dense, dtype=np.float32),
         vector=vector or DENSE,
     )
 
 
 def stored_states(records: Iterable[Any], vector: str) -> dict[str, States]:
-    """The token states beside the dense vector of this name, as either store's records have them, by id."""
+    """Return the token states of the dense vector named ``vector``, by point id, from a store's records."""
     name = states_name(vector)
     return {
         str(record.id): np.asarray(record.vector[name], dtype=np.float16)
         for record in records
         if isinstance(record.vector, dict) and name in record.vector
     }
+
+
+def scored(found: Iterable[Any]) -> list[Scored]:
+    """Return the scored points that a store found."""
+    return [Scored(str(each.id), each.score, each.payload or {}) for each in found]

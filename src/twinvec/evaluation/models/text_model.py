@@ -8,10 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from twinvec.arrays import FloatArray
+from twinvec.retrieval.base import VectorEncoder
 
 
-class TextModel(Protocol):
-    """Turns texts into vectors, one row for each text."""
+class TextModel(VectorEncoder, Protocol):
+    """A ``VectorEncoder`` that has a name and also encodes sentences of neither side."""
 
     @property
     def name(self) -> str:

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.arrays import FloatArray
+from twinvec.arrays import FloatArray, IntArray
 from twinvec.errors import InputError
 from twinvec.evaluation.bias import WinogenderResult
 from twinvec.evaluation.serving import StorageVariant
 from twinvec.evaluation.statistics import Interval, Values
-from twinvec.similarity import Indices
 from twinvec.support.extras import import_extra
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5195", "#6b6b6b")
@@ -141,7 +140,7 @@ def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
     _save(figure, path)
 
 
-def cluster_map(vectors: FloatArray, labels: Indices, names: Mapping[int, str], path: Path) -> None:
+def cluster_map(vectors: FloatArray, labels: IntArray, names: Mapping[int, str], path: Path) -> None:
     """Draw a 2-D map of vectors (t-SNE by cosine, van der Maaten and Hinton 2008); the largest clusters are named.
 
     Args:

@@ -170,7 +170,7 @@ def test_an_index_that_finds_little_does_not_stop_a_migration(filled, place, new
 
 def test_vectors_that_no_search_finds_leave_the_old_model_in_force(filled, words, new, monkeypatch):
     monkeypatch.setattr(filled._backend, "search", lambda queries: [[] for _ in queries])
-    with pytest.raises(BadVectorError, match="is not found; the old model stays in force"):
+    with pytest.raises(BadVectorError, match="is not found; the collection keeps its old model"):
         filled.migrate(new)
     monkeypatch.undo()
     assert answers(filled) == expected(words)

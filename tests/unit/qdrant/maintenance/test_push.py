@@ -141,7 +141,7 @@ def test_every_step_may_be_the_last(guides, other, encoder, done, monkeypatch):
             name, encoder=encoder, chunking=ChunkSettings(max_tokens=16), tenant_key="owner", **other
         ) as copy:
             with monkeypatch.context() as patched:
-                patched.setattr("twinvec_qdrant.maintained.open_target", lambda *args, to=copy._backend: to)
+                patched.setattr("twinvec_qdrant.maintenance.push.open_target", lambda *args, to=copy._backend: to)
                 patched.setattr(copy._backend, "close", lambda: None)
                 die_at(step, done=done, backend=copy._backend, monkeypatch=patched)
                 try:

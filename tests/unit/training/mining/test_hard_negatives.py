@@ -350,12 +350,12 @@ def test_the_rest_of_another_job_is_refused(source, tmp_path):
     ("line", "message"),
     [
         (b"[1]", "expected a JSON object, got list"),
-        (b"[" * 100_000, "no JSON"),
+        (b"[" * 100_000, "not JSON"),
         (b'{"anchor": "a"}', "field 'positive': expected a text, got None"),
         (b'{"anchor": "a", "positive": " "}', "field 'positive': expected a text"),
         (b'{"anchor": "a", "positive": "\\ud800"}', "field 'positive': lone surrogate"),
-        (b'{"anchor": "a", "pos', "no JSON"),
-        (b'{"anchor": "a\xff", "positive": "b"}', "no JSON"),
+        (b'{"anchor": "a", "pos', "not JSON"),
+        (b'{"anchor": "a\xff", "positive": "b"}', "not JSON"),
     ],
 )
 def test_a_line_that_is_no_pair_is_named(tmp_path, line, message):

@@ -1,1 +1,1 @@
-"""The embedded store: Qdrant's own engine in this process, one folder for each collection."""
+"""The embedded store: Qdrant's engine in this process, with one folder a collection."""

@@ -1,16 +1,17 @@
-"""The folder of an embedded collection: its name on disk, its description, and who may use it.
+"""The folder of an embedded collection: its name on disk, its files, and its lock.
 
     <path>/<name>/lock               held while the collection is open
-    <path>/<name>/owner              the process that holds it, for the message to others
-    <path>/<name>/collection.json    the description; replaced as a whole
-    <path>/<name>/shard/             the engine's files; renamed into place when complete
-    <path>/<name>/shard.copy-*/      a copy of them whose index is being built; of a name of its own, since the builder
-                                     may outlive the process that began it
-    <path>/<name>/shard.indexed/     that copy, complete: while it is there, it may stand in for shard/
+    <path>/<name>/owner              id of the process that holds the lock, for the error in other processes
+    <path>/<name>/collection.json    the description, always replaced as a whole
+    <path>/<name>/shard/             the engine's files, renamed into place when complete
+    <path>/<name>/shard.copy-*/      a copy of shard/ whose index is being built; each copy has a new name, since its
+                                     builder may outlive the process that started it
+    <path>/<name>/shard.indexed/     a copy with a complete index, about to replace shard/
+    <path>/<name>/shard.old/         the files that it has replaced, about to be removed
 
-Qdrant's embedded engine belongs to one process at a time. A second one waits here for the lock and is then told who
-has it. The description lies beside the engine's files, so that a wrong model is refused before the engine, which
-rewrites some of its files when it opens, is touched.
+Only one process at a time can use Qdrant's embedded engine. A second process waits for the lock, and then gets an error
+that names the holder. The engine rewrites some of its files when it opens; the description is a file outside shard/,
+so that a wrong model is refused before the engine opens.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from uuid import uuid4
 from filelock import FileLock, Timeout
 
 from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreUnavailableError
-from twinvec.support.atomic import atomic_write, sync_files
+from twinvec.support.atomic import atomic_write
 
 _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
@@ -35,7 +36,7 @@ _COPY = "shard.copy-"
 
 
 class CollectionFolder:
-    """The folder of the collection ``name`` below ``path``.
+    """The folder of the collection ``name`` in the folder ``path``.
 
     Raises:
         ConfigurationError: the name cannot be the name of a folder.
@@ -51,14 +52,14 @@ class CollectionFolder:
         self._lock = FileLock(self.path / "lock", thread_local=False)
 
     def exists(self) -> bool:
-        """Whether there is a complete collection."""
+        """Return whether the collection exists and is complete."""
         return self.shard.is_dir() or self._indexed.is_dir()
 
     def read_description(self) -> dict[str, Any]:
-        """The collection's description; needs no lock.
+        """Return the collection's description; this needs no lock.
 
         Raises:
-            StoreCorruptError: it is missing or cannot be read.
+            StoreCorruptError: the file is missing or cannot be read.
         """
         try:
             description = json.loads(self._description.read_text(encoding="utf-8"))
@@ -69,7 +70,7 @@ class CollectionFolder:
         return description
 
     def write_description(self, description: Mapping[str, Any]) -> None:
-        """Replace the description: whoever reads it finds the old one or the new one, also after a crash.
+        """Replace the description atomically: a reader finds the old one or the new one, also after a crash.
 
         Raises:
             StoreUnavailableError: the folder cannot be written.
@@ -80,13 +81,13 @@ class CollectionFolder:
             raise StoreUnavailableError(f"{self._description}: cannot be written: {error}") from error
 
     def dense_names(self) -> list[str]:
-        """Of the dense vectors that a point may have, token states among them, by the engine's own configuration."""
+        """Return the names of the dense vectors and token states, from the engine's configuration file."""
         return list(json.loads((self.shard / "edge_config.json").read_text(encoding="utf-8"))["vectors"])
 
     def check_room(self, needed: int) -> None:
-        """Refuse to write where the disk is nearly full.
+        """Refuse to write if the disk is nearly full.
 
-        The engine maps its files into memory; a mapped page that finds no room on the disk ends the process (SIGBUS).
+        The engine maps its files into memory; if the disk has no room for a mapped page, the process dies (SIGBUS).
 
         Raises:
             StoreUnavailableError: fewer than ``needed`` bytes are free.
@@ -99,10 +100,10 @@ class CollectionFolder:
             )
 
     def remove(self) -> None:
-        """Remove everything; killed half-way, there is no collection any more.
+        """Remove the folder; after a kill in between, the collection does not exist any more.
 
         Raises:
-            StoreUnavailableError: it cannot be removed.
+            StoreUnavailableError: the folder cannot be removed.
         """
         try:
             self.remove_copies()
@@ -113,10 +114,10 @@ class CollectionFolder:
             raise StoreUnavailableError(f"{self.path}: cannot be removed: {error}") from error
 
     def copy_shard(self) -> Path:
-        """Copy the engine's files, flushed before, to where an index can be built.
+        """Copy the engine's flushed files to a folder where an index can be built.
 
         Raises:
-            StoreUnavailableError: there is no room for the copy and as much again, or it cannot be written.
+            StoreUnavailableError: the disk has less room than twice the size of the files, or cannot be written.
         """
         copy = self.path / f"{_COPY}{uuid4().hex[:12]}"
         try:
@@ -128,34 +129,30 @@ class CollectionFolder:
             raise StoreUnavailableError(f"{self.path}: cannot be copied: {error}") from error
         return copy
 
-    def make_copy_durable(self, copy: Path) -> None:
-        """Force the copy to the disk: the original goes, and the copy has to survive a power cut."""
-        sync_files(copy)
-
     def put_copy_in_place(self, copy: Path) -> None:
-        """Let the copy take the place of the engine's files, which nobody may have open; see ``settle``."""
+        """Replace the engine's files, which no one may have open, by the copy; ``settle`` completes it after a kill."""
         copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)
         self.remove_copies()
 
     def settle(self) -> None:
-        """Finish or undo what a killed process left half-done. Copy and original hold the same points."""
+        """Complete or undo the replacement that a killed process left; copy and original hold the same points."""
         if self._indexed.is_dir() and not self.shard.is_dir():
             self._indexed.rename(self.shard)
         self.remove_copies()
 
     def remove_copies(self) -> None:
-        """Remove copies and what they have replaced."""
+        """Remove all copies, and the files that a copy has replaced."""
         for each in (*self.path.glob(f"{_COPY}*"), self._indexed, self._replaced):
             shutil.rmtree(each, ignore_errors=True)
 
     def acquire(self, wait_seconds: float) -> None:
-        """Take the lock; the folder is made where it is missing.
+        """Take the lock; create the folder if it is missing.
 
         Raises:
-            StoreBusyError: another process holds it for longer than ``wait_seconds``.
-            StoreUnavailableError: the folder cannot be made or written.
+            StoreBusyError: another process holds the lock for more than ``wait_seconds``.
+            StoreUnavailableError: the folder cannot be created or written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -163,15 +160,15 @@ class CollectionFolder:
             self._owner.write_text(str(os.getpid()), encoding="ascii")
         except Timeout:
             raise StoreBusyError(
-                f"{self.path}: in use by {self._holder()}, for more than {wait_seconds:g} s; an embedded collection "
-                "belongs to one process at a time: wait for it, or use a Qdrant server"
+                f"{self.path}: in use by {self._holder()} for more than {wait_seconds:g} s; only one process at a time "
+                "can open an embedded collection: wait for that process, or use a Qdrant server"
             ) from None
         except OSError as error:
             self.release()
             raise StoreUnavailableError(f"{self.path}: cannot be opened for writing: {error}") from error
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         self._lock.release()
 
     def _holder(self) -> str:
@@ -182,11 +179,11 @@ class CollectionFolder:
 
 
 def _copy_file(source: str, target: str) -> None:
-    """Copy a file, its holes as holes: the engine's files are much larger than what they take on the disk."""
-    nothing = bytes(_BLOCK)
+    """Copy a sparse file as a sparse file: the engine's files take much less room on the disk than their size."""
+    hole = bytes(_BLOCK)
     with open(source, "rb") as read, open(target, "wb") as written:
         while block := read.read(_BLOCK):
-            if block == nothing:
+            if block == hole:
                 written.seek(_BLOCK, os.SEEK_CUR)
             else:
                 written.write(block)
@@ -194,13 +191,13 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def folder_name(name: str) -> str:
-    """A collection's name as the name of a folder: other characters than letters, digits, ``_ . - ~`` are quoted.
+    """Return the folder name of a collection: characters other than letters, digits and ``_.-~`` are percent-encoded.
 
     Raises:
-        ConfigurationError: it is empty, not a string, holds a lone surrogate, or is too long.
+        ConfigurationError: the name is empty, not a string or too long, or holds a lone surrogate.
     """
     if not isinstance(name, str) or not name:
-        raise ConfigurationError(f"the name of a collection is a non-empty string, got {name!r}")
+        raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
     try:
         quoted = quote(name, safe="")
     except UnicodeEncodeError:
@@ -213,7 +210,7 @@ def folder_name(name: str) -> str:
 
 
 def collection_names(path: str | Path) -> list[str]:
-    """The names of the collections below ``path``."""
+    """Return the names of the collections in the folder ``path``."""
     try:
         folders = sorted(each.parent.name for each in Path(path).expanduser().glob("*/shard") if each.is_dir())
     except OSError:

@@ -1,4 +1,4 @@
-"""Building the index of an embedded collection: on a copy, in a process of its own, while searches go on."""
+"""Build the index of an embedded collection: on a copy of its files, in another process, while searches go on."""
 
 from __future__ import annotations
 
@@ -9,29 +9,33 @@ import sys
 from pathlib import Path
 
 from twinvec.errors import StoreError
+from twinvec.support.atomic import sync_files
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 
 WORTHWHILE = 20_000
-"""Vectors without an index, from which on one is built unasked; to compare a query with fewer takes milliseconds."""
+"""Vectors without an index from which an ingest builds one; comparing a query with fewer takes milliseconds."""
 
 _WORKER = Path(__file__).with_name("index_worker.py")
 
 
 def build_aside(folder: CollectionFolder, settings: IndexSettings) -> Path:
-    """Copy the engine's files, which nobody may write meanwhile, and build the index of the copy, which is returned.
+    """Copy the engine's files and build the index of the copy; no one may write meanwhile.
+
+    Returns:
+        The folder of the copy.
 
     Raises:
         StoreUnavailableError: the disk has no room for the copy and its index.
-        StoreError: the engine could not build it; the copy is gone.
+        StoreError: the engine could not build the index; the copy is removed.
     """
     copy = folder.copy_shard()
-    # -P: the files beside the worker are no modules of its
+    # -P: the worker must not import the modules in its folder
     command = [sys.executable, "-P", str(_WORKER), str(copy), json.dumps(settings.as_dict()), str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         folder.remove_copies()
-        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise StoreError(f"{folder.path}: the engine could not build the index: {said}")
-    folder.make_copy_durable(copy)
+        last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise StoreError(f"{folder.path}: the engine could not build the index: {last_line}")
+    sync_files(copy)  # it replaces the original, and has to survive a power cut
     return copy

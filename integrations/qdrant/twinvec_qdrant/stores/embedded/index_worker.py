@@ -2,9 +2,9 @@
 
     python index_worker.py FOLDER SETTINGS PARENT
 
-The engine holds the interpreter's lock while it builds, so it does it here, on a copy of its files that nobody else
-has open. SETTINGS is the JSON of ``IndexSettings``, PARENT the process that waits for it. Nothing of twinvec is
-imported: the process is there at once.
+The engine holds the interpreter lock while it builds an index, so it builds in this process, on a copy of its files
+that no one else has open. SETTINGS is the JSON of ``IndexSettings``, PARENT the id of the process that waits. This file
+imports nothing of twinvec, so that the process starts at once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 import qdrant_edge as edge
 
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
-_FULL_SCAN_KILOBYTES = 10_000  # of vectors below which the engine compares with all
+_FULL_SCAN_KILOBYTES = 10_000  # a search compares all vectors of a segment that is smaller
 
 
 def build(folder: Path, settings: dict[str, Any]) -> None:
-    """Build what is missing of the index, or differs from the settings."""
+    """Build the parts of the index that are missing or have other settings."""
     stored = json.loads((folder / "edge_config.json").read_text())
     copies = _quantization(settings["quantization"])
     config = edge.EdgeConfig(
@@ -35,7 +35,7 @@ def build(folder: Path, settings: dict[str, Any]) -> None:
         hnsw_config=edge.HnswIndexConfig(
             m=settings["m"], ef_construct=settings["ef_construct"], full_scan_threshold=_FULL_SCAN_KILOBYTES
         ),
-        optimizers=edge.EdgeOptimizersConfig(indexing_threshold=1),  # kilobytes; who calls has found it worthwhile
+        optimizers=edge.EdgeOptimizersConfig(indexing_threshold=1),  # in kilobytes: index everything
     )
     shard = edge.EdgeShard.load(str(folder), config)
     shard.optimize()
@@ -44,7 +44,7 @@ def build(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def _vector(stored: dict[str, Any], copies: Any) -> edge.EdgeVectorParams:
-    """A dense vector with its copies; token states, which are only compared with, get neither copies nor a graph."""
+    """Return the parameters of a dense vector; token states only rerank, and get neither copies nor a graph."""
     if stored.get("multivector_config") is None:
         return edge.EdgeVectorParams(size=stored["size"], distance=edge.Distance.Cosine, quantization_config=copies)
     return edge.EdgeVectorParams(
@@ -58,9 +58,9 @@ def _vector(stored: dict[str, Any], copies: Any) -> edge.EdgeVectorParams:
 
 
 def _quantization(name: str) -> Any:
-    """The engine's configuration; None leaves copies that there are, which searches then pass over.
+    """Return the engine's quantisation; None keeps existing copies, which searches then ignore.
 
-    The copies are pinned: with any other placement the engine takes seconds to open.
+    The copies are pinned in memory: with any other placement, the engine takes seconds to open.
     """
     if name == "int8":
         return edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=0.99, memory=edge.Memory.Pinned)
@@ -70,10 +70,10 @@ def _quantization(name: str) -> Any:
 
 
 def die_with(parent: int) -> None:
-    """End together with the parent process, where the system offers it: nobody would take the index."""
+    """Let Linux end this process together with its parent: no one would use the index."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != parent:  # it has died before
+        if os.getppid() != parent:  # the parent died before the call
             sys.exit(1)
 
 

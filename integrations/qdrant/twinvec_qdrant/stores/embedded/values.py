@@ -1,4 +1,4 @@
-"""Points, searches and conditions as the embedded engine has them."""
+"""Points, searches and conditions as objects of the embedded engine."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import qdrant_edge as edge
 
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.stores import conditions as neutral
-from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors, stored_point
+from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors
 
-# without a corpus named, the engine counts terms of deleted points too, until it is optimised
+TOKEN_STATES = edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
+"""How the engine compares token states."""
+
+# without a filter, the engine's document frequencies count deleted points until it is optimised
 _LIVE_FREQUENCIES = edge.SearchParams(
     idf=edge.IdfParams(edge.Filter(must=[edge.FieldCondition("kind", match=edge.MatchValue("chunk"))]))
 )
 
 
 def edge_point(point: Point) -> edge.Point:
-    """A point to be written."""
+    """Return a point to write."""
     vectors = dense_vectors(point)
     if point.sparse is not None:
         vectors[SPARSE] = edge_sparse(point.sparse)
@@ -26,17 +29,12 @@ def edge_point(point: Point) -> edge.Point:
 
 
 def edge_sparse(vector: SparseVector) -> edge.SparseVector:
-    """A sparse vector."""
+    """Return a sparse vector."""
     return edge.SparseVector(vector[0].tolist(), vector[1].tolist())
 
 
-def point_of(record: edge.Record, vector: str | None = None) -> Point:
-    """A stored point, with the dense vector of this name."""
-    return stored_point(record.id, record.payload, record.vector, vector)
-
-
 def edge_request(query: Query) -> edge.QueryRequest:
-    """A search."""
+    """Return a search request."""
     if isinstance(query.vector, tuple):
         nearest = edge.Query.Nearest(edge_sparse(query.vector), using=SPARSE)
         params = _LIVE_FREQUENCIES
@@ -47,7 +45,7 @@ def edge_request(query: Query) -> edge.QueryRequest:
             hnsw_ef=settings.ef,
             exact=query.exact,
             quantization=edge.QuantizationSearchParams(
-                ignore=settings.quantization == "none", rescore=True, oversampling=settings.compared
+                ignore=settings.quantization == "none", rescore=True, oversampling=settings.oversampling_factor
             ),
         )
     return edge.QueryRequest(
@@ -61,7 +59,7 @@ def edge_request(query: Query) -> edge.QueryRequest:
 
 
 def edge_filter(conditions: neutral.Conditions) -> edge.Filter | None:
-    """All of the conditions."""
+    """Return a filter that requires all conditions; None without conditions."""
     return edge.Filter(must=[_condition(each) for each in conditions]) if conditions else None
 
 
@@ -81,7 +79,7 @@ def _test(test: neutral.Test) -> edge.FieldCondition:
     if isinstance(test, neutral.AnyText):
         return edge.FieldCondition(test.path, match=edge.MatchAny(list(test.texts)))
     if isinstance(test, neutral.Exactly):
-        # the engine takes Python's own booleans for the integers 0 and 1
+        # the engine reads Python's bool as an integer
         value = cast(bool, np.bool_(test.value)) if isinstance(test.value, bool) else test.value
         return edge.FieldCondition(test.path, match=edge.MatchValue(value))
     return edge.FieldCondition(test.path, range=edge.RangeFloat(**dict(test.bounds)))

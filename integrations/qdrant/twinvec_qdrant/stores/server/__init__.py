@@ -1,1 +1,1 @@
-"""The server store: a Qdrant server, by its client."""
+"""The server store: a Qdrant server, through its client."""

@@ -1,17 +1,16 @@
-"""A Qdrant server or cluster, or any ``QdrantClient`` that the caller has.
+"""A collection on a Qdrant server or cluster, or in any ``QdrantClient`` of the caller.
 
-Every request is repeated, with growing and jittered pauses, while the server cannot be reached, times out or answers
-429 or 5xx; what else it says is an error at once. Writes wait until they are applied. The collection's
-description is Qdrant's collection metadata (server 1.16 and later).
+A request is repeated, after growing and jittered pauses, while the server cannot be reached, times out or answers 429
+or 5xx; any other failure is raised at once (``retrying``). Writes wait until the server has applied them. Qdrant's
+collection metadata (server 1.16 and later) holds the collection's description.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import warnings
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import tenacity
@@ -23,53 +22,54 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 from twinvec.errors import StoreError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import INDEXED_FIELDS, NewCollection
+from twinvec_qdrant.stores.base import INDEXED_FIELDS, Backend, indexed_chunks
 from twinvec_qdrant.stores.conditions import Conditions, FieldIs, IdIs
-from twinvec_qdrant.stores.counting import indexed_chunks
 from twinvec_qdrant.stores.points import (
     DENSE,
+    PAGE,
     SPARSE,
+    STATES_PAGE,
     Point,
     Query,
     Scored,
     States,
     dense_vectors,
     in_batches,
+    pages,
+    payload_selector,
+    scored,
     states_name,
+    stored_point,
     stored_states,
 )
-from twinvec_qdrant.stores.server.retrying import BUSY, beyond, reason, retrying, unsendable
+from twinvec_qdrant.stores.server.retrying import BUSY, pause_hint, reason, retrying, unsendable
 from twinvec_qdrant.stores.server.values import (
     client_filter,
+    client_point,
     client_quantization,
     client_request,
     client_sparse,
     client_states,
-    point_of,
-    replacement,
-    struct,
+    conditional_update,
 )
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_PAGE = 1000
-_STATES = 32  # points a page whose token states are read
-
 _LOCAL_MODE = threading.RLock()
-"""One thread at a time: the client's local mode searches arrays while another thread makes them longer."""
+"""Lock of the client's local mode, which fails if one thread searches while another writes."""
 
 
-class ServerBackend:
-    """One collection of a server. Made by ``ServerStore`` (``server_store``)."""
+class ServerBackend(Backend):
+    """One collection of a server; ``ServerStore`` makes it."""
 
     exclusive = False
 
     def __init__(self, client: QdrantClient, name: str, location: str, *, owned: bool, wait_seconds: float) -> None:
         self.location = f"{location}, collection {name!r}"
         self.place: Hashable = (location if owned else id(client), name)
-        self.writing: AbstractContextManager[object, bool | None] = threading.RLock()
+        self.writing = threading.RLock()
         self._client = client
         self._name = name
         self._owned = owned
@@ -77,80 +77,36 @@ class ServerBackend:
         self._turn = _LOCAL_MODE if self._local else nullcontext()
         self._retry = retrying(wait_seconds, self._announce)
 
-    def exists(self) -> bool:
-        """Whether the server has the collection."""
-        return self._call(self._client.collection_exists, self._name)
-
-    def siblings(self) -> list[str]:
-        """The names of the server's collections."""
-        return sorted(each.name for each in self._call(self._client.get_collections).collections)
-
-    def descriptions(self) -> dict[str, dict[str, Any]]:
-        """The description of each of the server's collections, by name."""
-        return {name: self._metadata(name) for name in self.siblings()}
-
-    def drop(self) -> None:
-        """Remove the collection."""
-        self._call(self._client.delete_collection, self._name)
-
-    def create(self, new: NewCollection) -> None:
-        """Make the collection, unless another process makes it at the same moment."""
-        dense = models.VectorParams(
-            size=new.dim, distance=models.Distance.COSINE, quantization_config=client_quantization(new.index)
-        )
-        states = {} if new.states_dim is None else {states_name(DENSE): client_states(new.states_dim)}
-        try:
-            self._call(
-                self._client.create_collection,
-                self._name,
-                vectors_config={DENSE: dense, **states},
-                sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
-                metadata=dict(new.metadata),
-                hnsw_config=models.HnswConfigDiff(m=new.index.m, ef_construct=new.index.ef_construct),
-            )
-        except StoreError:
-            if not self.exists():
-                raise
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Payload indexes have no effect in the local Qdrant")
-            self._index_fields(new.tenant_path)
-
     def read_metadata(self) -> dict[str, Any]:
-        """The collection's own description; empty where twinvec did not make it."""
-        return self._metadata(self._name)
+        return dict(self.call(self._client.get_collection).config.metadata or {})
 
-    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Replace it, key by key."""
-        self._call(self._client.update_collection, self._name, metadata=dict(metadata))
+    def write_metadata(self, changes: Mapping[str, Any]) -> None:
+        self.call(self._client.update_collection, metadata=dict(changes))
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Write points; the same id again replaces."""
         for batch in in_batches(points):
-            self._call(self._client.upsert, self._name, [struct(point) for point in batch], wait=True)
+            self.call(self._client.upsert, [client_point(point) for point in batch], wait=True)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
-        """Write each record only where the stored one has the revision expected (None: where there is none)."""
         old = {record.id: revision for record, revision in zip(records, expected, strict=True)}
         for batch in in_batches([record for record in records if old[record.id] is None]):
-            structs = [struct(record) for record in batch]
+            new = [client_point(record) for record in batch]
             insert = models.UpdateMode.INSERT_ONLY
-            self._call(self._client.upsert, self._name, structs, wait=True, update_mode=insert)
+            self.call(self._client.upsert, new, wait=True, update_mode=insert)
         for batch in in_batches([record for record in records if old[record.id] is not None]):
-            operations = [replacement(record, str(old[record.id])) for record in batch]
-            self._call(self._client.batch_update_points, self._name, operations, wait=True)
+            operations = [conditional_update(record, str(old[record.id])) for record in batch]
+            self.call(self._client.batch_update_points, operations, wait=True)
 
     def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
-        """Replace the sparse vectors of stored points, by id."""
         changes = [
             models.PointVectors(id=key, vector={SPARSE: client_sparse(vector)}) for key, vector in vectors.items()
         ]
-        for start in range(0, len(changes), _PAGE):
-            self._call(self._client.update_vectors, self._name, changes[start : start + _PAGE], wait=True)
+        for page in pages(changes):
+            self.call(self._client.update_vectors, page, wait=True)
 
     def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
-        """Give points room for one more dense vector, and for token states of this size beside it."""
         config = models.DenseVectorNameConfig(dense=models.DenseVectorConfig(size=dim, distance=models.Distance.COSINE))
-        self._call(self._client.create_vector_name, self._name, name, config)
+        self.call(self._client.create_vector_name, name, config)
         if states_dim is None:
             return
         states = client_states(states_dim)
@@ -161,50 +117,46 @@ class ServerBackend:
             datatype=models.VectorStorageDatatype.FLOAT16,
         )
         config = models.DenseVectorNameConfig(dense=kept)
-        self._call(self._client.create_vector_name, self._name, states_name(name), config)
+        self.call(self._client.create_vector_name, states_name(name), config)
         if not self._local:
             placed = models.VectorParamsDiff(hnsw_config=states.hnsw_config, on_disk=states.on_disk)
-            self._call(self._client.update_collection, self._name, vectors_config={states_name(name): placed})
+            self.call(self._client.update_collection, vectors_config={states_name(name): placed})
 
     def drop_vector(self, name: str) -> None:
-        """Remove a dense vector and its token states from all points; nothing changes where there are none."""
-        self._call(self._client.delete_vector_name, self._name, name)
-        self._call(self._client.delete_vector_name, self._name, states_name(name))
+        self.call(self._client.delete_vector_name, name)
+        self.call(self._client.delete_vector_name, states_name(name))
 
     def update_dense(self, points: Sequence[Point]) -> None:
-        """Replace the dense vectors of stored points, and the token states that come with them, both at once."""
         for batch in in_batches(points):
             changes = [models.PointVectors(id=point.id, vector=dense_vectors(point)) for point in batch]
-            self._call(self._client.update_vectors, self._name, changes, wait=True)
+            self.call(self._client.update_vectors, changes, wait=True)
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
-        """Remove points, with ``revisions`` only those that still carry one of them; see ``Backend.delete``."""
-        for start in range(0, len(ids), _PAGE):
-            page = ids[start : start + _PAGE]
+        for page in pages(ids):
             selector: models.PointsSelector = models.PointIdsList(points=list(page))
             if revisions is not None:
                 unchanged = (IdIs(tuple(page)), FieldIs(("revision",), tuple(revisions)))
                 selector = models.FilterSelector(filter=client_filter(unchanged) or models.Filter())
-            self._call(self._client.delete, self._name, selector, wait=True)
+            self.call(self._client.delete, selector, wait=True)
 
     def flush(self) -> None:
-        """Nothing to do: every write waited until it was applied and logged."""
+        """Do nothing: every write has waited until the server applied and logged it."""
 
     def begin_load(self, tenant_path: str | None) -> None:
-        """Let the server build no graph until ``build_index``, and index the fields of payloads.
+        """Let the server build no graph until ``build_index``, and index payload fields.
 
-        Whoever made the collection may have died before it indexed them. Fields that are indexed stay as they are.
+        The process that created the collection may have died before it indexed them. An existing index stays.
         """
         if not self._local:
-            self._index_fields(tenant_path)
-            self._call(self._client.update_collection, self._name, hnsw_config=models.HnswConfigDiff(m=0))
+            self.index_fields(tenant_path)
+            self.call(self._client.update_collection, hnsw_config=models.HnswConfigDiff(m=0))
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
-        """Let the server build the index with these settings, where it has others; it does so beside its searches."""
-        del force  # the server decides what is worthwhile
+        """Give the server these settings if it has others; it then builds the index while it serves searches."""
+        del force  # the server decides when to build
         if self._local:
             return False
-        config = self._call(self._client.get_collection, self._name).config
+        config = self.call(self._client.get_collection).config
         wanted, graph = client_quantization(settings), config.hnsw_config
         vectors = config.params.vectors if isinstance(config.params.vectors, dict) else {}
         dense = {name: each for name, each in vectors.items() if each.multivector_config is None}
@@ -213,17 +165,15 @@ class ServerBackend:
         ):
             return False
         copies = models.VectorParamsDiff(quantization_config=wanted or models.Disabled.DISABLED)
-        self._call(
+        self.call(
             self._client.update_collection,
-            self._name,
             hnsw_config=models.HnswConfigDiff(m=settings.m, ef_construct=settings.ef_construct),
             vectors_config=dict.fromkeys(dense, copies),
         )
         return True
 
     def indexed(self, chunks: int) -> int:
-        """About how many of so many chunks have their dense vectors in the index."""
-        info = self._call(self._client.get_collection, self._name)
+        info = self.call(self._client.get_collection)
         vectors = info.config.params.vectors
         names = list(vectors) if isinstance(vectors, dict) else [DENSE]
         return indexed_chunks(self, info.indexed_vectors_count or 0, chunks, names)
@@ -231,85 +181,82 @@ class ServerBackend:
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
-        """The points that are there, by id; ``fields`` None for the whole payload, ``vector`` names a dense one."""
         found: dict[str, Point] = {}
-        for start in range(0, len(ids), _PAGE):
-            records = self._call(
+        for page in pages(ids):
+            records = self.call(
                 self._client.retrieve,
-                self._name,
-                list(ids[start : start + _PAGE]),
-                with_payload=True if fields is None else list(fields),
+                page,
+                with_payload=payload_selector(fields),
                 with_vectors=[vector] if vector else False,
             )
-            found.update((str(record.id), point_of(record, vector)) for record in records)
+            found.update((str(record.id), stored_point(record, vector)) for record in records)
         return found
 
     def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
-        """The token states beside the dense vector of this name, by id, of those points that have them."""
         found: dict[str, States] = {}
-        for start in range(0, len(ids), _STATES):
-            page, names = list(ids[start : start + _STATES]), [states_name(vector)]
-            records = self._call(self._client.retrieve, self._name, page, with_payload=False, with_vectors=names)
+        names = [states_name(vector)]
+        for page in pages(ids, STATES_PAGE):
+            records = self.call(self._client.retrieve, page, with_payload=False, with_vectors=names)
             found |= stored_states(records, vector)
         return found
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
-        """All points that satisfy the conditions, without vectors, in the order of their ids."""
         offset = None
         while True:
-            records, offset = self._call(
+            records, offset = self.call(
                 self._client.scroll,
-                self._name,
                 scroll_filter=client_filter(conditions),
-                limit=_PAGE,
+                limit=PAGE,
                 offset=offset,
-                with_payload=True if fields is None else list(fields),
+                with_payload=payload_selector(fields),
                 with_vectors=False,
             )
-            yield from map(point_of, records)
+            yield from map(stored_point, records)
             if offset is None:
                 return
 
     def count(self, conditions: Conditions) -> int:
-        """How many points satisfy the conditions, exactly."""
-        return self._call(self._client.count, self._name, count_filter=client_filter(conditions), exact=True).count
+        return self.call(self._client.count, count_filter=client_filter(conditions), exact=True).count
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
-        """For each query the best points, best first."""
         requests = [client_request(query, indexed=not self._local) for query in queries]
-        answers = self._call(self._client.query_batch_points, self._name, requests)
-        return [[Scored(str(each.id), each.score, each.payload or {}) for each in answer.points] for answer in answers]
+        answers = self.call(self._client.query_batch_points, requests)
+        return [scored(answer.points) for answer in answers]
 
     def close(self) -> None:
-        """Close the connection, unless the caller gave the client."""
+        """Close the connection, unless the client is the caller's."""
         if self._owned:
             self._client.close()
 
-    def _metadata(self, name: str) -> dict[str, Any]:
-        return dict(self._call(self._client.get_collection, name).config.metadata or {})
+    def index_fields(self, tenant_path: str | None) -> None:
+        """Index the payload fields that conditions name; an existing index stays."""
+        for field in INDEXED_FIELDS:
+            self.call(self._client.create_payload_index, field, models.PayloadSchemaType.KEYWORD)
+        if tenant_path is not None:
+            tenants = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+            self.call(self._client.create_payload_index, tenant_path, tenants)
+
+    def call(self, method: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call a method of the client on the collection; repeat it as ``retrying`` says.
+
+        Raises:
+            StoreUnavailableError: the server does not answer, or is too busy.
+            StoreError: the server refuses the request.
+        """
+        try:
+            with self._turn:
+                return self._retry.copy()(method, self._name, *args, **options)
+        except ResponseHandlingException as error:
+            cause = None if unsendable(error) else error  # an unsendable header may be the API key
+            raise StoreUnavailableError(f"{self.location}: no answer: {reason(error)}") from cause
+        except QdrantException as error:
+            raise StoreUnavailableError(f"{self.location}: too busy: {reason(error)}{pause_hint(error)}") from error
+        except UnexpectedResponse as error:
+            kind = StoreUnavailableError if error.status_code in BUSY else StoreError
+            raise kind(f"{self.location}: refused: {error}{pause_hint(error)}") from error
+        except Exception as error:  # the client's local mode raises exceptions of many kinds
+            raise StoreError(f"{self.location}: {method.__name__} failed: {error}") from error
 
     def _announce(self, state: tenacity.RetryCallState) -> None:
         if state.attempt_number == 1 and state.outcome is not None:
             logger.warning("%s: %s; trying again", self.location, reason(state.outcome.exception()))
-
-    def _index_fields(self, tenant_path: str | None) -> None:
-        for field in INDEXED_FIELDS:
-            self._call(self._client.create_payload_index, self._name, field, models.PayloadSchemaType.KEYWORD)
-        if tenant_path is not None:
-            tenants = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-            self._call(self._client.create_payload_index, self._name, tenant_path, tenants)
-
-    def _call(self, method: Callable[..., T], *args: Any, **options: Any) -> T:
-        try:
-            with self._turn:
-                return self._retry.copy()(method, *args, **options)
-        except ResponseHandlingException as error:
-            shown = None if unsendable(error) else error  # it may quote a key
-            raise StoreUnavailableError(f"{self.location}: no answer: {reason(error)}") from shown
-        except QdrantException as error:
-            raise StoreUnavailableError(f"{self.location}: too busy: {reason(error)}{beyond(error)}") from error
-        except UnexpectedResponse as error:
-            kind = StoreUnavailableError if error.status_code in BUSY else StoreError
-            raise kind(f"{self.location}: refused: {error}{beyond(error)}") from error
-        except Exception as error:  # the client's local mode raises what it likes
-            raise StoreError(f"{self.location}: {method.__name__} failed: {error}") from error

@@ -1,4 +1,4 @@
-"""Which failed requests to a server are repeated, when, and what is said of them."""
+"""Which failed requests to a server are repeated, after which pauses, and how errors describe the failure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from qdrant_client.common.client_exceptions import QdrantException, ResourceExha
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 BUSY = frozenset({429, 500, 502, 503, 504})
-"""Answers after which the same request may succeed."""
+"""Status codes after which the same request may succeed later."""
 
 _GROWING = tenacity.wait_random_exponential(multiplier=0.2, max=10.0)
 
 
 def retrying(wait_seconds: float, announce: Callable[[tenacity.RetryCallState], None]) -> tenacity.Retrying:
-    """Repeats what may pass, with growing and jittered pauses or those that the server names, for ``wait_seconds``."""
+    """Return a policy that repeats temporary failures for ``wait_seconds``.
+
+    The pauses grow and are jittered; a longer pause that the server asks for replaces them.
+    """
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_may_pass),
+        retry=tenacity.retry_if_exception(_is_temporary),
         wait=_pause,
         stop=tenacity.stop_before_delay(wait_seconds),
         before_sleep=announce,
@@ -29,59 +32,58 @@ def retrying(wait_seconds: float, announce: Callable[[tenacity.RetryCallState], 
     )
 
 
-def _may_pass(error: BaseException) -> bool:
-    """Whether the same request may succeed later."""
+def _is_temporary(error: BaseException) -> bool:
+    """Return whether the same request may succeed later."""
     if isinstance(error, ResponseHandlingException):
         return isinstance(error.source, httpx.TransportError) and not unsendable(error)
-    return isinstance(error, QdrantException) or (  # the client's own exceptions all stand for 429
+    return isinstance(error, QdrantException) or (  # the client raises its own exceptions for 429 only
         isinstance(error, UnexpectedResponse) and error.status_code in BUSY
     )
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
-    """Seconds until the next attempt: growing ones with jitter, or what the server names where that is longer."""
+    """Return the seconds until the next attempt."""
     error = state.outcome.exception() if state.outcome is not None else None
-    return max(_named(error), _GROWING(state))
+    return max(_requested_pause(error), _GROWING(state))
 
 
-def _named(error: BaseException | None) -> float:
-    """The pause that the server names, in seconds; 0 or less where it names none or one that is over."""
-    return _seconds(_retry_after(error))
+def _requested_pause(error: BaseException | None) -> float:
+    """Return the pause that the server asks for, in seconds; 0 or less if it asks for none.
 
-
-def _retry_after(error: BaseException | None) -> str:
-    """The header that came with an answer; empty without one."""
-    if isinstance(error, ResourceExhaustedResponse):
-        return str(error.retry_after_s)
-    if isinstance(error, QdrantException):  # the client reads no dates, but says what it could not read
-        return str(error).partition(": ")[2]
-    return error.headers.get("retry-after", "") if isinstance(error, UnexpectedResponse) else ""
-
-
-def _seconds(retry_after: str) -> float:
-    """What the header says (RFC 9110, 10.2.3: a number of seconds, or a date); 0 where it says nothing."""
-    if retry_after.isdecimal():
-        return float(retry_after)
+    The Retry-After header holds a number of seconds or a date (RFC 9110, 10.2.3).
+    """
+    header = _retry_after(error)
+    if header.isdecimal():
+        return float(header)
     try:
-        then = parsedate_to_datetime(retry_after)
+        then = parsedate_to_datetime(header)
         return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp() - time.time()
     except (ValueError, OverflowError):
         return 0.0
 
 
+def _retry_after(error: BaseException | None) -> str:
+    """Return the Retry-After header of the answer, or an empty string."""
+    if isinstance(error, ResourceExhaustedResponse):
+        return str(error.retry_after_s)
+    if isinstance(error, QdrantException):  # the client cannot parse a date, and quotes the header in its message
+        return str(error).partition(": ")[2]
+    return error.headers.get("retry-after", "") if isinstance(error, UnexpectedResponse) else ""
+
+
 def unsendable(error: BaseException | None) -> bool:
-    """Whether the request itself is at fault: a header that HTTP does not have, which the error quotes."""
+    """Return whether the request holds a header that HTTP does not allow; the error quotes that header."""
     return isinstance(getattr(error, "source", error), httpx.LocalProtocolError)
 
 
-def beyond(error: BaseException) -> str:
-    """What to add about an answer that was not waited for any longer, since it names a pause; mostly nothing."""
-    seconds = _named(error)
+def pause_hint(error: BaseException) -> str:
+    """Return an error suffix that names the server's Retry-After pause, or an empty string."""
+    seconds = _requested_pause(error)
     return f"; it asks for a pause of {seconds:,.0f} s: wait longer (wait_seconds, --wait)" if seconds > 0 else ""
 
 
 def reason(error: BaseException | None) -> str:
-    """What went wrong, in a few words, none of which are a key."""
+    """Describe the failure in a few words that never contain a key."""
     source = getattr(error, "source", error)
     if unsendable(error):
         return "LocalProtocolError: the request holds a header that cannot be sent; look at the client's key"

@@ -1,68 +1,93 @@
-"""The place of a collection on a server: its address, the key that opens it, and what else is there."""
+"""The place of a collection on a server: its address, the key that opens it, and the collections next to it."""
 
 from __future__ import annotations
 
 import ipaddress
+import warnings
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 
-from twinvec.errors import ConfigurationError
-from twinvec_qdrant.stores.base import NewCollection
+from twinvec.errors import ConfigurationError, StoreError
+from twinvec_qdrant.stores.base import NewCollection, Store
+from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 from twinvec_qdrant.stores.server.backend import ServerBackend
+from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
-_URL = "url: expected http://host:port or https://host:port"  # without what was given: it may hold a password
+_URL = "url: expected http://host:port or https://host:port"  # does not quote the url: it may hold a password
 
 
-class ServerStore:
-    """The collection ``name`` of a server; ``owned`` is a client that nobody else closes."""
+class ServerStore(Store):
+    """The collection ``name`` of a server; ``owned`` if no one else closes the client.
+
+    Its methods raise ``StoreUnavailableError`` if the server does not answer.
+    """
 
     def __init__(self, name: str, client: QdrantClient, location: str, *, owned: bool, wait_seconds: float) -> None:
         self._address = location
-        self._backend = ServerBackend(client, name, location, owned=owned, wait_seconds=wait_seconds)
+        self._client = client
+        self._server = partial(ServerBackend, client, location=location, owned=owned, wait_seconds=wait_seconds)
+        self._backend = self._server(name)
         self.location = self._backend.location
 
     def peek(self) -> dict[str, Any] | None:
-        """The collection's description, empty where twinvec did not make it; None where there is no collection.
-
-        Raises:
-            StoreUnavailableError: the server does not answer.
-        """
-        return self._backend.read_metadata() if self._backend.exists() else None
+        return self._backend.read_metadata() if self._exists() else None
 
     def neighbours(self) -> str:
-        """Where the collection would be and what else is there, for the message that there is no such collection."""
-        return f"at {self._address}; there are: {', '.join(self._backend.siblings()) or 'none'}"
+        return f"at {self._address}; there are: {', '.join(self._names()) or 'none'}"
 
     def descriptions(self) -> dict[str, dict[str, Any]]:
-        """The description of every collection of the server, by name; empty where twinvec did not make it."""
-        return self._backend.descriptions()
-
-    def drop(self) -> None:
-        """Remove the collection with all it holds; nothing happens where there is none."""
-        self._backend.drop()
+        return {name: self._server(name).read_metadata() for name in self._names()}
 
     def open(self) -> ServerBackend:
-        """The collection that is there."""
         return self._backend
 
     def create(self, new: NewCollection) -> ServerBackend:
-        """Make the collection, unless another process makes it at the same moment."""
-        self._backend.create(new)
+        dense = models.VectorParams(
+            size=new.dim, distance=models.Distance.COSINE, quantization_config=client_quantization(new.index)
+        )
+        states = {} if new.states_dim is None else {states_name(DENSE): client_states(new.states_dim)}
+        try:
+            self._backend.call(
+                self._client.create_collection,
+                vectors_config={DENSE: dense, **states},
+                sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+                metadata=dict(new.metadata),
+                hnsw_config=models.HnswConfigDiff(m=new.index.m, ef_construct=new.index.ef_construct),
+            )
+        except StoreError:
+            if not self._exists():  # another process may have created it at the same moment
+                raise
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Payload indexes have no effect in the local Qdrant")
+            self._backend.index_fields(new.tenant_path)
         return self._backend
 
+    def drop(self) -> None:
+        self._backend.call(self._client.delete_collection)
+
     def close(self) -> None:
-        """Close the connection, unless the caller gave the client."""
         self._backend.close()
+
+    def _exists(self) -> bool:
+        return self._backend.call(self._client.collection_exists)
+
+    def _names(self) -> list[str]:
+        def get_collections(name: str) -> models.CollectionsResponse:
+            del name  # ``call`` passes it to every method
+            return self._client.get_collections()
+
+        return sorted(each.name for each in self._backend.call(get_collections).collections)
 
 
 def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> ServerStore:
-    """The collection ``name`` of the server at ``url``.
+    """Return the collection ``name`` of the server at ``url``.
 
     Raises:
-        ConfigurationError: the url is malformed, or would carry the key unencrypted to another host; or the key is
-            none that a header can carry.
+        ConfigurationError: the url is malformed, a header cannot carry the key, or the key would go unencrypted to
+            another host.
     """
     key = _sendable(api_key)
     try:
@@ -83,10 +108,10 @@ def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> Se
 
 
 def _sendable(api_key: str | None) -> str | None:
-    """The key without the blanks and line breaks around it, of which files and secrets often have one at their end."""
+    """Return the key without surrounding white space, such as the line break at the end of a file."""
     key = api_key.strip() if isinstance(api_key, str) else api_key
     if key and not (isinstance(key, str) and key.isascii() and key.isprintable()):
-        raise ConfigurationError("the API key: expected printable ASCII characters, which is all that a header carries")
+        raise ConfigurationError("the API key: expected printable ASCII characters, the only ones a header can carry")
     return key or None
 
 

@@ -1,4 +1,4 @@
-"""Points, searches and conditions as a Qdrant server's client has them."""
+"""Points, searches and conditions as objects of Qdrant's client."""
 
 from __future__ import annotations
 
@@ -7,48 +7,43 @@ from qdrant_client import models
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores import conditions as neutral
-from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors, stored_point
+from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors
 
 
-def struct(point: Point) -> models.PointStruct:
-    """A point to be written."""
+def client_point(point: Point) -> models.PointStruct:
+    """Return a point to write."""
     vectors = dense_vectors(point)
     if point.sparse is not None:
         vectors[SPARSE] = client_sparse(point.sparse)
     return models.PointStruct(id=point.id, vector=vectors, payload=dict(point.payload))
 
 
-def replacement(record: Point, revision: str) -> models.UpsertOperation:
-    """A point that replaces the one with this revision, and no other."""
+def conditional_update(record: Point, revision: str) -> models.UpsertOperation:
+    """Return an update that replaces the stored record only if it has this revision."""
     stored = models.Filter(
         must=[models.FieldCondition(key="revision", match=models.MatchValue(value=revision))],
     )
     return models.UpsertOperation(
         upsert=models.PointsList(
-            points=[struct(record)], update_filter=stored, update_mode=models.UpdateMode.UPDATE_ONLY
+            points=[client_point(record)], update_filter=stored, update_mode=models.UpdateMode.UPDATE_ONLY
         )
     )
 
 
 def client_sparse(vector: SparseVector) -> models.SparseVector:
-    """A sparse vector."""
+    """Return a sparse vector."""
     return models.SparseVector(indices=vector[0].tolist(), values=vector[1].tolist())
 
 
-def point_of(record: models.Record, vector: str | None = None) -> Point:
-    """A stored point, with the dense vector of this name."""
-    return stored_point(record.id, record.payload, record.vector, vector)
-
-
 def client_request(query: Query, *, indexed: bool) -> models.QueryRequest:
-    """A search, in a store that has an index or, like the client's local mode, has none to be told of."""
-    words = isinstance(query.vector, tuple)
+    """Return a search request; ``indexed`` is False for the client's local mode, which has no index."""
+    sparse = isinstance(query.vector, tuple)
     return models.QueryRequest(
         query=client_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist(),
-        using=SPARSE if words else query.name,
+        using=SPARSE if sparse else query.name,
         filter=client_filter(query.conditions),
         limit=query.limit,
-        params=_params(query) if indexed and not words else None,
+        params=_params(query) if indexed and not sparse else None,
         with_payload=list(query.fields),
         with_vector=False,
     )
@@ -60,12 +55,12 @@ def _params(query: Query) -> models.SearchParams | None:
         return models.SearchParams(exact=True)
     if settings.quantization == "none":
         return models.SearchParams(hnsw_ef=settings.ef) if settings.ef else None
-    quantization = models.QuantizationSearchParams(rescore=True, oversampling=settings.compared)
+    quantization = models.QuantizationSearchParams(rescore=True, oversampling=settings.oversampling_factor)
     return models.SearchParams(hnsw_ef=settings.ef, quantization=quantization)
 
 
 def client_states(dim: int) -> models.VectorParams:
-    """How a server keeps token states: on the disk, without a graph; they are only compared with."""
+    """Return how a server stores token states: on the disk and without a graph, since they only rerank."""
     return models.VectorParams(
         size=dim,
         distance=models.Distance.DOT,
@@ -77,7 +72,7 @@ def client_states(dim: int) -> models.VectorParams:
 
 
 def client_quantization(settings: IndexSettings) -> models.QuantizationConfig | None:
-    """What a server keeps as small copies of vectors."""
+    """Return the format of a server's small copies of vectors; None for no copies."""
     if settings.quantization == "int8":
         int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
         return models.ScalarQuantization(scalar=int8)
@@ -90,7 +85,7 @@ def client_quantization(settings: IndexSettings) -> models.QuantizationConfig | 
 
 
 def client_filter(conditions: neutral.Conditions) -> models.Filter | None:
-    """All of the conditions."""
+    """Return a filter that requires all conditions; None without conditions."""
     return models.Filter(must=[_condition(each) for each in conditions]) if conditions else None
 
 

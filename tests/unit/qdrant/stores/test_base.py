@@ -1,11 +1,11 @@
-"""How many chunks are indexed, from what the engine counts."""
+"""The number of chunks in the index, from the number of vectors that the engine counts."""
 
 from __future__ import annotations
 
 import pytest
 
+from twinvec_qdrant.stores.base import indexed_chunks
 from twinvec_qdrant.stores.conditions import LacksVector
-from twinvec_qdrant.stores.counting import indexed_chunks
 
 OLD, NEW, STATES = "dense", "dense-words-1-384", "dense-states"
 

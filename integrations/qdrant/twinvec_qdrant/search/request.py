@@ -1,0 +1,50 @@
+"""The request: what a caller asks of a search besides the query, checked once, where it enters."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field
+
+from twinvec.errors import ConfigurationError
+from twinvec.retrieval.base import MAX_LIMIT, Mode, check_limit
+from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec.support.checks import check_choice, is_integer
+from twinvec_qdrant.records.schema import filter_conditions
+from twinvec_qdrant.stores.conditions import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """The checked arguments of ``Collection.search`` and ``Collection.search_vector``; see there for their meaning.
+
+    Attributes:
+        conditions: The filter as conditions on points.
+        named: The payload keys for which the filter lists values.
+
+    Raises:
+        ConfigurationError: as for ``Collection.search``. Fusion checks the weights.
+        FilterError: the filter is malformed.
+    """
+
+    limit: int = 10
+    mode: Mode = "hybrid"
+    filter: InitVar[Filter | None] = None
+    group: bool = True
+    offset: int = 0
+    weights: tuple[float, float] = (1.0, 1.0)
+    exact: bool = False
+    conditions: tuple[Condition, ...] = field(init=False)
+    named: frozenset[str] = field(init=False)
+
+    def __post_init__(self, filter: Filter | None) -> None:
+        check_limit(self.limit)
+        if not is_integer(self.offset) or not 0 <= self.offset <= MAX_LIMIT:
+            raise ConfigurationError(f"offset must be an integer from 0 to {MAX_LIMIT:,}, got {self.offset!r}")
+        check_choice(self.mode, Mode, "mode")
+        parsed = parse_filter(filter)
+        object.__setattr__(self, "conditions", filter_conditions(parsed))
+        object.__setattr__(self, "named", frozenset(each.key for each in parsed if each.any_of))
+
+    @property
+    def depth(self) -> int:
+        """How many candidates the request needs: the pages before it and its own."""
+        return self.offset + self.limit

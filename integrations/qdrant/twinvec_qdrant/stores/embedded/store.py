@@ -1,0 +1,125 @@
+"""The place of a collection in the embedded store: a folder, and the collections next to it."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as edge
+
+from twinvec.errors import StoreBusyError, StoreCorruptError
+from twinvec_qdrant.stores.base import INDEXED_FIELDS, NewCollection, Store
+from twinvec_qdrant.stores.embedded.backend import (
+    WRITE_ROOM,
+    EmbeddedBackend,
+    engine_errors,
+    load_shard,
+    open_backends,
+    opening,
+)
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
+from twinvec_qdrant.stores.embedded.values import TOKEN_STATES
+from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
+
+
+class EmbeddedStore(Store):
+    """The collection ``name`` in the folder ``path``.
+
+    Errors of its methods: ``StoreCorruptError`` if the files cannot be read, ``StoreUnavailableError`` if the folder
+    cannot be written, and ``StoreBusyError`` if another process has the collection open for more than ``wait_seconds``.
+
+    Raises:
+        ConfigurationError: the name cannot be the name of a folder.
+    """
+
+    def __init__(self, path: str | Path, name: str, wait_seconds: float) -> None:
+        self._path = path
+        self._folder = CollectionFolder(path, name)
+        self.location = str(self._folder.path)
+        self._wait_seconds = wait_seconds
+
+    def peek(self) -> dict[str, Any] | None:
+        return self._folder.read_description() if self._folder.exists() else None
+
+    def neighbours(self) -> str:
+        return f"in {self._path}; there are: {', '.join(collection_names(self._path)) or 'none'}"
+
+    def descriptions(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {name: {} for name in collection_names(self._path)}
+        for name in found:
+            with suppress(StoreCorruptError):
+                found[name] = CollectionFolder(self._path, name).read_description()
+        return found
+
+    def open(self) -> EmbeddedBackend:
+        return self._open(None)
+
+    def create(self, new: NewCollection) -> EmbeddedBackend:
+        return self._open(new)
+
+    def drop(self) -> None:
+        folder = self._folder
+        if not folder.path.is_dir():
+            return
+        with opening:
+            if folder.path in open_backends:
+                raise StoreBusyError(f"{folder.path}: open in this process; close it before it is dropped")
+            folder.acquire(self._wait_seconds)
+            try:
+                folder.remove()
+            finally:
+                folder.release()
+
+    def close(self) -> None:
+        """Do nothing: to look at the folder, nothing was opened."""
+
+    def _open(self, new: NewCollection | None) -> EmbeddedBackend:
+        """Open the collection; with ``new``, create it first if it does not exist."""
+        folder = self._folder
+        with opening:
+            if (shared := open_backends.get(folder.path)) is not None:
+                shared.users += 1
+                return shared
+            folder.acquire(self._wait_seconds)
+            try:
+                folder.settle()
+                if not folder.exists() and new is not None:
+                    _create(folder, new)
+                with engine_errors(str(folder.path), "open", StoreCorruptError):
+                    shard = load_shard(folder.shard)
+            except BaseException:
+                folder.release()
+                raise
+            backend = open_backends[folder.path] = EmbeddedBackend(folder, shard)
+            return backend
+
+
+def _create(folder: CollectionFolder, new: NewCollection) -> None:
+    """Write the engine's files into another folder and rename it: a folder named ``shard`` is complete."""
+    folder.check_room(WRITE_ROOM)
+    aside = folder.path / "shard.new"
+    vectors = {DENSE: edge.EdgeVectorParams(size=new.dim, distance=edge.Distance.Cosine)}
+    if new.states_dim is not None:
+        vectors[states_name(DENSE)] = edge.EdgeVectorParams(
+            size=new.states_dim,
+            distance=edge.Distance.Dot,
+            multivector_config=TOKEN_STATES,
+            datatype=edge.VectorStorageDatatype.Float16,
+            memory=edge.Memory.Cold,
+        )
+    sparse = edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)
+    with engine_errors(str(folder.path), "create"):
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        shard = edge.EdgeShard.create(str(aside), edge.EdgeConfig(vectors=vectors, sparse_vectors={SPARSE: sparse}))
+        for field in INDEXED_FIELDS:
+            shard.update(edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Keyword))
+        if new.tenant_path is not None:
+            tenants = edge.KeywordIndexParams(is_tenant=True)
+            shard.update(edge.UpdateOperation.create_field_index(new.tenant_path, tenants))
+        shard.flush()
+        shard.close()
+        folder.write_description(new.metadata)
+        aside.rename(folder.shard)
