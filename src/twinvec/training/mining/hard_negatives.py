@@ -171,7 +171,7 @@ def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -
         ConfigurationError: as for ``MinedFile``, or another process is mining into ``output``.
     """
     file = job.open()
-    with file.held():
+    with file.locked():
         pairs = PairFile(job.source)
         known = KnownPositives(pairs)
         done = file.resume(_WINDOW)

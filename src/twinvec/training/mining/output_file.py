@@ -45,7 +45,7 @@ class MinedFile:
                 )
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Keep other runs from mining into the file; raise ConfigurationError if one is doing so."""
         with exclusive_lock(self._partial.with_suffix(".lock"), f"{self._output}: another process is mining into it"):
             yield
