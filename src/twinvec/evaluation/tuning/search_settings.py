@@ -127,13 +127,8 @@ def tune_by_documents(
 ) -> Tuning:
     """``tune`` without judgements, on passages taken out of a sample of a collection's documents.
 
-    Args:
-        collection: A collection with ``encoder``, ``find`` and ``get``, such as ``twinvec_qdrant.Collection``.
-        measure, resamples, progress: As for ``tune``.
-
-    Raises:
-        InputError: too few documents are long enough to spare a passage.
-        ConfigurationError: the measure is unknown.
+    ``collection`` has ``encoder``, ``find`` and ``get``, as ``twinvec_qdrant.Collection`` does. Raises InputError if
+    too few documents are long enough to spare a passage.
     """
     cutoff(measure)
     ids = sorted(collection.find())

@@ -38,12 +38,9 @@ def embed_in_two_passes(
 ) -> Tensor:
     """Return the value of ``objective`` over the vectors of all arms; its backward pass fills the model's gradients.
 
-    Args:
-        model: Maps features to a dict with ``sentence_embedding``, (rows, D).
-        arms: Features of each arm; arms may differ in rows and in width.
-        objective: Takes the vectors of all arms, one arm after another, (M, D).
-        token_budget: Largest padded size of a chunk, in tokens.
-        kept_tokens: Padded tokens whose activations may be held until the backward pass.
+    ``model`` maps features to a dict with ``sentence_embedding``, (rows, D). The arms may differ in rows and in width;
+    ``objective`` takes the vectors of all arms, one arm after another, (M, D). ``token_budget`` limits the padded size
+    of a chunk, and ``kept_tokens`` the padded tokens whose activations are held until the backward pass.
     """
     chunks = _Chunks(model, arms, token_budget)
     if not torch.is_grad_enabled():

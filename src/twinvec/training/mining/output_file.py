@@ -22,10 +22,8 @@ from twinvec.support.locks import exclusive_lock
 class MinedFile:
     """The rows of one job, on their way to a file.
 
-    Args:
-        source: The pairs.
-        output: File for all rows; its folder is made.
-        job: Everything else that decides the rows.
+    ``source`` holds the pairs; ``output`` is the file for all rows, whose folder is made; ``job`` is everything else
+    that decides the rows.
 
     Raises ConfigurationError as ``check_output`` does, or if the partial file belongs to another job.
     """

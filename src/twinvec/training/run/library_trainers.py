@@ -62,10 +62,8 @@ class RowDataset(Dataset[dict[str, Any]]):
 class TextCollator:
     """Turns rows by role into the features of each arm, with hashes of the texts for masks, and labels.
 
-    Args:
-        preprocess: Turns texts and their role into features.
-        roles: What the rows of all datasets hold; ``negatives`` may be missing in a row.
-        hashed: Whether the objective needs hashes.
+    ``preprocess`` turns texts and their role into features. ``roles`` are those of all datasets; ``negatives`` may be
+    missing in a row. ``hashed``: whether the objective needs hashes.
     """
 
     valid_label_columns = ("label", "score")
