@@ -17,11 +17,9 @@ import numpy as np
 
 from twinvec.errors import InputError
 from twinvec.evaluation.models.text_model import TextModel, encode_pairs
-from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval
+from twinvec.evaluation.statistics import FOLDS, RESAMPLES, Interval, Values, interval
 from twinvec.evaluation.tsv import data_name, read_columns
 from twinvec.support.extras import import_extra
-
-FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)

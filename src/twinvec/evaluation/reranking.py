@@ -74,12 +74,7 @@ def evaluate_stages(
 
 
 def rerank_result(
-    result: IrResult,
-    reranker: Reranker,
-    *,
-    candidates: int = 100,
-    resamples: int = RESAMPLES,
-    progress: bool = False,
+    result: IrResult, reranker: Reranker, *, candidates: int = 100, resamples: int = RESAMPLES, progress: bool = False
 ) -> Reranked:
     """Rerank the best ``candidates`` hits of a result, as whole documents."""
     texts = {document.id: document.full_text for document in result.data.documents}

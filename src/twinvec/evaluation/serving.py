@@ -107,11 +107,7 @@ def evaluate_collection(collection: ServedCollection, data: BeirSet, **options: 
 
 
 def evaluate_indexes(
-    collection: IndexedCollection,
-    data: BeirSet,
-    *,
-    indexes: Mapping[str, Mapping[str, Any]] = INDEXES,
-    **options: Any,
+    collection: IndexedCollection, data: BeirSet, *, indexes: Mapping[str, Mapping[str, Any]] = INDEXES, **options: Any
 ) -> list[StorageVariant]:
     """``evaluate_collection`` with one index after another; at the end the collection has its own index again."""
     own = collection.info()["index"]

@@ -19,6 +19,9 @@ RESAMPLES = 1000
 Values = npt.NDArray[np.floating[Any]]
 """One number for each item."""
 
+FOLDS = 5
+"""Number of folds of a cross-validation."""
+
 SEED = 20190827
 """Seed of everything random in evaluation."""
 
@@ -103,11 +106,7 @@ def as_figures(result: Any) -> dict[str, Any]:
 
 
 def paired_test(
-    first: Values,
-    second: Values,
-    *shared: Values,
-    statistic: Callable[..., Any] = mean,
-    resamples: int = RESAMPLES,
+    first: Values, second: Values, *shared: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES
 ) -> PairedTest:
     """Compare two systems item by item.
 
