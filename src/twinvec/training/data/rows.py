@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,17 +139,15 @@ class _Reader:
         self.used = list(dict.fromkeys(column for wanted in self._columns.values() for column in wanted))
 
     def row(self, values: dict[str, Any], index: int) -> Row:
+        """Return row ``index`` of the file, given by column, by role."""
         row: Row = {}
+        parsers: dict[Role, Callable[[Any, str], Any]] = {"score": self._score, "label": self._label}
         for role, columns in self._columns.items():
             where = f"{self.path}, row {index + 1}, field {columns[0]!r}"
             if role == "negatives":
                 row[role] = self._negatives([values[column] for column in columns], where)
-            elif role == "score":
-                row[role] = self._score(values[columns[0]], where)
-            elif role == "label":
-                row[role] = self._label(values[columns[0]], where)
             else:
-                row[role] = _text(values[columns[0]], where)
+                row[role] = parsers.get(role, _text)(values[columns[0]], where)
         return row
 
     def _negatives(self, values: list[Any], where: str) -> list[str]:

@@ -196,8 +196,10 @@ class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
 
 
 class _Watcher(TrainerCallback):
-    """Moves the progress bar and the plan's epochs, saves and marks checkpoints, and ends a run that diverges
-    or stops gaining. It decides from the log alone, so that a resumed run decides alike."""
+    """Moves the progress bar and the epochs of the plan, saves and marks checkpoints, and ends runs.
+
+    A run ends when it diverges or stops gaining. Only the log decides, so that a resumed run decides alike.
+    """
 
     def __init__(
         self, plan: BatchPlan, label: str, checkpoint_every: int, patience: int | None, bar: contextlib.ExitStack
