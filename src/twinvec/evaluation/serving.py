@@ -152,7 +152,7 @@ def evaluate_served(
     progress: bool = False,
     **options: Any,
 ) -> tuple[IrResult, FloatArray]:
-    """Search a retriever that holds the set's documents under their ids, with one query after another.
+    """Search a retriever that holds the set's documents under their ids, one query after another.
 
     Returns the measures, and the seconds of each search, (queries,). ``options``, such as ``mode``, go to the search.
 

@@ -30,7 +30,7 @@ from twinvec.text import check_texts
 
 
 def load_model(name: str) -> TextModel:
-    """Return the baseline of a name with one of the prefixes above, else ``Encoder(name)``; errors as for either."""
+    """Return the baseline of a name with one of the prefixes above, else ``Encoder(name)``."""
     kind, _, rest = name.partition(":")
     if kind == "glove" and rest:
         return average_of_words(rest)

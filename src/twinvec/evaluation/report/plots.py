@@ -25,7 +25,7 @@ _NAMED_CLUSTERS = 20
 
 
 def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path: Path) -> None:
-    """Draw set -> system -> (figure, interval): a group of bars for each set, a bar for each system."""
+    """Draw figures with intervals, given by set and system: a group of bars for each set, a bar for each system."""
     systems = list(dict.fromkeys(system for group in groups.values() for system in group))
     lines = sum(len(group) for group in groups.values()) + len(groups)
     figure, axes = _canvas(8.0, 1.0 + 0.2 * lines)
@@ -50,7 +50,7 @@ def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path
 
 
 def differences(samples: Mapping[str, Values], first: str, second: str, path: Path) -> None:
-    """Draw set -> the differences of all items, sorted: the second system minus the first."""
+    """Draw for each set the sorted differences of all items: the second system minus the first."""
     figure, grid = _canvas(8.0, 1.9 * len(samples), rows=len(samples))
     for axes, (name, values) in zip(np.atleast_1d(grid), samples.items(), strict=True):
         ordered = np.sort(values)[::-1]
@@ -68,7 +68,7 @@ def differences(samples: Mapping[str, Values], first: str, second: str, path: Pa
         axes.set_ylabel(f"{second}\nminus {first}", fontsize=8)
         axes.set_xlim(0, 100)
         low, high = axes.get_ylim()
-        axes.set_ylim(min(low, -1), max(high, 1))  # no difference should look like no difference
+        axes.set_ylim(min(low, -1), max(high, 1))  # a tiny difference should look tiny
     np.atleast_1d(grid)[-1].set_xlabel("queries in percent, ordered by the difference", fontsize=9)
     _save(figure, path)
 
