@@ -147,7 +147,8 @@ class _Reader:
             if role == "negatives":
                 row[role] = self._negatives([values[column] for column in columns], where)
             else:
-                row[role] = parsers.get(role, _text)(values[columns[0]], where)
+                parse = parsers[role] if role in parsers else _text
+                row[role] = parse(values[columns[0]], where)
         return row
 
     def _negatives(self, values: list[Any], where: str) -> list[str]:
