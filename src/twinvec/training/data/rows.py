@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,14 +141,16 @@ class _Reader:
     def row(self, values: dict[str, Any], index: int) -> Row:
         """Return row ``index`` of the file, given by column, by role."""
         row: Row = {}
-        parsers: dict[Role, Callable[[Any, str], Any]] = {"score": self._score, "label": self._label}
         for role, columns in self._columns.items():
             where = f"{self.path}, row {index + 1}, field {columns[0]!r}"
             if role == "negatives":
                 row[role] = self._negatives([values[column] for column in columns], where)
+            elif role == "score":
+                row[role] = self._score(values[columns[0]], where)
+            elif role == "label":
+                row[role] = self._label(values[columns[0]], where)
             else:
-                parse = parsers[role] if role in parsers else _text
-                row[role] = parse(values[columns[0]], where)
+                row[role] = _text(values[columns[0]], where)
         return row
 
     def _negatives(self, values: list[Any], where: str) -> list[str]:
