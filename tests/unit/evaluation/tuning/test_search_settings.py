@@ -235,7 +235,7 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
         assert list(hit["scores"]) == ["dense"]  # what is asked for comes first
     shown = twinvec("tune", *place)
     assert shown.err == ""
-    for said in ("chosen: ", "15 passages, each cut out of a document of the collection", "gain over "):
+    for said in ("chosen: ", "15 passages, each cut out of a document; the search had to find the rest", "gain over "):
         assert said in shown.out
     assert twinvec("tune", "--collection", "none", "--path", tmp_path).code == 1
 
