@@ -10,8 +10,7 @@ from qdrant_client import QdrantClient
 
 from twinvec import MaxSimReranker, RetrieveRerank
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant import ChunkSettings, Collection, IndexSettings
-from twinvec_qdrant import encoders
+from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, encoders
 from twinvec_qdrant.stores.points import states_name
 from words import StateEncoder, WordEncoder
 
