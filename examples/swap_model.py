@@ -1,10 +1,10 @@
-"""Put a model tuned to a company's own words behind a running LangChain retriever, without a pause.
+"""Tune a model to the words of a company, and swap it into a running LangChain retriever without a pause.
 
     python examples/swap_model.py
 
-The company's words ("blue slip", "the aquarium") mean nothing to the default model. A few pairs of question and passage
-teach them. The collection then migrates to the tuned model while the default model still answers. The retriever that a
-chain holds gets the migrated collection. From then on, the collection refuses the default model.
+The words of this company ("blue slip", "the aquarium") mean nothing to the default model. A few pairs of question and
+passage teach it. Then the collection migrates to the tuned model while the old model keeps answering; the retriever of
+the running chain gets the migrated collection, which refuses the old model from then on.
 """
 
 from __future__ import annotations

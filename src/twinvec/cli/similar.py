@@ -101,9 +101,9 @@ def cluster_command(
 def _encoded(source: Path, model: str) -> tuple[list[str], Any]:
     """Return the distinct texts of a file, in order, and their vectors."""
     from twinvec.encoder import Encoder
-    from twinvec.evaluation.tsv import read_texts
+    from twinvec.evaluation.tsv import read_nonblank_texts
 
-    texts = list(dict.fromkeys(read_texts(source)))
+    texts = list(dict.fromkeys(read_nonblank_texts(source)))
     return texts, Encoder(model).encode(texts, progress=True)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +13,7 @@ from twinvec.cli.terminal import show_json
 from twinvec.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from twinvec.retrieval.base import Retriever
-    from twinvec.training.mining.hard_negatives import MiningOptions
+    from twinvec.training.mining.hard_negatives import MiningJob, MiningReport
 
 
 def register(app: typer.Typer) -> None:
@@ -92,7 +89,7 @@ def mine(
     twinvec mine pairs.jsonl -o rows.jsonl --collection docs --margin 0.05
     """
     from twinvec.training.mining.denoising import ProbabilityScorer
-    from twinvec.training.mining.hard_negatives import MiningOptions, mine_file
+    from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions
     from twinvec.training.mining.output_file import check_output
 
     if collection is None and (path is not None or url is not None):
@@ -105,47 +102,51 @@ def mine(
     above = {} if denoise_above is None else {"denoise_above": denoise_above}
     options = MiningOptions(negatives, first_rank, last_rank, margin, **above)
     check_output(pairs, output)
-    scorer = None if denoise is None else ProbabilityScorer(denoise)
-    suffix = "" if scorer is None else f", {scorer.identity}"
+    job = MiningJob(pairs, output, options, scorer=None if denoise is None else ProbabilityScorer(denoise))
     if collection is not None:
-        searched = _collection(collection, path, url, model, suffix)
+        report = _mine_collection(job, collection, path, url, model, progress=not as_json)
     else:
-        searched = _positives(pairs, output, model, options, suffix, progress=not as_json)
-    with searched as (retriever, identity):
-        report = mine_file(pairs, output, retriever, options, scorer=scorer, identity=identity, progress=not as_json)
+        report = _mine_positives(job, model or "default", progress=not as_json)
     if as_json:
         show_json(asdict(report))
         return
     typer.echo(f"{output}: {report.negatives:,} negatives for {report.rows:,} rows; {report.without:,} rows have none")
 
 
-@contextmanager
-def _collection(
-    name: str, path: Path | None, url: str | None, model: str | None, suffix: str
-) -> Iterator[tuple[Retriever, str]]:
-    """Open the collection to search; yield it with the identity that the output file records."""
+def _mine_collection(
+    job: MiningJob, name: str, path: Path | None, url: str | None, model: str | None, *, progress: bool
+) -> MiningReport:
+    """Search the collection for negatives."""
     from twinvec.encoder import Encoder
     from twinvec.retrieval.open_collection import open_collection
+    from twinvec.training.mining.hard_negatives import mine_file
 
     folder = path or Path(".twinvec")
     encoder = None if model is None else Encoder(model)
     with open_collection(name, None if url else folder, url=url, encoder=encoder) as opened:
-        yield opened, f"collection {name}, {url or folder.resolve()}, {opened.encoder.space}{suffix}"
+        identity = f"collection {name}, {url or folder.resolve()}, {opened.encoder.space}"
+        return mine_file(_identified(job, identity), opened, progress=progress)
 
 
-@contextmanager
-def _positives(
-    pairs: Path, output: Path, model: str | None, options: MiningOptions, suffix: str, *, progress: bool
-) -> Iterator[tuple[Retriever, str]]:
-    """Index the positives of all rows; yield the index with the identity that the output file records."""
+def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningReport:
+    """Search the positives of all rows for negatives; their vectors stay on disk until the run is complete."""
     from twinvec.encoder import Encoder
     from twinvec.training.mining.dense_index import DenseIndex
-    from twinvec.training.mining.hard_negatives import open_mined
+    from twinvec.training.mining.hard_negatives import mine_file
     from twinvec.training.mining.output_file import file_digest
 
-    encoder = Encoder(model or "default")
-    identity = f"{encoder.space}{suffix}"
-    open_mined(pairs, output, options, identity, denoised=bool(suffix))
-    vectors = output.with_name(f"{output.name}.{file_digest(pairs, encoder.space)[:16]}.npy")
-    yield DenseIndex(encoder, pairs, vectors, progress=progress), identity
-    vectors.unlink()  # kept after an error or an interruption, for the next run
+    encoder = Encoder(model)
+    job = _identified(job, encoder.space)
+    job.open()
+    vectors = job.output.with_name(f"{job.output.name}.{file_digest(job.source, encoder.space)[:16]}.npy")
+    report = mine_file(job, DenseIndex(encoder, job.source, vectors, progress=progress), progress=progress)
+    vectors.unlink()
+    return report
+
+
+def _identified(job: MiningJob, retriever: str) -> MiningJob:
+    """Return the job with the identity that the output file records: the retriever's, and the scorer's if any."""
+    from twinvec.training.mining.denoising import ProbabilityScorer
+
+    suffix = f", {job.scorer.identity}" if isinstance(job.scorer, ProbabilityScorer) else ""
+    return replace(job, identity=f"{retriever}{suffix}")
