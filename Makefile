@@ -6,6 +6,11 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.docs-installed
+RELEASE := build/release
+RELEASE_STAMP := $(RELEASE)/.installed
+INSTALLED := build/installed
+INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml $(wildcard integrations/*/pyproject.toml)
 QUESTIONS := \
 	"retry an operation a fixed number of times after a timeout" \
@@ -14,7 +19,7 @@ QUESTIONS := \
 	"read a spreadsheet saved with commas between the values" \
 	"run a shell command and capture what it prints"
 
-.PHONY: help demo test check lint types install benchmark-retrieval clean
+.PHONY: help demo test check lint types install docs dist benchmark-retrieval clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -24,8 +29,8 @@ install: $(STAMP)  ## Make .venv with the four packages, editable
 $(STAMP): $(PROJECTS) constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	$(BIN)/python $(INSTALL) torch
+	$(BIN)/python $(INSTALL) \
 		-e ".[offline,dev]" -e "integrations/qdrant[documents]" -e integrations/langchain -e integrations/llama_index
 	@touch $@
 
@@ -46,8 +51,31 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+docs: $(DOCS_STAMP)  ## Build the documentation's site in build/site, offline and strictly
+	$(BIN)/python tools/docs.py
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python $(INSTALL) -e ".[docs]"
+	@touch $@
+
+dist: $(RELEASE_STAMP)  ## Build wheels and sdists in dist, check them, and run the READMEs' snippets with the wheels
+	rm -rf dist
+	for project in . integrations/*/; do \
+		$(RELEASE)/bin/python -m build --no-isolation --outdir dist $$project || exit 1; done
+	$(RELEASE)/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m venv --clear $(INSTALLED)
+	$(INSTALLED)/bin/python $(INSTALL) dist/*.whl "$$(echo dist/twinvec-*.whl)[offline]"
+	$(INSTALLED)/bin/python -m pip check
+	env -u PYTHONPATH HF_HUB_OFFLINE=1 $(INSTALLED)/bin/python tests/fences.py README.md integrations/*/README.md
+
+$(RELEASE_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(RELEASE)
+	$(RELEASE)/bin/python $(INSTALL) $$($(PYTHON) -c 'import tomllib; \
+		print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["release"])')
+	@touch $@
+
 benchmark-retrieval: $(STAMP)  ## nDCG@10 of every mode on the sets below DATA/ir (make benchmark-retrieval DATA=...)
 	$(BIN)/python benchmarks/retrieval.py --data $(DATA)
 
 clean:  ## Remove the environment, caches and the demo's collection
-	rm -rf $(VENV) .twinvec .twinvec-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .twinvec .twinvec-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

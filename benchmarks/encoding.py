@@ -2,14 +2,13 @@
 
     python benchmarks/encoding.py [--texts 240] [--rounds 3] [--output benchmarks/RESULTS.md]
 
-Texts are made from the documentation of the Python standard library, in four kinds: short queries, passages, mixed and
-long ones. Every contender encodes the same texts, one after another within a round; the ratio is the median over the
-rounds of (its rate / the rate of the peer in that round), so that what else the machine does hits all alike. CPU time
-is given beside it, since on a busy machine it tells more. The int8 export is calibrated on other texts of the same
-kind, or taken from ``--export FOLDER``. FastEmbed, where it is installed, computes the graph of our onnx engine;
-sentence-transformers' own int8 (``openvino_peer.py`` tells how to get it) is calibrated on the same texts. Pairs are
-scored by a cross-encoder that has the model's backbone and a random head. What int8 loses: ``int8.py``; on a GPU:
-``gpu.py``.
+The texts are slices of the documentation of the Python standard library, of four kinds: short queries, passages, mixed
+and long texts. In every round all contenders encode the same texts in turn; the ratio is the median over the rounds of
+(a contender's rate / the peer's rate in that round), so that other load on the machine affects all alike. The ratio of
+CPU times is more reliable on a busy machine. The int8 export is calibrated on other texts of the same kind, or taken
+from ``--export FOLDER``. FastEmbed, if installed, runs the graph of our onnx engine; sentence-transformers' own int8
+(``openvino_peer.py`` explains how to install it) is calibrated on the same texts. Pairs are scored by a cross-encoder
+with the model's backbone and a random head. ``int8.py`` measures what int8 loses, ``gpu.py`` measures on a GPU.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ PAIR_QUERIES, PAIR_TEXTS = 8, 25
 
 @dataclass
 class Contender:
-    """One way to encode or to score, with what was measured of it."""
+    """One way to encode or to score, and its measurements."""
 
     name: str
     run: Callable[[list[Any]], Any]
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
-    elsewhere: bool = False  # in another process, whose CPU time is not known here
+    elsewhere: bool = False  # runs in another process, whose CPU time is unknown
     cosines: tuple[float, float] = (1.0, 1.0)
 
 
@@ -69,9 +68,11 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=240, help="texts of each kind; long ones are a quarter of that")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default="default")
-    parser.add_argument("--export", type=Path, help="a folder with an int8 export of the model; made unless given")
-    parser.add_argument("--peer-python", type=Path, help="Python with sentence-transformers[openvino]: its int8 too")
-    parser.add_argument("--output", type=Path, help="write the tables to this file too")
+    parser.add_argument("--export", type=Path, help="a folder with an int8 export of the model; default: make one")
+    parser.add_argument(
+        "--peer-python", type=Path, help="Python with sentence-transformers[openvino], to measure its int8 too"
+    )
+    parser.add_argument("--output", type=Path, help="also write the tables to this file")
     options = parser.parse_args()
     words = documentation()
     peak = peak_gflops()
@@ -101,7 +102,7 @@ def main() -> None:
 
 
 def make_export(model: str, folder: Path, words: list[str]) -> Path:
-    """An int8 export, calibrated on mixed texts."""
+    """Make an int8 export, calibrated on mixed texts."""
     from twinvec.export.model import export_model
 
     export_model(model, folder, precision="int8", calibrate=calibration_texts(words))
@@ -109,12 +110,12 @@ def make_export(model: str, folder: Path, words: list[str]) -> Path:
 
 
 def calibration_texts(words: list[str]) -> list[str]:
-    """Mixed texts, others than those that are measured with."""
+    """Return mixed texts that differ from the measured ones."""
     return make_texts(words, CALIBRATION_TEXTS, *KINDS["mixed"], seed=1)
 
 
 def find_contenders(model: str, export: Path, onnx: Path) -> list[Callable[[], Contender]]:
-    """What makes each of them, the peer first; ``onnx`` is where an ONNX export goes."""
+    """Return functions that make the contenders, the peer first; ``onnx`` is the folder for an ONNX export."""
     from twinvec import Encoder
     from twinvec.engines.openvino import has_bfloat16
     from twinvec.export.model import export_model
@@ -136,7 +137,7 @@ def find_contenders(model: str, export: Path, onnx: Path) -> list[Callable[[], C
 
 
 def peer(folder: str) -> Contender:
-    """sentence-transformers with its defaults."""
+    """Return sentence-transformers with its defaults."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(folder, device="cpu")
@@ -144,7 +145,7 @@ def peer(folder: str) -> Contender:
 
 
 def ours(model: str | Path, **options: Any) -> Contender:
-    """An ``Encoder``."""
+    """Return an ``Encoder``."""
     from twinvec import Encoder
 
     encoder = Encoder(model, **options)
@@ -152,7 +153,7 @@ def ours(model: str | Path, **options: Any) -> Contender:
 
 
 def fastembed(graph: Path, dim: int) -> Contender:
-    """FastEmbed with its defaults, over a graph that pools and normalises."""
+    """Return FastEmbed with its defaults, over a graph that pools and normalises."""
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 
@@ -165,7 +166,7 @@ def fastembed(graph: Path, dim: int) -> Contender:
 
 
 def memory(makers: list[Callable[[], Contender]], texts: list[str]) -> str:
-    """The peak of a process that does nothing else than to load one of them and encode mixed texts."""
+    """Measure the peak memory of a process that only loads a contender and encodes mixed texts."""
     rows = []
     for make in makers:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -175,14 +176,14 @@ def memory(makers: list[Callable[[], Contender]], texts: list[str]) -> str:
 
 
 def run_alone(make: Callable[[], Contender], texts: list[str]) -> tuple[str, float]:
-    """A contender's name, and the peak memory of this process once it has encoded the texts."""
+    """Return a contender's name, and the peak memory of this process after encoding the texts."""
     contender = make()
     contender.run(texts)
     return contender.name, peak_gigabytes()
 
 
 def openvino_peer(python: Path, model: str, work: Path, texts: list[str]) -> Contender:
-    """sentence-transformers' OpenVINO int8, in a process of the other Python."""
+    """Return sentence-transformers' OpenVINO int8, in a process of the other Python."""
     from twinvec.models.finding import find_model
 
     calibration = work / "calibration.json"
@@ -196,7 +197,7 @@ def openvino_peer(python: Path, model: str, work: Path, texts: list[str]) -> Con
     assert asked is not None
     assert answers is not None
     if not answers.readline():
-        raise SystemExit(f"{python}: see above; openvino_peer.py tells what it needs")
+        raise SystemExit(f"{python}: see above; openvino_peer.py lists what it needs")
 
     def run(texts: list[str]) -> Any:
         asked.write(json.dumps(texts) + "\n")
@@ -207,7 +208,7 @@ def openvino_peer(python: Path, model: str, work: Path, texts: list[str]) -> Con
 
 
 class Cost:
-    """What texts cost: their tokens, and the share of the machine's peak at a rate."""
+    """The cost of texts: their tokens, and the share of the machine's peak that a rate is."""
 
     def __init__(self, model: str, peak: float) -> None:
         from twinvec import Encoder
@@ -222,18 +223,19 @@ class Cost:
         self._inner = int(config.get("intermediate_size") or config["hidden_dim"])
 
     def tokens(self, texts: list[str]) -> IntArray:
-        """Of each text, as the model reads it."""
+        """Return the number of tokens of each text after truncation."""
         return np.minimum(self._encoder.count_tokens(texts), self._encoder.max_tokens)
 
     def share(self, tokens: IntArray, seconds: float) -> float:
-        """Of the peak: products with weights (four of attention, two of the inner layer) and of attention itself."""
+        """Return the share of the peak: products with weights (four in attention, two in the inner layer) and of
+        attention."""
         weights = 4 * self._hidden**2 + 2 * self._hidden * self._inner
         operations = 2 * self._layers * (weights * tokens + 2 * self._hidden * tokens**2).sum()
         return float(operations / seconds / 1e9 / self._peak)
 
 
 def compare(kind: str, texts: list[str], contenders: list[Contender], rounds: int, cost: Cost) -> str:
-    """Measure and give a table."""
+    """Measure all contenders on one kind of texts; return a table."""
     peer = contenders[0]
     expected = np.asarray(peer.run(texts), dtype=np.float64)
     for contender in contenders:
@@ -261,7 +263,7 @@ def compare(kind: str, texts: list[str], contenders: list[Contender], rounds: in
 
 
 def alternate(contenders: list[Contender], inputs: list[Any], rounds: int) -> None:
-    """Time them in turns, each round beginning with another one."""
+    """Time the contenders in turn; each round begins with another one."""
     for contender in contenders:
         contender.rates, contender.cpu = [], []
     for turn in range(rounds):
@@ -273,7 +275,7 @@ def alternate(contenders: list[Contender], inputs: list[Any], rounds: int) -> No
 
 
 def rerank(model: str, root: Path, words: list[str], rounds: int) -> str:
-    """Pairs a second of a cross-encoder: the model's backbone with a random head."""
+    """Measure the pairs per second of a cross-encoder: the model's backbone with a random head."""
     from sentence_transformers import CrossEncoder
 
     from twinvec import CrossEncoderReranker
@@ -315,7 +317,7 @@ def rerank(model: str, root: Path, words: list[str], rounds: int) -> str:
 
 
 def make_cross_encoder(model: str, folder: Path) -> Path:
-    """The model's backbone with a random head, in the format of sentence-transformers."""
+    """Save the model's backbone with a random head, in the format of sentence-transformers."""
     import torch
     from sentence_transformers import CrossEncoder
 
@@ -329,7 +331,7 @@ def make_cross_encoder(model: str, folder: Path) -> Path:
 
 
 def latency(contenders: list[Contender], queries: list[str]) -> str:
-    """One short query at a time, tokenising included."""
+    """Measure one short query at a time, including tokenising."""
     rows = []
     for contender in contenders:
         contender.run(queries[:1])
@@ -343,12 +345,12 @@ def latency(contenders: list[Contender], queries: list[str]) -> str:
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:
-    """Median over the rounds of the quotient."""
+    """Return the median of the quotients of all rounds."""
     return median(mine / other for mine, other in zip(ours, theirs, strict=True))
 
 
 def documentation() -> list[str]:
-    """The words of the docstrings of some standard packages, in order."""
+    """Return the words of the docstrings of some standard packages, in order."""
     texts = []
     for package in PACKAGES:
         root = importlib.import_module(package)
@@ -362,7 +364,7 @@ def documentation() -> list[str]:
 
 
 def make_texts(words: list[str], count: int, least: int, most: int, seed: int = 0) -> list[str]:
-    """Slices of the documentation, of lengths spread evenly on a logarithmic scale, in random order."""
+    """Return slices of the documentation in random order; their lengths are evenly spread on a logarithmic scale."""
     rng = random.Random(1000 * seed + most)
     sizes = np.geomspace(least, most, count).astype(int)
     texts = []
@@ -374,7 +376,7 @@ def make_texts(words: list[str], count: int, least: int, most: int, seed: int = 
 
 
 def describe_machine(options: argparse.Namespace, peak: float) -> str:
-    """Machine, versions and command, for the head of the report."""
+    """Return machine, versions and command for the head of the report."""
     names = ["sentence-transformers", "transformers", "torch", "tokenizers", "openvino", "onnxruntime", "nncf", "numpy"]
     names += ["fastembed"] if find_spec("fastembed") else []
     versions = ", ".join(f"{name} {version(name)}" for name in names)
@@ -391,7 +393,7 @@ def describe_machine(options: argparse.Namespace, peak: float) -> str:
 
 
 def processor() -> str:
-    """Name of the processor with the vector instructions that matter."""
+    """Return the processor's name and its relevant vector instructions."""
     path = Path("/proc/cpuinfo")
     if not path.is_file():
         return platform.processor()
@@ -409,7 +411,7 @@ def cores() -> int:
 
 
 def peak_gflops() -> float:
-    """Best of five products of 1024 x 1024 matrices, by the CPU time of one thread."""
+    """Return the best rate of five runs of 1024 x 1024 matrix products, by the CPU time of one thread."""
     import torch
 
     threads = torch.get_num_threads()
@@ -426,7 +428,7 @@ def peak_gflops() -> float:
 
 
 def peak_gigabytes() -> float:
-    """Of this process; the resource usage counts what the process had that started it, before it became another."""
+    """Return this process' peak memory; the resource usage would include the process that it was forked from."""
     status = Path("/proc/self/status")
     if status.is_file():
         return next(int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line) / 1024**2

@@ -3,7 +3,7 @@
     python benchmarks/gpu.py [--texts 8000] [--rounds 5] [--precision float16] [--output FILE]
 
 Texts, kinds and columns are those of ``encoding.py``; the peak is that of matrix products on the GPU in that precision.
-No GPU has been at hand so far, so the project holds no table of it.
+No GPU has been available so far, so the project has no table of results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--model", default="default")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", default="float16", choices=["float16", "bfloat16"])
-    parser.add_argument("--output", type=Path, help="write the tables to this file too")
+    parser.add_argument("--output", type=Path, help="also write the tables to this file")
     options = parser.parse_args()
     peak = peak_gflops(options.device, options.precision)
     words, cost = documentation(), Cost(options.model, peak)
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def load(model: str, device: str, precision: Any) -> list[Contender]:
-    """The peer first."""
+    """Return the contenders, the peer first."""
     from sentence_transformers import SentenceTransformer
 
     from twinvec import Encoder
@@ -62,7 +62,7 @@ def load(model: str, device: str, precision: Any) -> list[Contender]:
 
 
 def peak_gflops(device: str, precision: str) -> float:
-    """Best of five products of 4096 x 4096 matrices."""
+    """Return the best rate of five products of 4096 x 4096 matrices."""
     import torch
 
     a, b = (torch.randn(4096, 4096, device=device, dtype=getattr(torch, precision)) for _ in range(2))

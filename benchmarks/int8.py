@@ -1,9 +1,9 @@
-"""What int8 and bfloat16 lose in retrieval: nDCG@10 beside float32, on each set.
+"""What int8 and bfloat16 lose in retrieval: nDCG@10 compared with float32, on each set.
 
     python benchmarks/int8.py --data ../shared/data [--export FOLDER] [--output benchmarks/INT8.md]
 
-The int8 export is calibrated on documents of the set, as a user would do, unless one is given. bfloat16 is measured
-where the processor has it.
+The int8 export is calibrated on documents of the set, as users would do, unless ``--export`` is given. bfloat16 is
+measured if the processor supports it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="measuring sets: DATA/ir/SET in the BEIR layout")
     parser.add_argument("--model", default="default")
-    parser.add_argument("--export", type=Path, help="a folder with an int8 export of the model; made unless given")
-    parser.add_argument("--output", type=Path, help="write the table to this file too")
+    parser.add_argument(
+        "--export", type=Path, help="a folder with an int8 export of the model; default: make one for each set"
+    )
+    parser.add_argument("--output", type=Path, help="also write the table to this file")
     options = parser.parse_args()
     lines = []
 
@@ -61,13 +63,13 @@ def main() -> None:
 
 
 def make_export(model: str, folder: Path, beir: BeirSet) -> Path:
-    """An int8 export, calibrated on documents of a set."""
+    """Make an int8 export, calibrated on documents of a set."""
     export_model(model, folder, precision="int8", calibrate=(document.full_text for document in beir.documents))
     return folder
 
 
 def ndcg(encoder: Encoder, beir: BeirSet) -> float:
-    """nDCG@10 x 100."""
+    """Return nDCG@10 x 100."""
     return evaluate_ir(encoder, beir, measures=["ndcg@10"]).figures["ndcg@10"]
 
 

@@ -1,10 +1,10 @@
-"""Awaited queries through the adapters: 50 at once against one batch of 50, and how long the event loop stands still.
+"""Awaited queries through the adapters: 50 at once against one batch of 50, and how long they block the event loop.
 
     python benchmarks/integrations.py [--queries 50] [--rounds 11] [--output FILE]
 
-Ours: ``TwinvecEmbeddings`` and ``TwinvecEmbedding``. Peers, each where it is installed, on the same model folder:
+Ours: ``TwinvecEmbeddings`` and ``TwinvecEmbedding``. Peers, if installed, on the same model folder:
 ``HuggingFaceEmbeddings`` of langchain-huggingface and ``HuggingFaceEmbedding`` of llama-index-embeddings-huggingface.
-They want other versions of what this project pins, and run with its own all the same:
+They require other versions than those that this project pins, but also run with the pinned ones:
 
     pip install --no-deps --target PEERS langchain-huggingface llama-index-embeddings-huggingface
     PYTHONPATH=PEERS python benchmarks/integrations.py
@@ -47,7 +47,7 @@ PACKAGES = (
 
 @dataclass(slots=True)
 class Contender:
-    """An embedding class behind the same two calls, and what its rounds took, in seconds."""
+    """An embedding class with two calls, and the seconds that its rounds took."""
 
     name: str
     batch: Callable[[list[str]], Any]
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def contenders(model: str) -> list[Contender]:
-    """Ours, and the peers that can be imported."""
+    """Return our classes, and the peers that can be imported."""
     ours = TwinvecEmbeddings(model=model)
     node = TwinvecEmbedding(model)
     found = [
@@ -90,10 +90,10 @@ def contenders(model: str) -> list[Contender]:
 
 
 def measure(found: list[Contender], queries: list[str], rounds: int) -> list[float]:
-    """Fill in the rounds, all classes in turns, so that what else the machine does hits all alike.
+    """Measure all classes in turn in each round, so that other load on the machine affects all alike.
 
     Returns:
-        For each round the worst delay of a loop that has nothing to do: what the machine itself adds.
+        For each round the worst delay of an idle loop, which the machine itself causes.
     """
     idle = []
     for contender in found:
@@ -112,7 +112,7 @@ def measure(found: list[Contender], queries: list[str], rounds: int) -> list[flo
 
 
 async def at_once(contender: Contender, queries: list[str]) -> tuple[float, float]:
-    """Seconds until every query has its vector, and the worst delay of the ticker meanwhile."""
+    """Return the seconds until every query has its vector, and the worst delay of the ticker until then."""
     ticker = Ticker()
     running = asyncio.create_task(ticker.run())
     await asyncio.sleep(0)
@@ -124,7 +124,7 @@ async def at_once(contender: Contender, queries: list[str]) -> tuple[float, floa
 
 
 async def undisturbed() -> float:
-    """The worst delay of the ticker in a fifth of a second in which nothing else runs."""
+    """Return the worst delay of the ticker in 0.2 seconds in which nothing else runs."""
     ticker = Ticker()
     running = asyncio.create_task(ticker.run())
     await asyncio.sleep(0.2)
@@ -133,7 +133,7 @@ async def undisturbed() -> float:
 
 
 class Ticker:
-    """Wants to run every millisecond; ``worst`` is by how many seconds it came too late at most."""
+    """A task that should run every millisecond; ``worst`` is its largest delay in seconds."""
 
     worst = 0.0
 
@@ -145,7 +145,7 @@ class Ticker:
 
 
 def apart(found: list[Contender], model: str, queries: list[str]) -> list[float]:
-    """For each class 1 - the least cosine with sentence-transformers, over the queries and 100 longer texts."""
+    """Return for each class 1 - its least cosine with sentence-transformers, over the queries and 100 longer texts."""
     from sentence_transformers import SentenceTransformer
 
     texts = queries + [" ".join(f"line {i} of passage {n}\n" for i in range(20)) for n in range(100)]
@@ -155,7 +155,7 @@ def apart(found: list[Contender], model: str, queries: list[str]) -> list[float]
 
 
 def report(found: list[Contender], idle: list[float], queries: list[str], off: list[float], rounds: int) -> str:
-    """The table, with what is needed to read it."""
+    """Return the table with its explanation."""
     rows = "\n".join(
         f"| `{each.name}` | {1000 * median(each.batches):.0f} | {1000 * median(each.together):.0f} "
         f"| {median(now / batch for now, batch in zip(each.together, each.batches, strict=True)):.2f} "
@@ -181,14 +181,14 @@ Written by `python benchmarks/integrations.py`. {machine}; Python {platform.pyth
 {rows}
 
 Medians of {rounds} rounds, in which the classes take turns. "Loop late": the largest delay, in a round, of a task of
-the event loop that wants to run every millisecond while the queries are awaited; with nothing to do it is
+the event loop that should run every millisecond while the queries are awaited; in an idle loop it is
 {1000 * median(idle):.1f} ms, {1000 * max(idle):.1f} at worst. "1 - cosine": with the vectors of sentence-transformers,
 the largest over the queries and 100 longer texts.
 """
 
 
 def versions() -> list[str]:
-    """Name and version of what is installed."""
+    """Return name and version of the installed packages."""
     found = []
     for name in PACKAGES:
         try:

@@ -1,13 +1,13 @@
-"""sentence-transformers with its OpenVINO backend in int8, for ``encoding.py``: run by another environment's Python.
+"""sentence-transformers with its OpenVINO backend in int8, for ``encoding.py``; runs in another environment.
 
     python -m venv ENV
     ENV/bin/pip install torch sentence-transformers==6.2.0 optimum-intel==2.2.0 transformers==5.5.4 datasets nncf
     ENV/bin/pip install "huggingface-hub<2" && ENV/bin/pip uninstall torchvision
 
-Its packages need other versions than ours, hence the other environment; these worked together in November 2026 (the
-torchvision that comes along did not go with torch for the CPU). The program is started with a model's folder and a
-file of calibration texts, says "ready" when it is, and then answers each line of its input, a JSON list of texts, with
-the name of a file that holds their vectors.
+Its packages conflict with the versions that this project pins; these worked together in November 2026 (the torchvision
+that pip adds did not work with torch for the CPU). The program takes a model's folder and a file of calibration texts,
+prints "ready" after loading, and then answers each line of its input, a JSON list of texts, with the name of a file
+that holds their vectors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 def main() -> None:
     model, texts = Path(sys.argv[1]), Path(sys.argv[2])
-    answers, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
+    answers, sys.stdout = sys.stdout, sys.stderr  # keep what libraries print out of the answers
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         encode = load(model, texts, folder)
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def load(source: Path, texts: Path, work: Path) -> Callable[[list[str]], Any]:
-    """The model in int8, calibrated on the texts by the library's own function."""
+    """Return the encode function of the model in int8, calibrated on the texts by the library's own function."""
     from sentence_transformers import SentenceTransformer, export_static_quantized_openvino_model
 
     folder = work / "model"

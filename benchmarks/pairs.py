@@ -2,10 +2,10 @@
 
     python benchmarks/pairs.py --data DIR [--sentences 10000] [--output FILE]
 
-The sentences are real ones, from the similarity sets below DATA/sts, each once, in the order of their SHA-256. Ours is
-the command ``twinvec pairs`` as a user runs it: start, model, encoding and the exact comparison of all pairs. The other
-way, a cross-encoder over every pair, is measured on a sample of pairs and computed for all: one of the same size as the
-default model, which is smaller than the paper's BERT-base; its rate does not depend on its weights, which are random.
+The sentences are the distinct ones of the similarity sets below DATA/sts, in the order of their SHA-256. Our way is the
+command ``twinvec pairs`` as users run it: start, model, encoding and the exact comparison of all pairs. The other way,
+a cross-encoder over every pair, is measured on a sample and extrapolated to all pairs. That cross-encoder has the size
+of the default model, which is smaller than the paper's BERT-base, and random weights, which do not affect its rate.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds, and what was found."""
+    """The measured seconds, and the pair found."""
 
     command: float
     encoding: float
@@ -58,19 +58,19 @@ def main() -> None:
 
 
 def read_sentences(folder: Path, count: int) -> list[str]:
-    """Different sentences of all sets, in the order of their hashes."""
+    """Return ``count`` distinct sentences of all sets, in the order of their hashes."""
     known: set[str] = set()
     for each in sorted(path for path in folder.iterdir() if path.is_dir()):
         data = load_sts(each)
         known.update(" ".join(text.split()) for text in data.first + data.second)
     ordered = sorted(known, key=lambda text: hashlib.sha256(text.encode()).digest())
     if len(ordered) < count:
-        sys.exit(f"{folder}: only {len(ordered):,} different sentences")
+        sys.exit(f"{folder}: only {len(ordered):,} distinct sentences")
     return ordered[:count]
 
 
 def measure(sentences: list[str]) -> Times:
-    """The command in a process of its own, then its parts, then a cross-encoder on a sample of pairs."""
+    """Time the command in its own process, then its parts, then a cross-encoder on a sample of pairs."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sentences.txt"
         path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
@@ -90,7 +90,7 @@ def measure(sentences: list[str]) -> Times:
         found = json.loads(done.stdout)
         assert found["texts"] == len(sentences)
         encoder = Encoder("default")
-        encoder.encode("ready")  # the engine is loaded at first use
+        encoder.encode("ready")  # the first use loads the engine
         start = time.perf_counter()
         vectors = encoder.encode(sentences)
         encoding = time.perf_counter() - start
@@ -102,7 +102,7 @@ def measure(sentences: list[str]) -> Times:
 
 
 def cross_encoder_rate(folder: Path, sentences: list[str]) -> float:
-    """Pairs a second of a cross-encoder with the default model's backbone and a random head."""
+    """Return the pairs per second of a cross-encoder with the default model's backbone and a random head."""
     from sentence_transformers import CrossEncoder
 
     with quiet_transformers():
@@ -118,7 +118,7 @@ def cross_encoder_rate(folder: Path, sentences: list[str]) -> float:
 
 
 def report(sentences: list[str], times: Times) -> str:
-    """The table, in Markdown."""
+    """Return the table in Markdown."""
     count = len(sentences)
     pairs = count * (count - 1) // 2
     hours = pairs / times.pairs_a_second / 3600

@@ -2,14 +2,14 @@
 
     python benchmarks/qdrant.py --data DIR [--texts N] [--vectors M] [--sizes 10000,50000,200000] [-o FILE.md]
 
-Texts are those of the sets below DATA/ir, chunking off. In three rounds, N are encoded, then ingested, then ingested
-again unchanged: the first two rates show what storing costs. Some of them go into a collection that keeps token
-states, and candidates are reranked with computed and with kept ones. Then a collection of every size is filled with
-vectors that are there already: those of M texts, and above their number copies of them moved by noise. For each
-quantisation, and for a search that keeps more candidates (ef), its index is built, and a process of its own opens the
-collection and searches by vectors moved further: latency is without encoding, recall@10 against exact search with
-numpy, disk without the engine's log, memory what the process has grown by, pages of files included. qdrant-client's
-local mode (in memory) is measured up to the size given by --local.
+The texts are those of the sets below DATA/ir, without chunking. In each of three rounds, N texts are encoded, then
+ingested, then ingested again unchanged: the first two rates show what storing costs. Some texts go into a collection
+that keeps token states, and candidates are reranked with computed and with kept states. Then a collection of every size
+is filled with precomputed vectors: those of M texts, and beyond M copies of them with added noise. For each
+quantisation, and for a search that keeps more candidates (ef), its index is built, and a separate process opens the
+collection and searches by vectors with more noise. Latency excludes encoding, recall@10 compares with exact search by
+numpy, disk excludes the engine's log, and memory is the growth of the process, including pages of files.
+qdrant-client's local mode (in memory) is measured up to the size given by --local.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from twinvec.evaluation.beir import load_beir
 from twinvec_qdrant import Collection, IndexSettings
 
 QUERIES = 500
-RERANKED = 300  # texts of which token states are kept
+RERANKED = 300  # texts whose token states are kept
 CANDIDATES = 100
 ROUNDS = 3
 LIMIT = 10
@@ -51,7 +51,7 @@ COLUMNS = ("points", "store", "built, s", "median, ms", "99th percentile, ms", "
 
 
 class Precomputed:
-    """Stands for a model whose vectors are there already; it encodes the probes only."""
+    """Stands in for a model with precomputed vectors; it encodes only the probes."""
 
     name = space = "precomputed"
 
@@ -59,7 +59,7 @@ class Precomputed:
         self.dim = dim
 
     def encode_document(self, texts: Sequence[str]) -> FloatArray:
-        """Vectors by the texts' lengths."""
+        """Return random vectors, seeded by the lengths of the texts."""
         rows = [np.random.default_rng(len(text)).normal(size=self.dim) for text in texts]
         return np.array(rows, dtype=np.float32)
 
@@ -68,7 +68,7 @@ class Precomputed:
 
 @dataclass(frozen=True)
 class Searched:
-    """What many searches took and found."""
+    """Latency, recall and memory of many searches."""
 
     median: float
     slow: float
@@ -77,14 +77,14 @@ class Searched:
 
 
 def main() -> None:
-    """The command line."""
+    """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--texts", type=int, default=2000)
     parser.add_argument("--vectors", type=int, default=10_000)
     parser.add_argument("--sizes", default="10000,50000,200000")
     parser.add_argument("--local", type=int, default=10_000)
-    parser.add_argument("-o", "--output", type=Path, help="Also write what is printed to this file.")
+    parser.add_argument("-o", "--output", type=Path, help="also write the output to this file")
     parser.add_argument("--probe", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.probe is not None:
@@ -119,11 +119,11 @@ def _documents(data: Path) -> Iterator[Document]:
 
 
 def _pipeline(documents: list[Document], say: Callable[[str], None]) -> None:
-    """Rates of the encoder alone, of an ingest, and of the same ingest again."""
+    """Print the rates of the encoder alone, of an ingest, and of the same ingest again."""
     encoder = Encoder("default")
     encoder.encode(["ready"])
     texts = [document.full_text for document in documents]
-    rounds: list[tuple[float, float, float]] = []  # taken in turns: on a busy machine only ratios can be compared
+    rounds: list[tuple[float, float, float]] = []  # in turn: on a busy machine only ratios compare
     for _ in range(ROUNDS):
         start = time.perf_counter()
         encoder.encode_document(texts)
@@ -147,7 +147,7 @@ def _pipeline(documents: list[Document], say: Callable[[str], None]) -> None:
 
 
 def _reranking(documents: list[Document], say: Callable[[str], None]) -> None:
-    """What kept token states take, and what they spare."""
+    """Print what kept token states cost, and what they save."""
     encoder = Encoder("default")
     queries = [document.text[:60] for document in documents[:10]]
     with TemporaryDirectory() as folder:
@@ -171,7 +171,7 @@ def _reranking(documents: list[Document], say: Callable[[str], None]) -> None:
 def _measure(
     folder: Path, vectors_ND: FloatArray, queries_QD: FloatArray, size: int, local: int, say: Callable[[str], None]
 ) -> None:
-    """The rows of one size."""
+    """Print the rows of one size."""
     ids = [str(row) for row in range(size)]
     given = dict(zip(ids, vectors_ND, strict=True))
     encoder = Precomputed(vectors_ND.shape[1])
@@ -196,7 +196,7 @@ def _measure(
 
 
 def _probed(folder: Path) -> Searched:
-    """Searches in a process of their own."""
+    """Search in a separate process."""
     done = subprocess.run(
         [sys.executable, __file__, "--probe", str(folder)], capture_output=True, text=True, check=True
     )
@@ -239,13 +239,13 @@ def _row(say: Callable[[str], None], size: int, store: str, built: float, found:
 
 
 def _disk(folder: Path) -> float:
-    """Bytes of the collection without the engine's log, which is of fixed size."""
+    """Return the bytes of the collection without the engine's log, which has a fixed size."""
     files = (folder / "b" / "shard" / "segments").rglob("*")
     return float(sum(file.stat().st_blocks * 512 for file in files))
 
 
 def _resident() -> int:
-    """Bytes of this process in memory."""
+    """Return the bytes of this process in memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -257,7 +257,7 @@ def _time(work: Callable[[], object]) -> float:
 
 
 def _grown(base_ND: FloatArray, size: int) -> FloatArray:
-    """The first ``size`` vectors; above their number copies moved by noise."""
+    """Return ``size`` vectors: the given ones, then copies of them with added noise."""
     copies = -(-size // len(base_ND))
     parts = [base_ND, *(_moved(base_ND, 0.3, seed=10 + copy) for copy in range(copies - 1))]
     grown_ND: FloatArray = np.concatenate(parts)[:size]
@@ -265,7 +265,7 @@ def _grown(base_ND: FloatArray, size: int) -> FloatArray:
 
 
 def _moved(vectors_ND: FloatArray, by: float, seed: int) -> FloatArray:
-    """Vectors of length 1, moved by noise of length ``by``."""
+    """Return vectors with added noise of length ``by``, normalised."""
     noise_ND = np.random.default_rng(seed).normal(size=vectors_ND.shape)
     moved_ND = vectors_ND + by * noise_ND / np.linalg.norm(noise_ND, axis=1, keepdims=True)
     unit_ND: FloatArray = (moved_ND / np.linalg.norm(moved_ND, axis=1, keepdims=True)).astype(np.float32)

@@ -1,16 +1,16 @@
-"""Quality of retrieval in every mode, on every set below DATA/ir, against the peers in the same run.
+"""Retrieval quality in every mode, on every set below DATA/ir and DATA/pairs, against peers in the same run.
 
     python benchmarks/retrieval.py --data DIR [--sets scifact,cisi] [--limit-queries N] [--output FILE]
 
 A set is a folder in the BEIR layout with judgements of a "test" split, or a file DATA/pairs/*/test.jsonl of questions
-and answers, where each question's answer is to be found among all of them (one sentence against single sentences: words
-tell less there, and fusion must not lose what the vectors have found). Ours: ``MemoryIndex`` in each mode and with
-each method of fusion, with MaxSim behind it, and, where twinvec-qdrant is installed, an embedded collection with
-chunking off and on (of BEIR sets). Peers: sentence-transformers with its exact search, and bm25s with its own tokens
-and a Snowball stemmer. Measured with ir-measures: nDCG@10 (graded) and recall@100.
+and answers, where each question's answer must be found among all answers. (With single sentences words tell less, and
+fusion must not lose what the vectors find.) Ours: ``MemoryIndex`` in each mode and with each fusion method, with MaxSim
+reranking, and for BEIR sets, if twinvec-qdrant is installed, an embedded collection with and without chunking. Peers:
+sentence-transformers with its exact search, and bm25s with its own tokens and a Snowball stemmer. Measured with
+ir-measures: nDCG@10 (graded) and recall@100.
 
-A text is encoded once a run, by ``Remembering``; the seconds of a row are those of its searches (of a collection
-also of its ingestion), the seconds of encoding have a row of their own.
+``CachingEncoder`` encodes each text once in a run. The seconds of a row are those of its searches (for a collection
+also of its ingestion); encoding has its own row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from twinvec.evaluation.pairs import load_questions
 from twinvec.retrieval.fusion import FusionMethod
 
 MEASURES = ("ndcg@10", "recall@100")
-DEPTH = 101  # one more than is measured: a query's own document is left out
+DEPTH = 101  # one more than measured: a query's own document is left out
 FUSIONS: tuple[FusionMethod, ...] = ("adaptive", "rrf", "distribution")
 PACKAGES = ("twinvec", "torch", "sentence-transformers", "bm25s", "qdrant-edge-py")
 HERE = Path(__file__).parent
@@ -56,8 +56,8 @@ class Row:
     seconds: float
 
 
-class Remembering:
-    """An encoder that computes the vectors and token states of a text once and remembers them."""
+class CachingEncoder:
+    """An encoder that computes the vectors and token states of each text once."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -67,16 +67,16 @@ class Remembering:
         return getattr(self._encoder, name)
 
     def encode_query(self, texts: Sequence[str], **options: Any) -> Any:
-        return self._remembered("query", self._encoder.encode_query, texts, options)
+        return self._cached("query", self._encoder.encode_query, texts, options)
 
     def encode_document(self, texts: Sequence[str], **options: Any) -> Any:
-        return self._remembered("document", self._encoder.encode_document, texts, options)
+        return self._cached("document", self._encoder.encode_document, texts, options)
 
     def encode_tokens(self, texts: Sequence[str], **options: Any) -> list[Any]:
         kind = f"tokens {options.get('prompt')}"
         return self._each(kind, self._encoder.encode_tokens, texts, options)
 
-    def _remembered(self, kind: str, encode: Callable[..., Any], texts: Sequence[str], options: Any) -> Any:
+    def _cached(self, kind: str, encode: Callable[..., Any], texts: Sequence[str], options: Any) -> Any:
         if not len(texts):
             return encode(texts, **options)
         return np.stack(self._each(kind, encode, texts, options))
@@ -115,7 +115,7 @@ def main() -> int:
 
 
 def find_sets(data: Path, names: list[str]) -> list[Path]:
-    """The folders and files of the sets, each kind in the order of names."""
+    """Return the folders and files of the sets, each kind in the order of names."""
     known = {path.parent.name: path.parent for path in sorted(data.glob("ir/*/corpus.jsonl"))}
     known |= {path.parent.name: path for path in sorted(data.glob("pairs/*/test.jsonl"))}
     missing = [name for name in names if name not in known]
@@ -129,14 +129,14 @@ def read_set(place: Path) -> BeirSet:
 
 
 def limited(data: BeirSet, queries: int | None) -> BeirSet:
-    """The set with its first ``queries`` queries."""
+    """Return the set with its first ``queries`` queries."""
     kept = list(data.queries)[:queries]
     return replace(data, queries={key: data.queries[key] for key in kept}, qrels={key: data.qrels[key] for key in kept})
 
 
 def measured(data: BeirSet, encoder: Encoder, *, with_collection: bool) -> Iterator[Row]:
-    """A row for every system."""
-    known = Remembering(encoder)
+    """Yield a row for every system."""
+    known = CachingEncoder(encoder)
     with stopwatch() as seconds:
         known.encode_document([document.full_text for document in data.documents], progress=True)
     yield Row("encoding the documents, once", None, None, seconds())
@@ -230,7 +230,7 @@ def scored_row(label: str, run: Run, data: BeirSet, seconds: float) -> Row:
 
 @contextmanager
 def stopwatch() -> Iterator[Callable[[], float]]:
-    """Within and after the block, the seconds since its begin, until its end."""
+    """Yield a function that returns the seconds since the start of the block, up to its end."""
     start = time.perf_counter()
     end: list[float] = []
     yield lambda: (end[0] if end else time.perf_counter()) - start
@@ -243,7 +243,7 @@ def line(row: Row) -> str:
 
 
 def as_table(data: BeirSet, rows: list[Row]) -> str:
-    """The rows of a set in Markdown."""
+    """Return the rows of a set in Markdown."""
     lines = [
         f"## {data.name}: {len(data.documents):,} documents, {len(data.queries):,} queries\n",
         "| system | nDCG@10 | recall@100 | seconds |",
@@ -256,7 +256,7 @@ def as_table(data: BeirSet, rows: list[Row]) -> str:
 
 
 def overview(results: list[tuple[BeirSet, list[Row]]]) -> str:
-    """nDCG@10 of the systems that ran on every set; a column a system."""
+    """Return a table of nDCG@10, with a column for each system that ran on every set."""
     figures = [{row.system: row.ndcg for row in rows if row.ndcg is not None} for _, rows in results]
     systems = [name for name in figures[0] if all(name in each for each in figures)]
     lines = ["## nDCG@10\n", f"| set | {' | '.join(systems)} |", "|---|" + "---:|" * len(systems)]
@@ -266,12 +266,13 @@ def overview(results: list[tuple[BeirSet, list[Row]]]) -> str:
 
 
 def header(encoder: Encoder) -> str:
-    """What was run, where, with which versions."""
+    """Return the command, the machine and the versions."""
     installed = [f"{name} {version(name)}" for name in PACKAGES if find_spec_of(name)]
     return "\n".join(
         [
             "# Retrieval quality\n",
-            f"Written by `python benchmarks/retrieval.py {' '.join(sys.argv[1:])}`; what rows mean is told there.\n",
+            f"Written by `python benchmarks/retrieval.py {' '.join(sys.argv[1:])}`; "
+            "its docstring says what the rows mean.\n",
             f"Model {encoder.name}. {os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
             f"Python {platform.python_version()}. {', '.join(installed)}.\n",
         ]

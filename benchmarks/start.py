@@ -1,9 +1,9 @@
-"""From nothing to an answer: processes started anew, in alternating rounds.
+"""Starting time: the time from starting a process to its answer, in alternating rounds.
 
     python benchmarks/start.py [--rounds 7] [--output benchmarks/START.md]
 
-``twinvec search`` over a collection of 500 passages, made by an export in float32, one in int8, and the model as it is;
-beside it what sentence-transformers takes to import itself, load the model and encode the question, without any search.
+``twinvec search`` over a collection of 500 passages, encoded by a float32 export, an int8 export, and the model itself;
+for comparison, sentence-transformers imports itself, loads the model and encodes the question, without searching.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SentenceTransformer(sys.argv[1], device="cpu").encode(sys.argv[2])
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--output", type=Path, help="write the table to this file too")
+    parser.add_argument("--output", type=Path, help="also write the table to this file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         commands = prepare(Path(folder))
         seconds: dict[str, list[float]] = {name: [] for name in commands}
-        for turn in range(options.rounds + 1):  # the first reads files that the machine has not in memory yet
+        for turn in range(options.rounds + 1):  # the first round only fills the file cache
             for name, command in commands.items():
                 start = time.perf_counter()
                 subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def prepare(root: Path) -> dict[str, Sequence[str]]:
-    """Commands by their names, and the collections that they search."""
+    """Fill the collections; return name -> command."""
     words = documentation()
     texts = calibration_texts(words)
     passages = make_texts(words, PASSAGES, *KINDS["passages"])

@@ -1,11 +1,11 @@
-"""Training against sentence-transformers on the same pairs: pairs a second, and peak memory.
+"""Training against sentence-transformers on the same pairs: pairs per second, and peak memory.
 
     python benchmarks/training.py speed --data ../shared/data [--batches 512 8192] [--peers]
     python benchmarks/training.py objective [--rows 16384]
 
-``speed`` runs steps of the default model on ``pairs/nl2bash`` (up to 256 tokens, AdamW), each contender in a process
-of its own with a memory limit, since one of them dies. ``objective`` times the tiled objective alone beside the four
-matrix products that it cannot do without, and takes its extra memory.
+``speed`` runs steps of the default model on ``pairs/nl2bash`` (up to 256 tokens, AdamW), each contender in its own
+process with a memory limit, since one of them exceeds it. ``objective`` times the tiled objective against the four
+matrix products that it needs at least, and measures its extra memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
     speed.add_argument("--data", type=Path, required=True, help="folder with pairs/")
     speed.add_argument("--batches", type=int, nargs="+", default=[512])
     speed.add_argument("--contenders", nargs="+", default=CONTENDERS, choices=CONTENDERS)
-    speed.add_argument("--steps", type=int, default=2, help="measured steps, after one that is not")
+    speed.add_argument("--steps", type=int, default=2, help="measured steps, after one warm-up step")
     one = commands.add_parser("one", help="one contender, in this process")
     one.add_argument("contender", choices=CONTENDERS)
     one.add_argument("pairs", type=Path)
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def compare_speed(options: argparse.Namespace) -> None:
-    """Print a table: contender, batch, pairs a second, peak memory."""
+    """Print a table: contender, batch, pairs per second, peak memory."""
     print("| batch | contender | pairs/s | peak GB |\n|---|---|---|---|", flush=True)
     for batch in options.batches:
         for contender in options.contenders:
@@ -65,24 +65,17 @@ def compare_speed(options: argparse.Namespace) -> None:
 
 
 def measure_steps(contender: str, pairs: Path, batch: int, steps: int) -> dict[str, float]:
-    """Time of whole steps: tokenising, forward, backward, optimiser."""
+    """Time whole steps: tokenising, forward, backward, optimiser."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT_GB * 2**30,) * 2)
     import torch
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer import losses as theirs
 
     from twinvec.models.finding import find_model
-    from twinvec.training.losses.modules import EmbeddingLoss, InfoNCELoss
     from twinvec.training.losses.negatives_mask import text_hashes
 
     model = SentenceTransformer(str(find_model("default").path), device="cpu")
     model.train()
-    makers: dict[str, Callable[[], Any]] = {
-        "twinvec": lambda: EmbeddingLoss(model, InfoNCELoss()),
-        "MultipleNegativesRankingLoss": lambda: theirs.MultipleNegativesRankingLoss(model),
-        "CachedMultipleNegativesRankingLoss": lambda: theirs.CachedMultipleNegativesRankingLoss(model),
-    }
-    loss = makers[contender]()
+    loss = make_loss(contender, model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5)
     rows = [json.loads(line) for line in pairs.read_text(encoding="utf-8").splitlines()]
 
@@ -109,11 +102,20 @@ def measure_steps(contender: str, pairs: Path, batch: int, steps: int) -> dict[s
     return {"pairs_s": batch * steps / seconds, "peak_gb": peak}
 
 
+def make_loss(contender: str, model: Any) -> Any:
+    """Return the loss of a contender."""
+    from sentence_transformers.sentence_transformer import losses as theirs
+
+    from twinvec.training.losses.modules import EmbeddingLoss, InfoNCELoss
+
+    return EmbeddingLoss(model, InfoNCELoss()) if contender == "twinvec" else getattr(theirs, contender)(model)
+
+
 def time_objective(rows: int, dim: int = 384, repetitions: int = 3) -> None:
-    """Print time against the four products, and extra memory."""
+    """Print the time relative to the four products, and the extra memory."""
     import torch
 
-    from twinvec.training.losses.tiled_info_nce import tiled_info_nce
+    from twinvec.training.losses.tiled_info_nce import InfoNCESettings, tiled_info_nce
 
     anchors_BD = torch.randn(rows, dim, requires_grad=True)
     candidates_ND = torch.randn(rows, dim, requires_grad=True)
@@ -135,10 +137,11 @@ def time_objective(rows: int, dim: int = 384, repetitions: int = 3) -> None:
         return time.perf_counter() - started
 
     for symmetric in (False, True):
+        settings = InfoNCESettings(symmetric=symmetric)
         ratios = []
         for _ in range(repetitions):
             least = timed(products)
-            ours = timed(lambda: tiled_info_nce(anchors_BD, candidates_ND, symmetric=symmetric).backward())  # type: ignore[no-untyped-call]  # noqa: B023
+            ours = timed(lambda: tiled_info_nce(anchors_BD, candidates_ND, settings).backward())  # type: ignore[no-untyped-call]  # noqa: B023
             ratios.append(ours / least)
         print(f"symmetric={symmetric}: {min(ratios):.2f} to {max(ratios):.2f} times the four products")
 

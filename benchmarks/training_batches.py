@@ -1,11 +1,11 @@
-"""What makes a batch good: its size, mined hard negatives, one dataset in it or two.
+"""What makes a good batch: its size, mined hard negatives, one dataset or two.
 
     python benchmarks/training_batches.py --data ../shared/data [--epochs 2] [--seeds 0 1 2] [--recipes either both]
 
-The default model is trained on ``pairs/flickr8k`` (two captions of one picture; short, so that a CPU gets through) by
-``info_nce``, and measured on its test pairs: each anchor's partner is looked for among all positives. The learning
-rate grows with the square root of the batch, since a larger one takes fewer steps. Hard negatives are mined by the
-model as it came, one a row, from ranks 5 to 30. For two datasets, ``pairs/snli_entailment`` comes in, measured too.
+The default model is trained on ``pairs/flickr8k`` (two captions of one picture; short enough for a CPU) by
+``info_nce``, and measured on its test pairs: each anchor's partner must be found among all positives. The learning rate
+grows with the square root of the batch, since larger batches take fewer steps. Hard negatives are mined by the default
+model, one for each row, from ranks 5 to 30. The second dataset is ``pairs/snli_entailment``, which is measured too.
 Figures are mean and standard deviation over the seeds.
 """
 
@@ -51,18 +51,18 @@ def main() -> None:
 
 
 def with_negatives(source: Path, target: Path) -> Path:
-    """The pairs with one hard negative each."""
+    """Write the pairs with one hard negative each."""
     from twinvec import Encoder
     from twinvec.training.mining.dense_index import DenseIndex
-    from twinvec.training.mining.hard_negatives import MiningOptions, mine_file
+    from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, mine_file
 
     index = DenseIndex(Encoder("default"), source, target.with_suffix(".npy"))
-    mine_file(source, target, index, MiningOptions(negatives=1, first_rank=5, last_rank=30))
+    mine_file(MiningJob(source, target, MiningOptions(negatives=1, first_rank=5, last_rank=30)), index)
     return target
 
 
 def trained(size: int, files: list[Path], datasets: int, seed: int, epochs: int, pairs: Path) -> list[float]:
-    """The scores of a model trained so."""
+    """Train a model; return its scores."""
     from twinvec.training.run.config import check_config
     from twinvec.training.run.train import train
 
@@ -84,7 +84,7 @@ def trained(size: int, files: list[Path], datasets: int, seed: int, epochs: int,
 
 
 def measured(model: str, pairs: Path, work: Path) -> list[float]:
-    """The measures on the test pairs of each set."""
+    """Return the measures on the test pairs of each set."""
     from sentence_transformers import SentenceTransformer
 
     from twinvec.models.finding import find_model
@@ -97,13 +97,13 @@ def measured(model: str, pairs: Path, work: Path) -> list[float]:
 
 
 def show(size: Any, made_of: str, runs: list[list[float]]) -> None:
-    """One row of the table."""
+    """Print a row of the table."""
     cells = [spread(list(values)) for values in zip(*runs, strict=True)]
     print("| " + " | ".join([str(size), made_of, *cells]) + " |", flush=True)
 
 
 def spread(values: list[float]) -> str:
-    """The mean, and with several values their standard deviation."""
+    """Return the mean, and with several values their standard deviation."""
     return f"{mean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else "")
 
 

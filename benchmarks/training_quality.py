@@ -3,9 +3,9 @@
     python benchmarks/training_quality.py --data ../shared/data [--sets nl2bash medquad nl2bash+medquad] [--seeds 0 1 2]
 
 The default model is trained on ``pairs/SET/train.jsonl`` (of all sets joined by ``+``, in one run) and measured on
-``test.jsonl``: each anchor's partner is looked for among all 1,000 positives. STS-B (test) shows what was lost
-elsewhere. The peer runs ``SentenceTransformerTrainer`` with ``MultipleNegativesRankingLoss`` at batch 64, 64 tokens,
-5e-5, one epoch. Each run has a process of its own; its time is that of training alone.
+``test.jsonl``: each anchor's partner must be found among all 1,000 positives. STS-B (test) shows the loss on other
+tasks. The peer runs ``SentenceTransformerTrainer`` with ``MultipleNegativesRankingLoss`` at batch 64, 64 tokens,
+5e-5, one epoch. Each run has its own process; its time is that of training alone.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with pairs/ and sts/")
     parser.add_argument("--sets", nargs="+", default=["nl2bash"], help="folders below pairs/, several joined by +")
-    parser.add_argument("--rows", type=int, default=10**9, help="train on the first rows of each file only")
+    parser.add_argument("--rows", type=int, default=10**9, help="train only on this many rows of each file")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
-    parser.add_argument("--one", action="store_true", help="the first of each, in this process, as JSON")
+    parser.add_argument("--one", action="store_true", help="run the first of each in this process; print JSON")
     options = parser.parse_args()
     if options.one:
         contender = CONTENDERS[options.contenders[0]]
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def in_own_process(options: argparse.Namespace, sets: str, contender: str, seed: int) -> dict[str, Any]:
-    """What the contender measured."""
+    """Return what a contender measures in its own process."""
     command = [sys.executable, __file__, "--one", "--data", str(options.data), "--sets", sets]
     command += ["--contenders", contender, "--rows", str(options.rows), "--seeds", str(seed)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -73,7 +73,7 @@ def run(contender: Contender, data: Path, sets: list[str], rows: int, seed: int)
 
 
 def measure(model: Any, data: Path, sets: list[str], folder: Path) -> dict[str, dict[str, float]]:
-    """The scores of a SentenceTransformer on each set."""
+    """Return the scores of a SentenceTransformer on each set."""
     from twinvec.training.run.evaluators import encoder_measure
     from twinvec.training.settings import Evaluation
 
@@ -84,7 +84,7 @@ def measure(model: Any, data: Path, sets: list[str], folder: Path) -> dict[str, 
 
 
 def train_ours(data: Path, sets: list[str], rows: int, seed: int, folder: Path) -> tuple[float, Any]:
-    """A run of ``twinvec train``: its seconds, and the model."""
+    """Train as ``twinvec train`` does; return the seconds, and the model."""
     from sentence_transformers import SentenceTransformer
 
     from twinvec.training.run.config import check_config
@@ -102,7 +102,7 @@ def train_ours(data: Path, sets: list[str], rows: int, seed: int, folder: Path) 
 
 
 def train_theirs(data: Path, sets: list[str], rows: int, seed: int, folder: Path) -> tuple[float, Any]:
-    """sentence-transformers' trainer and loss: its seconds, and the model."""
+    """Train with sentence-transformers' trainer and loss; return the seconds, and the model."""
     from datasets import Dataset
     from sentence_transformers import (
         SentenceTransformer,

@@ -1,11 +1,11 @@
-"""Tuning: what the choice of ``twinvec tune`` is worth on queries that had no say in it.
+"""Tuning: what the choice of ``twinvec tune`` is worth on queries that did not take part in it.
 
     python benchmarks/tuning.py --data DIR [--sets A,B] [--queries 150] [--output FILE]
 
-For every set below DATA/ir and DATA/pairs all settings are measured once for each query, over the whole documents, in
-memory. Then, again and again, a few queries are drawn at random, a setting is chosen by them as ``tune`` does it, and
-measured on all others: beside the better of vectors alone and words alone on these, and beside plain hybrid search. The
-rows "passages" are chosen by passages cut out of the documents, with no judgements at all.
+For every set below DATA/ir and DATA/pairs, all settings are measured once for each query, over all documents, in
+memory. Then, many times, a few queries are drawn at random, a setting is chosen by them as ``tune`` does, and measured
+on all other queries: against the better of vectors alone and words alone, and against plain hybrid search. The rows
+"passages" are chosen by passages taken out of the documents, without judgements.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Measured = Mapping[Setting, Values]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What choices from so many queries gain in the mean, and in the worst of ten and of all draws, in points."""
+    """The gain of choices from a number of queries, in points: mean, tenth percentile and worst of all draws."""
 
     queries: str
     over_single: float
@@ -54,8 +54,10 @@ def main() -> int:
     """Measure and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds ir/ and pairs/")
-    parser.add_argument("--sets", default="", metavar="A,B", help="only these")
-    parser.add_argument("--queries", type=int, default=150, help="at most so many of each set, drawn at random")
+    parser.add_argument("--sets", default="", metavar="A,B", help="only these sets")
+    parser.add_argument(
+        "--queries", type=int, default=150, help="largest number of queries of each set, drawn at random"
+    )
     parser.add_argument("--output", type=Path, default=HERE / "TUNING.md")
     options = parser.parse_args()
     encoder = Encoder("default")
@@ -72,7 +74,7 @@ def main() -> int:
 
 
 def read_sets(data: Path, names: list[str]) -> Iterator[BeirSet]:
-    """The sets, one by one."""
+    """Yield the sets."""
     folders = sorted(path.parent for path in data.glob("ir/*/corpus.jsonl"))
     files = sorted(data.glob("pairs/*/test.jsonl"))
     for path in (*folders, *files):
@@ -82,14 +84,14 @@ def read_sets(data: Path, names: list[str]) -> Iterator[BeirSet]:
 
 
 def sampled(data: BeirSet, count: int) -> BeirSet:
-    """The set with ``count`` of its queries."""
+    """Return the set with ``count`` of its queries."""
     ids = list(data.queries)
     kept = [ids[row] for row in sorted(np.random.default_rng(SEED).permutation(len(ids))[:count])]
     return replace(data, queries={key: data.queries[key] for key in kept}, qrels={key: data.qrels[key] for key in kept})
 
 
 def measure(data: BeirSet, encoder: Encoder) -> tuple[Measured, Measured | None]:
-    """The settings on the judged queries, and on passages where documents are long enough to spare some."""
+    """Measure the settings on the judged queries, and on passages if the documents are long enough."""
     judged = measure_settings(MemoryIndex(encoder, data.documents), data, encoder, MEASURE, progress=True)
     rows = np.random.default_rng(SEED).permutation(len(data.documents))[:DOCUMENTS]
     try:
@@ -100,7 +102,7 @@ def measure(data: BeirSet, encoder: Encoder) -> tuple[Measured, Measured | None]
 
 
 def table(name: str, judged: Measured, passages: Measured | None) -> str:
-    """The rows of a set in Markdown."""
+    """Return the rows of a set in Markdown."""
     count = len(judged[PLAIN])
     plain = ", ".join(f"{setting} {judged[setting].mean():.2f}" for setting in (*SINGLES, PLAIN))
     best = max(judged, key=lambda setting: float(judged[setting].mean()))
@@ -120,7 +122,7 @@ def table(name: str, judged: Measured, passages: Measured | None) -> str:
 
 
 def drawn(judged: Measured, size: int) -> Row:
-    """Choices by ``size`` queries, measured on the others."""
+    """Return the gains of choices by ``size`` queries, measured on the others."""
     random = np.random.default_rng(SEED)
     gains = []
     for _ in range(DRAWS):
@@ -133,22 +135,22 @@ def drawn(judged: Measured, size: int) -> Row:
 
 
 def chosen_by_passages(judged: Measured, passages: Measured) -> Row:
-    """The choice by passages, measured on all judged queries."""
+    """Return the gain of the choice by passages, measured on all judged queries."""
     setting = choose(by_passages(passages))
     over_single, over_plain = gain(judged, setting)
     return Row(f"passages: {setting}", over_single, over_single, over_single, over_plain)
 
 
 def gain(values: Measured, setting: Setting) -> tuple[float, float]:
-    """What a setting gains over the better single stage, and over plain hybrid search."""
+    """Return the gain of a setting over the better single stage, and over plain hybrid search."""
     figure = float(values[setting].mean())
     return figure - max(float(values[single].mean()) for single in SINGLES), figure - float(values[PLAIN].mean())
 
 
 HEADER = f"""# What tuning is worth
 
-Written by `python benchmarks/tuning.py`; what rows mean is told there. Points of nDCG@10 x 100, the default model,
-{DRAWS} draws each.
+Written by `python benchmarks/tuning.py`; its docstring says what the rows mean. Points of nDCG@10 x 100,
+the default model, {DRAWS} draws each.
 """
 
 

@@ -1,10 +1,10 @@
-"""Both frameworks' retrievers measured on SciFact, over one collection that each framework's documents go through.
+"""Measure the retrievers of both frameworks on SciFact, over one collection.
 
     python examples/evaluate_retrievers.py --data DIR [--queries N] [--documents N] [--path FOLDER]
 
-DIR holds ``ir/scifact`` in the BEIR layout. The collection is filled once, through LangChain's vector store, and
-searched by both. ``--queries`` takes the first N judged queries, ``--documents`` their relevant documents and the first
-N others; figures are comparable with published ones only without either.
+DIR holds ``ir/scifact`` in the BEIR layout. LangChain's vector store fills the collection, and both frameworks
+search it. ``--queries`` uses the first N judged queries, ``--documents`` their relevant documents and the first N
+others; figures compare with published ones only without these options.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from twinvec.retrieval.base import Mode, Reranker
 from twinvec_qdrant import Collection
 
 MEASURES = ("ndcg@10", "recall@100")
-DEPTH = 101  # one more than is measured: a query's own document is left out
+DEPTH = 101  # one more than measured: a query's own document is left out
 Ask = Callable[[str], list[Hit]]
 
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with ir/scifact")
     parser.add_argument("--queries", type=int, help="only the first N")
     parser.add_argument("--documents", type=int, help="only the relevant ones and the first N others")
-    parser.add_argument("--path", type=Path, help="folder of the collection; a temporary one unless given")
+    parser.add_argument("--path", type=Path, help="folder of the collection; default: a temporary one")
     arguments = parser.parse_args()
     data = part(load_beir(arguments.data / "ir" / "scifact"), arguments.queries, arguments.documents)
     print(f"{data.name}: {len(data.queries)} queries, {len(data.documents)} documents")
@@ -61,7 +61,7 @@ def part(data: BeirSet, queries: int | None, documents: int | None) -> BeirSet:
 
 
 def compare(collection: Collection, encoder: Encoder, data: BeirSet) -> None:
-    """Ask every question of every system, and print what each finds."""
+    """Search with every system, and print its figures."""
     maxsim = MaxSimReranker(encoder)
     settings: list[tuple[str, Mode, Reranker | None]] = [
         ("dense", "dense", None),

@@ -1,4 +1,4 @@
-"""The documentation of Python's standard library as JSON lines, from the interpreter that runs this.
+"""Write the documentation of Python's standard library as JSON lines, from the running interpreter.
 
     python examples/pydocs.py pydocs.jsonl
     twinvec ingest pydocs.jsonl --collection pydocs
@@ -24,9 +24,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# what prints, opens windows or browsers when imported, and what is no library
+# modules that print, or open windows or browsers when imported, or are not libraries
 LEFT_OUT = {"antigravity", "idlelib", "lib2to3", "pydoc_data", "test", "this", "turtledemo"}
-LEFT_OUT_BELOW = {"distutils", "encodings", "ensurepip"}  # their submodules are no documentation
+LEFT_OUT_BELOW = {"distutils", "encodings", "ensurepip"}  # their submodules are not documented for users
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 LONGEST_SIGNATURE = 160
 
@@ -34,7 +34,9 @@ LONGEST_SIGNATURE = 160
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("output", type=Path, help="the .jsonl file to write")
-    parser.add_argument("--modules", nargs="*", help="only these (all public ones of the standard library)")
+    parser.add_argument(
+        "--modules", nargs="*", help="only these modules (default: all public ones of the standard library)"
+    )
     arguments = parser.parse_args()
     passages = sorted(collect(arguments.modules or public_modules()), key=lambda passage: passage["id"])
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
@@ -45,12 +47,12 @@ def main() -> None:
 
 
 def public_modules() -> list[str]:
-    """The public modules, packages before what is in them."""
+    """Return the public modules."""
     return sorted(name for name in sys.stdlib_module_names if not name.startswith("_") and name not in LEFT_OUT)
 
 
 def collect(modules: list[str]) -> Iterator[dict[str, str]]:
-    """The passages of modules and of those below them; a text or a name that comes twice is kept once."""
+    """Yield the passages of modules and their submodules; a repeated text or name is left out."""
     seen: set[str] = set()
     names: set[str] = set()
     waiting = list(modules)
@@ -69,7 +71,7 @@ def collect(modules: list[str]) -> Iterator[dict[str, str]]:
 
 
 def load(name: str) -> ModuleType | None:
-    """Import quietly; None for a module of another platform or one that needs what is not installed."""
+    """Import a module quietly; return None if it is for another platform or a dependency is missing."""
     with (
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
@@ -83,7 +85,7 @@ def load(name: str) -> ModuleType | None:
 
 
 def submodules(module: ModuleType) -> list[str]:
-    """The public modules right below a package."""
+    """Return the public modules directly below a package."""
     if module.__name__ in LEFT_OUT_BELOW:
         return []
     names = sorted(found.name for found in pkgutil.iter_modules(getattr(module, "__path__", [])))
@@ -91,7 +93,7 @@ def submodules(module: ModuleType) -> list[str]:
 
 
 def members(module: ModuleType) -> Iterator[tuple[str, str, Any]]:
-    """(kind, qualified name, object) of a module, its functions, its classes and their methods, where documented."""
+    """Yield (kind, qualified name, object) of a module, its functions, classes and methods that are documented."""
     prefix = "" if module.__name__ == "builtins" else f"{module.__name__}."
     if module.__doc__:
         yield "module", module.__name__, module
@@ -110,7 +112,7 @@ def members(module: ModuleType) -> Iterator[tuple[str, str, Any]]:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """``__all__``, or what is public and its own."""
+    """Return ``__all__``, or the public names that the module defines."""
     if hasattr(module, "__all__"):
         return sorted(set(module.__all__))
     own = {module.__name__, "_" + module.__name__}
@@ -126,7 +128,7 @@ def documented(thing: object) -> bool:
 
 
 def signature(thing: Any) -> str:
-    """``(a, b=1)``, or nothing where it is not known; without addresses, which change from run to run."""
+    """Return ``(a, b=1)``, or "" if unknown, without addresses, which change from run to run."""
     try:
         text = ADDRESS.sub("", str(inspect.signature(thing)))
     except (TypeError, ValueError):

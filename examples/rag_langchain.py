@@ -1,9 +1,9 @@
-"""Questions answered from a handbook with LangChain: ingest, retrieve, rerank, answer. No keys, no network.
+"""Answer questions from a handbook with LangChain: ingest, retrieve, rerank, answer. Needs no keys and no network.
 
     python examples/rag_langchain.py [QUESTION]
 
-The collection lies in ./handbook; a second run finds it filled and writes nothing. LangChain's own fake chat model
-stands in for a real one: it answers with the first passage of its prompt.
+The collection is in ./handbook; a second run finds it filled and writes nothing. LangChain's fake chat model stands in
+for a real model: it answers with the first passage of its prompt.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Questions answered from a handbook with LlamaIndex: ingest, retrieve, rerank, answer. No keys, no network.
+"""Answer questions from a handbook with LlamaIndex: ingest, retrieve, rerank, answer. Needs no keys and no network.
 
     python examples/rag_llama_index.py [QUESTION]
 
-The collection lies in ./handbook_nodes, the state of the pipeline beside it; a second run finds both and embeds
-nothing. LlamaIndex's own mock model stands in for a real one: it answers with its prompt, so that what a model would
-see shows.
+The collection is in ./handbook_nodes, with the state of the pipeline; a second run finds both and embeds nothing.
+LlamaIndex's mock model stands in for a real model: it answers with its prompt, which shows what a model would see.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The tables of Sentence-BERT (Reimers and Gurevych 2019) in small: pooling, concatenation, objective, training data.
+"""The tables of Sentence-BERT (Reimers and Gurevych 2019), smaller: pooling, concatenation, objective, training data.
 
     python examples/reproduce_sbert.py --data ../shared/data [--rows 1000] [--seeds 0 1 2] [--tables data]
 
-Trains one model for each cell and prints the paper's figure beside ours: Spearman x 100 on STS-B. The base is the
-default model with its last two of six layers drawn anew, so that the objective has something to teach (the first line
-says what the base is worth untrained); the paper starts from BERT-base. NLI is SNLI dev and the train part of the
-counterfactual set, at most ``--rows`` rows of each file (the paper: 942,000 rows). One seed takes about half an hour of
-a core; ``--rows 200 --tables objective``, three models, some minutes. Beyond the paper: what entailed pairs alone teach
-by ``info_nce`` (of SNLI dev, the counterfactual set, TaxiNLI and RTE). With several seeds, the tables of the test part
-show mean and deviation. A cell whose data is not in the folder stays blank.
+Trains one model for each cell and prints the paper's figure next to ours: Spearman x 100 on STS-B. The base is the
+default model with the last two of its six layers drawn at random, so that the objective has something to teach (the
+first line prints the score of the untrained base); the paper starts from BERT-base. NLI is SNLI dev and the train part
+of the counterfactual set, at most ``--rows`` rows of each file (the paper: 942,000 rows). One seed takes about half an
+hour on one core; ``--rows 200 --tables objective`` trains three models in a few minutes. A table beyond the paper shows
+what entailed pairs alone teach by ``info_nce`` (of SNLI dev, the counterfactual set, TaxiNLI and RTE). With several
+seeds, the tables of the test part show mean and deviation. A cell whose data is missing stays blank.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from twinvec.training.objectives import CONCATENATIONS
 from twinvec.training.run.config import check_config
 from twinvec.training.run.train import train
 
-DRAWN_ANEW = 2  # layers of six
+RANDOM_LAYERS = 2  # of six
 PAPER_POOLING = {"mean": (80.78, 87.44), "max": (79.07, 69.92), "cls": (79.80, 86.62)}
 PAPER_CONCATENATION = {
     "u,v": 66.04,
@@ -39,20 +39,20 @@ PAPER_CONCATENATION = {
     "u,v,|u-v|": 80.78,
     "u,v,|u-v|,u*v": 80.44,
 }
-BAR = r"\|"  # within a cell
+BAR = r"\|"  # a bar within a cell
 
 
-class NotAtHandError(Exception):
+class MissingDataError(Exception):
     """A file that a cell needs is not in the folder."""
 
 
 class Laboratory:
-    """Trains from one base on the sets of a folder, and remembers what it has trained.
+    """Trains from one base on the sets of a folder; each model is trained once.
 
     Args:
-        data: Folder with ``nli/`` and ``sts/``. A method whose files are not there raises ``NotAtHandError``.
-        work: Where models go.
-        rows: Rows of each file that are used.
+        data: Folder with ``nli/`` and ``sts/``. A method whose files are missing raises ``MissingDataError``.
+        work: Folder for the models.
+        rows: Number of rows to use of each file.
     """
 
     def __init__(self, data: Path, work: Path, rows: int) -> None:
@@ -63,7 +63,7 @@ class Laboratory:
         self._stsb = [{"path": "sts/stsb/train.tsv", "score_range": [0, 5]}]
 
     def nli(self, pooling: str = "mean", concatenation: str = "u,v,|u-v|", seed: int = 0) -> Path:
-        """Softmax classification on NLI."""
+        """Train by softmax classification on NLI."""
         columns = {"sentence1": "premise", "sentence2": "hypothesis"}
         files = {"snli": "nli/snli/dev.tsv", "cad": "nli/cad/train.tsv"}
         data = [{"path": path, "name": name, "columns": columns} for name, path in files.items()]
@@ -71,13 +71,13 @@ class Laboratory:
         return self._train(f"nli {pooling} {concatenation}", objective, data, seed=seed, pooling=pooling)
 
     def stsb(self, pooling: str = "mean", base: Path | None = None, seed: int = 0) -> Path:
-        """Cosine regression on STS-B, from the base unless told otherwise."""
+        """Train by cosine regression on STS-B; default: from the untrained base."""
         name = f"stsb {pooling} {'' if base is None else base.name}"
         objective, model = {"name": "cosine_regression"}, str(base or self.base)
         return self._train(name, objective, self._stsb, seed=seed, pooling=pooling, model=model)
 
     def triplets(self) -> Path:
-        """Triplets of a premise, what it entails and what contradicts it."""
+        """Train on triplets: a premise, a hypothesis that it entails, and one that contradicts it."""
         rows = []
         for premise, found in self._by_premise("snli/dev").items():
             if {"entailment", "contradiction"} <= found.keys():
@@ -86,7 +86,7 @@ class Laboratory:
         return self._train("triplets", {"name": "triplet"}, [self._written("triplets", rows)])
 
     def entailment(self, seed: int = 0) -> Path:
-        """Premises and what they entail, with in-batch negatives; what contradicts a premise is not used."""
+        """Train on premises and what they entail, with in-batch negatives and without contradictions."""
         data = []
         for name in ("snli/dev", "cad/train", "taxinli/all", "rte/train"):
             found = self._by_premise(name).items()
@@ -96,45 +96,45 @@ class Laboratory:
         return self._train("entailment", objective, data, seed=seed, batches={"size": 128})
 
     def cross_encoder(self, seed: int = 0) -> Path:
-        """A cross-encoder trained on STS-B."""
+        """Train a cross-encoder on STS-B."""
         return self._train("cross-encoder", {"name": "graded"}, self._stsb, seed=seed, kind="cross-encoder")
 
     def cross_encoder_score(self, model: Path) -> float:
-        """Spearman x 100 of a cross-encoder's scores on the test part of STS-B."""
+        """Return Spearman x 100 of a cross-encoder's scores on the test part of STS-B."""
         test = self._sts("test")
         scores = CrossEncoderReranker(model).score(list(zip(test.first, test.second, strict=True)))
         return float(spearman(scores, test.gold))
 
     def score(self, model: Path, split: str, correlation: Callable[..., Any] = spearman) -> float:
-        """Correlation x 100 of the cosines with STS-B's scores."""
+        """Return the correlation x 100 of the cosines with STS-B's scores."""
         data = self._sts(split)
         encoder = Encoder(model)
         cosines = pair_similarities(encoder.encode(data.first), encoder.encode(data.second))["cosine"]
         return float(correlation(cosines, data.gold))
 
     def on_test(self, make: Callable[..., Path], by: Callable[..., Any] = spearman) -> Callable[[int], float]:
-        """The score on the test part as a function of the seed."""
+        """Return the score on the test part as a function of the seed."""
         return lambda seed: self.score(make(seed=seed), "test", by)
 
     def _sts(self, split: str) -> StsSet:
-        return load_sts(self._at_hand(f"sts/stsb/{split}.tsv"))
+        return load_sts(self._file(f"sts/stsb/{split}.tsv"))
 
     def _by_premise(self, name: str) -> dict[str, dict[str, str]]:
-        """Premise -> label -> a hypothesis, of a file below ``nli``."""
+        """Return premise -> label -> a hypothesis, of a file below ``nli``."""
         found: dict[str, dict[str, str]] = {}
-        with self._at_hand(f"nli/{name}.tsv").open(encoding="utf-8") as file:
+        with self._file(f"nli/{name}.tsv").open(encoding="utf-8") as file:
             for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
                 found.setdefault(row["premise"], {})[row["label"]] = row["hypothesis"]
         return found
 
-    def _at_hand(self, name: str) -> Path:
-        """The path of a file of the folder."""
+    def _file(self, name: str) -> Path:
+        """Return the path of a file of the folder; raise ``MissingDataError`` without it."""
         if not (path := self._data / name).is_file():
-            raise NotAtHandError(name)
+            raise MissingDataError(name)
         return path
 
     def _written(self, name: str, rows: list[dict[str, str]]) -> dict[str, str]:
-        """Rows in a file of their own, as a dataset."""
+        """Write rows to a file; return it as a dataset."""
         path = self._work / f"{name}.jsonl"
         with path.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
@@ -145,7 +145,7 @@ class Laboratory:
     ) -> Path:
         folder = self._work / f"{name} {seed}".replace("|", "I").replace("*", "x").replace(" ", "_")
         for source in data:
-            self._at_hand(source["path"])
+            self._file(source["path"])
         values = {
             "model": str(self.base),
             "objective": objective,
@@ -155,12 +155,12 @@ class Laboratory:
             "schedule": {"learning_rate": 1e-4, "checkpoint_every": 10**6, "seed": seed},
             **more,
         }
-        train(check_config(values, self._data, name), folder)  # a run that is finished is not run again
+        train(check_config(values, self._data, name), folder)  # does nothing for a finished run
         return folder
 
 
 def fresh_base(folder: Path) -> Path:
-    """The default model with its last layers drawn anew; mean pooling, not normalised."""
+    """Save the default model with random last layers, mean pooling, and no normalisation."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -169,7 +169,7 @@ def fresh_base(folder: Path) -> Path:
 
     torch.manual_seed(0)
     transformer = Transformer(str(find_model("default").path))
-    for module in transformer.auto_model.encoder.layer[-DRAWN_ANEW:].modules():
+    for module in transformer.auto_model.encoder.layer[-RANDOM_LAYERS:].modules():
         if isinstance(module, torch.nn.Linear):
             torch.nn.init.normal_(module.weight, std=0.02)
             torch.nn.init.zeros_(module.bias)
@@ -195,7 +195,7 @@ def main() -> None:
 
 
 def pooling_table(laboratory: Laboratory, _: list[int]) -> None:
-    """The paper's table 6, upper part."""
+    """Print the upper part of the paper's table 6."""
     print("\nSTS-B dev, by pooling (NLI: softmax; STS-B: regression)\n")
     print("| pooling | NLI, paper | NLI, ours | STS-B, paper | STS-B, ours |\n|---|---|---|---|---|")
     for pooling, (on_nli, on_stsb) in PAPER_POOLING.items():
@@ -204,7 +204,7 @@ def pooling_table(laboratory: Laboratory, _: list[int]) -> None:
 
 
 def concatenation_table(laboratory: Laboratory, _: list[int]) -> None:
-    """The paper's table 6, lower part."""
+    """Print the lower part of the paper's table 6."""
     print("\nSTS-B dev, by concatenation (NLI, mean pooling)\n\n| concatenation | paper | ours |\n|---|---|---|")
     for name in CONCATENATIONS:
         ours = dev(laboratory, laboratory.nli, "mean", name)
@@ -212,7 +212,7 @@ def concatenation_table(laboratory: Laboratory, _: list[int]) -> None:
 
 
 def objective_table(laboratory: Laboratory, _: list[int]) -> None:
-    """The paper's three objectives."""
+    """Compare the paper's three objectives."""
     print("\nSTS-B dev, by objective (mean pooling; the paper's triplets are from Wikipedia)\n")
     print("| objective | data | paper | ours |\n|---|---|---|---|")
     print(f"| softmax | NLI | 80.78 | {dev(laboratory, laboratory.nli)} |")
@@ -221,7 +221,7 @@ def objective_table(laboratory: Laboratory, _: list[int]) -> None:
 
 
 def data_table(laboratory: Laboratory, seeds: list[int]) -> None:
-    """The paper's table 2, with the cross-encoder."""
+    """Print the paper's table 2, with the cross-encoder."""
 
     def both(seed: int) -> Path:
         return laboratory.stsb(base=laboratory.nli(seed=seed), seed=seed)
@@ -240,22 +240,22 @@ def data_table(laboratory: Laboratory, seeds: list[int]) -> None:
 
 
 def entailment_table(laboratory: Laboratory, seeds: list[int]) -> None:
-    """Not in the paper."""
+    """Print a table that is not in the paper."""
     by_rank, by_value = (spread(laboratory.on_test(laboratory.entailment, by), seeds) for by in (spearman, pearson))
     print("\nSTS-B test, from entailed pairs alone (info_nce)\n\n| Spearman | Pearson |\n|---|---|")
     print(f"| {by_rank} | {by_value} |", flush=True)
 
 
 def dev(laboratory: Laboratory, make: Callable[..., Path], *how: str) -> str:
-    """The score on the dev part of a model that is made so, as a cell."""
+    """Make a model; return its score on the dev part as a cell."""
     return spread(lambda _: laboratory.score(make(*how), "dev"), [0])
 
 
 def spread(score: Callable[[int], float], seeds: list[int]) -> str:
-    """The mean over the seeds, and with several of them the standard deviation; blank without the data."""
+    """Return the mean over the seeds, with several seeds also the standard deviation; blank without the data."""
     try:
         values = [score(seed) for seed in seeds]
-    except NotAtHandError:
+    except MissingDataError:
         return ""
     return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
 

@@ -1,10 +1,10 @@
-"""A model tuned to a house's own words, put behind a running LangChain retriever without a pause.
+"""Tune a model to the words of a company, and swap it into a running LangChain retriever without a pause.
 
     python examples/swap_model.py
 
-The words of this house ("blue slip", "the aquarium") mean nothing to the model as it comes. A few pairs of question and
-passage teach it. The collection is then brought over to the tuned model while the old one goes on answering; the
-retriever that a chain holds gets the collection as the new model sees it, and the old model is refused from then on.
+The words of this company ("blue slip", "the aquarium") mean nothing to the default model. A few pairs of question and
+passage teach it. Then the collection migrates to the tuned model while the old model keeps answering; the retriever of
+the running chain gets the migrated collection, which refuses the old model from then on.
 """
 
 from __future__ import annotations

@@ -16,6 +16,10 @@ import pytest
 
 import models
 
+_IN_MEMORY = Path("/dev/shm")
+if _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > 4 * 2**30:
+    # stores sync every commit, and models every file, to a disk that most tests would only wait for
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on the hub
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tiny models on a busy machine: threads that wait must not spin

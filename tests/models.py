@@ -1,4 +1,7 @@
-"""Tiny random models of every supported backbone, built offline and saved by sentence-transformers itself.
+"""Tiny random models of every supported backbone, built offline, in the files that sentence-transformers writes.
+
+sentence-transformers itself takes long to import, so the files are written here, and
+``congruence/test_model_files.py`` compares them with those of the library byte by byte.
 
 Tokenizers are real ones, learnt from a few sentences; weights are random, with a spread that makes vectors of
 different texts differ. A folder takes a second to build and a few hundred kilobytes.
@@ -9,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -43,45 +47,111 @@ def build(
     truncate_dim: int | None = None,
     seed: int = 0,
 ) -> Path:
-    """Save a sentence-transformers model with a random backbone; ``dense`` lists (size, activation of torch.nn)."""
+    """Write a sentence-transformers model with a random backbone; ``dense`` lists (size, activation of torch.nn)."""
     import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 
     torch.manual_seed(seed)
-    backbone = save_backbone(folder.parent / f"{folder.name}-backbone", kind)
-    limits = {} if max_tokens is None else {"max_seq_length": max_tokens}
-    transformer = Transformer(str(backbone), **limits)
-    modules: list[torch.nn.Module] = [transformer, Pooling(HIDDEN, tuple(pooling), include_prompt=include_prompt)]
+    save_backbone(folder, kind)
+    modes = pooling[0] if len(pooling) == 1 else list(pooling)
+    settings = {"embedding_dimension": HIDDEN * len(pooling), "pooling_mode": modes, "include_prompt": include_prompt}
+    modules = [("sentence_transformer.modules.pooling.Pooling", settings | {"embedding_dimension": HIDDEN})]
     size = HIDDEN * len(pooling)
-    for wanted, activation in dense:
-        modules.append(Dense(size, wanted, activation_function=getattr(torch.nn, activation)()))
+    for position, (wanted, activation) in enumerate(dense, 2):
+        modules.append(
+            ("base.modules.dense.Dense", _save_dense(folder / f"{position}_Dense", size, wanted, activation))
+        )
         size = wanted
     if normalize:
-        modules.append(Normalize())
-    model = SentenceTransformer(
-        modules=modules,
-        prompts=prompts,
-        default_prompt_name=default_prompt,
-        truncate_dim=truncate_dim,
-        device="cpu",
-    )
-    model.save(str(folder), create_model_card=False)
+        modules.append(("base.modules.normalize.Normalize", dict(_VECTOR)))
+    transformer = {"transformer_task": "feature-extraction"} | _reads_text("last_hidden_state", "token_embeddings")
+    _save_modules(folder, transformer, modules, max_tokens)
     if lower_case:  # as older versions wrote it
-        path = folder / "sentence_bert_config.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "do_lower_case": True}))
+        (folder / "sentence_bert_config.json").write_text(json.dumps(transformer | {"do_lower_case": True}))
+    described = {
+        "default_prompt_name": default_prompt,
+        "model_type": "SentenceTransformer",
+        "prompts": {"query": "", "document": "", **(prompts or {})},
+        "similarity_fn_name": "cosine",
+    }
+    _describe(folder, described | ({} if truncate_dim is None else {"truncate_dim": truncate_dim}))
     return folder
 
 
-def build_cross_encoder(folder: Path, kind: str, *, labels: int = 1, seed: int = 0, **options: Any) -> Path:
-    """Save a cross-encoder with a random backbone and head, as ``CrossEncoder.save_pretrained`` does."""
+def build_cross_encoder(folder: Path, kind: str, *, labels: int = 1, seed: int = 0, activation_fn: Any = None) -> Path:
+    """Write a cross-encoder with a random backbone and head, as ``CrossEncoder.save_pretrained`` does."""
     import torch
-    from sentence_transformers import CrossEncoder
 
     torch.manual_seed(seed)
-    backbone = save_backbone(folder.parent / f"{folder.name}-backbone", kind, labels=labels)
-    CrossEncoder(str(backbone), device="cpu", **options).save_pretrained(str(folder), create_model_card=False)
+    save_backbone(folder, kind, labels=labels)
+    _save_modules(folder, {"transformer_task": "sequence-classification"} | _reads_text("logits", "scores"), [], None)
+    activation_fn = activation_fn or (torch.nn.Sigmoid() if labels == 1 else torch.nn.Identity())
+    activation = f"{type(activation_fn).__module__}.{type(activation_fn).__name__}"
+    described = {"activation_fn": activation, "default_prompt_name": None, "model_type": "CrossEncoder", "prompts": {}}
+    _describe(folder, described)
     return folder
+
+
+_VECTOR = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
+
+
+def _reads_text(output: str, name: str) -> dict[str, Any]:
+    return {
+        "modality_config": {"text": {"method": "forward", "method_output_name": output}},
+        "module_output_name": name,
+    }
+
+
+def _save_dense(folder: Path, size: int, wanted: int, activation: str) -> dict[str, Any]:
+    """Save the weights of a Dense module and return its settings."""
+    import torch
+    from safetensors.torch import save_file
+
+    layer, function = torch.nn.Linear(size, wanted), getattr(torch.nn, activation)
+    folder.mkdir()
+    save_file(
+        {"linear.bias": layer.bias.detach(), "linear.weight": layer.weight.detach()}, folder / "model.safetensors"
+    )
+    sizes = {"in_features": size, "out_features": wanted, "bias": True}
+    return {**sizes, "activation_function": f"{function.__module__}.{function.__name__}", **_VECTOR}
+
+
+def _save_modules(
+    folder: Path, transformer: dict[str, Any], modules: list[tuple[str, dict[str, Any]]], max_tokens: int | None
+) -> None:
+    """Write modules.json and the settings of each module, the transformer's first."""
+    from huggingface_hub import is_offline_mode
+
+    (folder / "sentence_bert_config.json").write_text(json.dumps(transformer, indent=4))
+    listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}]
+    for position, (module, settings) in enumerate(modules, 1):
+        path = f"{position}_{module.rpartition('.')[2]}"
+        listed.append({"idx": position, "name": str(position), "path": path, "type": f"sentence_transformers.{module}"})
+        (folder / path).mkdir(exist_ok=True)
+        (folder / path / "config.json").write_text(json.dumps(settings, indent=4))
+    (folder / "modules.json").write_text(json.dumps(listed, indent=2))
+    loaded = {"is_local": True, "local_files_only": is_offline_mode()}
+    _change(folder / "tokenizer_config.json", loaded | {"model_max_length": max_tokens or POSITIONS})
+    if "use_cache" in json.loads((folder / "config.json").read_text()):
+        _change(folder / "config.json", {"use_cache": False})
+
+
+def _change(path: Path, changes: dict[str, Any]) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=2, sort_keys=True) + "\n")
+
+
+def _describe(folder: Path, described: dict[str, Any]) -> None:
+    """Write config_sentence_transformers.json, with the versions that are installed."""
+    versions = {
+        key: version(package)
+        for key, package in (
+            ("pytorch", "torch"),
+            ("sentence_transformers", "sentence-transformers"),
+            ("transformers", "transformers"),
+        )
+    }
+    (folder / "config_sentence_transformers.json").write_text(
+        json.dumps({"__version__": versions, **described}, indent=2, sort_keys=True)
+    )
 
 
 def save_backbone(folder: Path, kind: str, labels: int | None = None) -> Path:

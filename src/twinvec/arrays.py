@@ -1,27 +1,42 @@
-"""What is asked of vectors everywhere: rows of length 1, and whether a row has a direction at all."""
+"""Types of arrays, and a few operations on vectors and scores that several parts share."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.floating]
+
 _SMALLEST = 1e-12  # as torch.nn.functional.normalize
 
 
 def unit(vectors: FloatArray) -> FloatArray:
-    """Vectors along the last axis, (..., D), divided by their L2 norm; zeros stay zeros."""
+    """Divide vectors along the last axis, (..., D), by their L2 norm. A zero vector stays zero."""
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     normalised: FloatArray = np.divide(vectors, np.maximum(norms, _SMALLEST), dtype=np.float32)
     return normalised
 
 
 def without_direction(vectors_ND: FloatArray) -> npt.NDArray[np.intp]:
-    """The rows that are zero or not finite: no cosine compares them with anything."""
+    """Return the rows that are zero or not finite, which have no cosine with any vector."""
     norms_N = np.linalg.norm(vectors_ND, axis=-1)
     return np.flatnonzero(~np.isfinite(norms_N) | (norms_N == 0))
 
 
-FloatArray = npt.NDArray[np.float32]
+def largest(scores: FloatArray, limit: int, ties: IntArray | None = None) -> IntArray:
+    """Return the indices of the ``limit`` largest of n scores, best first; equal scores in the order of ``ties``.
+
+    ``ties`` has one number for each score (default: its index).
+    """
+    indices = np.arange(len(scores))
+    if limit < len(scores):
+        indices = np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])
+    order = indices if ties is None else ties[indices]
+    return indices[np.lexsort((order, -scores[indices]))][:limit]
 
 
-IntArray = npt.NDArray[np.int64]
+def standardized(scores: Scores, mean: np.floating | float, deviation: np.floating | float) -> Scores:
+    """Scores less a mean, divided by a standard deviation: zeros if the deviation is 0."""
+    return (scores - mean) / deviation if deviation > 0 else np.zeros_like(scores)

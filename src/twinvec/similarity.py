@@ -1,6 +1,6 @@
-"""Similarity of vectors: exact search, the most similar pairs of a collection, clusters.
+"""Similarity of vectors: exact search, the most similar pairs, and clusters.
 
-Works on arrays, N vectors of D numbers, whatever model they come from; memory stays bounded by blocks. Clustering is
+The functions take arrays of N vectors with D numbers from any model and work in blocks of bounded memory. Clustering is
 scikit-learn's.
 """
 
@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from twinvec.arrays import FloatArray, unit
+from twinvec.arrays import FloatArray, IntArray, largest, unit
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.checks import check_choice
 from twinvec.support.extras import import_extra
 
-Indices = npt.NDArray[np.int64]
 Measure = Literal["cosine", "dot"]
 ClusteringMethod = Literal["kmeans", "agglomerative", "density"]
 
@@ -28,21 +26,21 @@ _SEED = 0
 
 def semantic_search(
     queries: FloatArray, corpus: FloatArray, limit: int = 10, *, measure: Measure = "cosine"
-) -> tuple[FloatArray, Indices]:
-    """The nearest vectors of ``corpus`` for each query: exact.
+) -> tuple[FloatArray, IntArray]:
+    """Find the nearest vectors of ``corpus`` for each query, by exact search.
 
     Args:
         queries: Shape (Q, D).
         corpus: Shape (N, D).
-        limit: How many for each query; N where there are fewer.
-        measure: The cosine with a zero vector is 0.
+        limit: Largest number of vectors for each query.
+        measure: The similarity; the cosine with a zero vector is 0.
 
     Returns:
         Scores and row numbers, both (Q, min(limit, N)), best first; equal scores in the order of rows.
 
     Raises:
-        ConfigurationError: a limit below 1, or an unknown measure.
-        InputError: the arrays are not two tables of finite numbers with equally many columns.
+        ConfigurationError: the limit is below 1, or the measure is unknown.
+        InputError: an array is not two-dimensional and finite, or the two differ in their columns.
     """
     if limit < 1:
         raise ConfigurationError(f"limit must be at least 1, got {limit}")
@@ -61,27 +59,27 @@ def semantic_search(
     for start in range(0, len(queries_QD), block):
         scores_BN = queries_QD[start : start + block] @ corpus_ND.T
         for offset, scores_N in enumerate(scores_BN):
-            best = _best(scores_N, kept)
+            best = largest(scores_N, kept)
             rows[start + offset], scores[start + offset] = best, scores_N[best]
     return scores, rows
 
 
 def most_similar_pairs(
     vectors: FloatArray, limit: int = 100, *, threshold: float | None = None
-) -> tuple[FloatArray, Indices]:
-    """The pairs of rows with the highest cosines among all n (n - 1) / 2: exact, each pair once, none with itself.
+) -> tuple[FloatArray, IntArray]:
+    """Find the pairs of different rows with the highest cosines, by exact search over all N (N - 1) / 2 pairs.
 
     Args:
         vectors: Shape (N, D).
-        limit: At most this many pairs.
-        threshold: Only pairs with at least this cosine.
+        limit: Largest number of pairs.
+        threshold: Smallest cosine of a pair.
 
     Returns:
         Cosines (P,), best first, and the rows (P, 2) with the smaller number first; equal cosines in the order of rows.
 
     Raises:
-        ConfigurationError: a limit below 1, or a threshold that is no cosine.
-        InputError: ``vectors`` is no table of finite numbers.
+        ConfigurationError: the limit is below 1, or the threshold is not a cosine.
+        InputError: ``vectors`` is not two-dimensional and finite.
     """
     if limit < 1:
         raise ConfigurationError(f"limit must be at least 1, got {limit}")
@@ -92,7 +90,7 @@ def most_similar_pairs(
     floor = -np.inf if threshold is None else threshold
     for first, second, scores_AB in _upper_tiles(vectors_ND):
         a, b = np.nonzero(scores_AB >= floor)
-        if len(a) > limit:  # drop what cannot be among the best before it is put in order
+        if len(a) > limit:  # drops pairs that cannot be among the best, before the sort
             found = scores_AB[a, b]
             keep = found >= np.partition(found, -limit)[-limit]
             a, b = a[keep], b[keep]
@@ -112,24 +110,26 @@ def cluster(
     clusters: int | None = None,
     threshold: float | None = None,
     min_size: int = 2,
-) -> Indices:
-    """Put similar vectors together, by cosine.
+) -> IntArray:
+    """Group similar vectors, by cosine.
 
     Args:
         vectors: Shape (N, D).
-        method: ``kmeans`` (wants ``clusters``), ``agglomerative`` (average linkage; wants ``clusters``, or the cosine
-            ``threshold`` below which groups are not joined), or ``density`` (DBSCAN, Ester et al. 1996: chains of
-            vectors within ``threshold`` of one another, where at least ``min_size`` are close; others belong to none).
-        clusters: How many.
+        method: ``kmeans`` takes ``clusters``. ``agglomerative`` (average linkage) takes ``clusters``, or the cosine
+            ``threshold`` below which groups are not joined. ``density`` (DBSCAN, Ester et al. 1996) takes
+            ``threshold`` and ``min_size``: a chain of vectors that are within ``threshold`` of at least
+            ``min_size`` vectors each, themselves included, is a cluster; vectors far from all chains have none.
+        clusters: Number of clusters.
         threshold: A cosine.
         min_size: For ``density``.
 
     Returns:
-        Labels (N,): 0 for the largest cluster, 1 for the next, and so on; -1 for none.
+        Labels (N,): 0 for the largest cluster, 1 for the next, and so on; -1 for vectors without a cluster.
 
     Raises:
-        ConfigurationError: the method lacks what it wants, gets what it does not use, or more clusters than vectors.
-        InputError: ``vectors`` is no table of finite numbers.
+        ConfigurationError: the method is unknown, lacks an argument or does not take one, or ``clusters`` exceeds the
+            number of vectors.
+        InputError: ``vectors`` is not two-dimensional and finite.
     """
     vectors_ND = unit(_table(vectors, "vectors"))
     check_clustering(method, clusters, threshold)
@@ -149,8 +149,8 @@ def cluster(
     return _by_size(np.asarray(model.fit_predict(vectors_ND), dtype=np.int64))
 
 
-def medoids(vectors: FloatArray, labels: Indices) -> dict[int, int]:
-    """For each cluster the row nearest to its mean, by cosine: what stands for it best. Label -> row."""
+def medoids(vectors: FloatArray, labels: IntArray) -> dict[int, int]:
+    """Return the row nearest to the mean of each cluster, by cosine: label -> row."""
     vectors_ND = unit(_table(vectors, "vectors"))
     found = {}
     for label in sorted(set(labels.tolist()) - {-1}):
@@ -160,10 +160,10 @@ def medoids(vectors: FloatArray, labels: Indices) -> dict[int, int]:
 
 
 def check_clustering(method: ClusteringMethod, clusters: int | None, threshold: float | None) -> None:
-    """Refuse settings of ``cluster`` that cannot work, before there are vectors.
+    """Refuse invalid settings of ``cluster``, before the vectors are computed.
 
     Raises:
-        ConfigurationError: the method is unknown, lacks what it wants, or gets what it does not use.
+        ConfigurationError: the method is unknown, lacks an argument, or does not take one.
         MissingExtraError: scikit-learn is not installed.
     """
     check_choice(method, ClusteringMethod, "method")
@@ -181,34 +181,24 @@ def check_clustering(method: ClusteringMethod, clusters: int | None, threshold: 
 
 
 def check_cosine(threshold: float | None) -> None:
-    """Refuse a threshold that is no cosine.
+    """Refuse a threshold outside -1 to 1.
 
     Raises:
-        ConfigurationError: it lies outside -1 to 1.
+        ConfigurationError: it names the threshold.
     """
     if threshold is not None and not -1 <= threshold <= 1:
         raise ConfigurationError(f"threshold must be a cosine from -1 to 1, got {threshold}")
 
 
 def _upper_tiles(vectors_ND: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
-    """Cosines of every pair, tile by tile; NaN on the diagonal and below it."""
+    """Yield the cosines of all pairs, tile by tile; NaN on the diagonal and below it."""
     count = len(vectors_ND)
     for first in range(0, count, _TILE):
         for second in range(first, count, _TILE):
             scores_AB = vectors_ND[first : first + _TILE] @ vectors_ND[second : second + _TILE].T
             if first == second:
-                scores_AB[np.tril_indices(len(scores_AB))] = np.nan  # passes no floor
+                scores_AB[np.tril_indices(len(scores_AB))] = np.nan  # never reaches the floor
             yield first, second, scores_AB
-
-
-def _best(scores_N: FloatArray, kept: int) -> Indices:
-    if kept < len(scores_N):
-        floor = np.partition(scores_N, -kept)[-kept]
-        candidates = np.flatnonzero(scores_N >= floor)
-    else:
-        candidates = np.arange(len(scores_N))
-    best: Indices = candidates[np.argsort(-scores_N[candidates], kind="stable")][:kept]
-    return best
 
 
 def _table(vectors: Any, name: str) -> FloatArray:
@@ -226,8 +216,8 @@ def _check_count(clusters: int | None, count: int) -> None:
         raise ConfigurationError(f"clusters must lie between 1 and the {count} vectors, got {clusters}")
 
 
-def _by_size(labels: Indices) -> Indices:
-    """The same clusters, numbered by size, equal sizes by first member."""
+def _by_size(labels: IntArray) -> IntArray:
+    """Renumber clusters by size, clusters of equal size by their first member."""
     names, firsts, sizes = np.unique(labels[labels >= 0], return_index=True, return_counts=True)
     renamed = {int(names[old]): new for new, old in enumerate(np.lexsort((firsts, -sizes)))}
     return np.array([renamed.get(int(label), -1) for label in labels], dtype=np.int64)

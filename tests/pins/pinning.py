@@ -7,6 +7,7 @@ and may use ``folder`` for its files. ``record.py`` writes the result to ``recor
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 import zlib
 from pathlib import Path
@@ -36,6 +37,13 @@ def check(name: str, found: dict[str, Any]) -> None:
     assert found.keys() == expected.keys(), "record what is new: tests/pins/record.py"
 
 
+def lacking(expected: Any, now: Any, where: str) -> list[str]:
+    """What was recorded and is not there, or is something else; what is new passes."""
+    if isinstance(expected, dict) and isinstance(now, dict):
+        return [text for key in expected for text in lacking(expected[key], now.get(key), f"{where} {key}")]
+    return [] if expected == now else [f"{where}: was {expected!r}, is {now!r}"]
+
+
 def plain(values: Any) -> Any:
     """Values as they come back from a JSON file: tuples become lists, keys become strings."""
     return json.loads(json.dumps(values))
@@ -58,6 +66,17 @@ def settle_weights(folder: Path) -> Path:
 def encoder_folder(folder: Path, kind: str = "bert", **options: Any) -> Path:
     """``models.build`` with settled weights."""
     return settle_weights(models.build(folder, kind, **options))
+
+
+def smallest_folder(folder: Path) -> Path:
+    """The smallest model that all of twinvec takes, 8 numbers a token, for archives."""
+    usual, models.HIDDEN = models.HIDDEN, 8
+    try:
+        encoder_folder(folder)
+    finally:
+        models.HIDDEN = usual
+    shutil.rmtree(folder.parent / f"{folder.name}-backbone")
+    return folder
 
 
 def cross_encoder_folder(folder: Path, kind: str = "bert", **options: Any) -> Path:

@@ -26,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="such as spaces, for test_spaces.py; all by default")
     parser.add_argument("--overwrite", action="store_true", help="replace values that are recorded already")
+    parser.add_argument("--values-only", action="store_true", help="leave the archives as they are")
     given = parser.parse_args()
     sys.path.insert(0, str(HERE.parent))
     modules = {path.stem.removeprefix("test_"): path.stem for path in sorted(HERE.glob("test_*.py"))}
@@ -35,7 +36,7 @@ def main() -> None:
         if target.exists() and not given.overwrite:
             print(f"{name}: is recorded already; --overwrite replaces it")
             continue
-        if hasattr(module, "make"):
+        if hasattr(module, "make") and not given.values_only:
             with TemporaryDirectory() as folder:
                 module.make(Path(folder))
         with TemporaryDirectory() as folder:

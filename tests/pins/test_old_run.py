@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -31,8 +30,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-import models
-from pins.pinning import FIXTURES, encoder_folder, pack, plain, recorded, unpack
+from pins.pinning import FIXTURES, pack, plain, recorded, smallest_folder, unpack
 
 ARCHIVE = FIXTURES / "run.tar.xz"
 STEPS, KILLED = 12, 4
@@ -57,13 +55,8 @@ def make(folder: Path) -> None:
     for name, part in (("rows", rows), ("more", rows[::3]), ("dev", rows[:8])):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
     (folder / "run.yaml").write_text(CONFIG)
-    usual, models.HIDDEN = models.HIDDEN, 8
-    try:
-        encoder_folder(folder / "model")
-    finally:
-        models.HIDDEN = usual
-    shutil.rmtree(folder / "model-backbone")
-    program = "import torch; torch.set_num_threads(1); from twinvec.cli.app import main; main()"
+    smallest_folder(folder / "model")
+    program = "import torch; torch.set_num_threads(1); from twinvec.cli import main; main()"
     command = [sys.executable, "-c", program, "train", str(folder / "run.yaml"), "-o", str(folder / "run")]
     process = subprocess.Popen(command)
     while not (folder / "run" / "checkpoints" / f"checkpoint-{KILLED}" / "complete").exists():
@@ -76,7 +69,7 @@ def make(folder: Path) -> None:
 
 def values(folder: Path) -> dict[str, Any]:
     """The weights of the run that nobody kills, and what the folders of both hold."""
-    from twinvec.cli.app import main
+    from twinvec.cli import main
 
     unpack(ARCHIVE, folder)
     threads = torch.get_num_threads()

@@ -20,7 +20,7 @@ import typer.main
 from pydantic import BaseModel
 from typer.utils import get_params_from_function
 
-from pins.pinning import plain, recorded
+from pins.pinning import lacking, plain, recorded
 from twinvec.cli import build_app
 
 WHERE: dict[str, tuple[str, ...] | None] = {  # None: what __all__ names
@@ -211,13 +211,6 @@ def _option(parameter: Any, kind: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     return plain(values(tmp_path_factory.mktemp("signatures")))
-
-
-def lacking(expected: Any, now: Any, where: str) -> list[str]:
-    """What was recorded and is not there, or is something else."""
-    if isinstance(expected, dict) and isinstance(now, dict):
-        return [text for key in expected for text in lacking(expected[key], now.get(key), f"{where} {key}")]
-    return [] if expected == now else [f"{where}: was {expected!r}, is {now!r}"]
 
 
 def test_every_name_is_there_and_as_it_was(found):

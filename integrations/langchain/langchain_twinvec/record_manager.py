@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 
 from langchain_core.indexing import RecordManager
-from langchain_core.runnables import run_in_executor
 
 from langchain_twinvec.vectorstore import TwinvecVectorStore
 from twinvec.errors import ConfigurationError
+from twinvec.support.async_methods import awaitable
 from twinvec_qdrant import Collection
 
 
@@ -64,20 +64,14 @@ class TwinvecRecordManager(RecordManager):
             raise ConfigurationError(f"this machine's clock says {now}, and {time_at_least} was before: set the clock")
         self._notes.put({key: {"group": group, "time": now} for key, group in zip(keys, groups, strict=True)})
 
-    async def aupdate(
-        self, keys: Sequence[str], *, group_ids: Sequence[str | None] | None = None, time_at_least: float | None = None
-    ) -> None:
-        """``update``, awaited."""
-        await run_in_executor(None, self.update, keys, group_ids=group_ids, time_at_least=time_at_least)
+    aupdate = awaitable(update)
 
     def exists(self, keys: Sequence[str]) -> list[bool]:
         """Whether the collection has a document under each key."""
         there = self._present(keys)
         return [key in there for key in keys]
 
-    async def aexists(self, keys: Sequence[str]) -> list[bool]:
-        """``exists``, awaited."""
-        return await run_in_executor(None, self.exists, keys)
+    aexists = awaitable(exists)
 
     def list_keys(
         self,
@@ -98,24 +92,13 @@ class TwinvecRecordManager(RecordManager):
         there = self._present(keys)
         return [key for key in keys if key in there][:limit]
 
-    async def alist_keys(
-        self,
-        *,
-        before: float | None = None,
-        after: float | None = None,
-        group_ids: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[str]:
-        """``list_keys``, awaited."""
-        return await run_in_executor(None, self.list_keys, before=before, after=after, group_ids=group_ids, limit=limit)
+    alist_keys = awaitable(list_keys)
 
     def delete_keys(self, keys: Sequence[str]) -> None:
         """Forget these keys."""
         self._notes.delete(keys)
 
-    async def adelete_keys(self, keys: Sequence[str]) -> None:
-        """``delete_keys``, awaited."""
-        await run_in_executor(None, self.delete_keys, keys)
+    adelete_keys = awaitable(delete_keys)
 
     def _present(self, keys: Sequence[str]) -> set[str]:
         return {document.id for document in self._collection.get(list(keys))}

@@ -21,10 +21,11 @@ from langchain_twinvec.embeddings import TwinvecEmbeddings
 from twinvec import Document as Stored
 from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
-from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
-from twinvec_qdrant import Collection, open_whole_documents
+from twinvec.support.checks import refuse_unknown
+from twinvec_qdrant import Collection, ingest_all, open_whole_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -129,7 +130,7 @@ class TwinvecVectorStore(VectorStore):
             ConfigurationError: not as many metadatas or ids as texts, or an unknown argument.
         """
         kwargs.pop("batch_size", None)  # from index(): how many it hands over, which is what comes
-        _refuse(kwargs)
+        refuse_unknown(kwargs)
         texts = list(texts)
         metadatas = [{} for _ in texts] if metadatas is None else metadatas
         keys = [str(uuid4()) if key is None else key for key in (ids or [None] * len(texts))]
@@ -139,10 +140,7 @@ class TwinvecVectorStore(VectorStore):
         named = {
             repr(key): Stored(key, text, payload=data) for key, text, data in zip(keys, texts, metadatas, strict=True)
         }
-        report = self.collection.ingest(named.values())
-        if report.failures:
-            reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
-            raise DocumentError(f"{report.failed} of {len(texts)} texts were refused: {reasons}")
+        ingest_all(self.collection, named.values(), f"{len(texts)} texts")
         return keys
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
@@ -151,7 +149,7 @@ class TwinvecVectorStore(VectorStore):
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
         """Remove the documents under these ids, or all of them; ids that are not there are passed over."""
-        _refuse(kwargs)
+        refuse_unknown(kwargs)
         if ids is None:
             self.collection.ingest([], prune=True, allow_empty=True)
         else:
@@ -176,7 +174,7 @@ class TwinvecVectorStore(VectorStore):
         self, query: str, k: int = 4, filter: Filter | None = None, mode: Mode | None = None, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """``similarity_search`` with the score of the last stage: the cosine, for "dense"."""
-        _refuse(kwargs)
+        refuse_unknown(kwargs)
         return [(document, hit.score) for document, hit in self._found(query, k, filter, mode)]
 
     def similarity_search_by_vector(
@@ -189,7 +187,7 @@ class TwinvecVectorStore(VectorStore):
         self, embedding: list[float], k: int = 4, filter: Filter | None = None, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """``similarity_search_by_vector`` with cosines."""
-        _refuse(kwargs)
+        refuse_unknown(kwargs)
         hits = self.collection.search_vector(embedding, k, filter)
         return [(document, hit.score) for document, hit in self._with_documents(hits)]
 
@@ -240,7 +238,7 @@ class TwinvecVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         """Cosines mapped to 0 to 1, in every mode: fused and BM25 scores have no scale that a threshold could use."""
         conditions, mode = kwargs.pop("filter", None), kwargs.pop("mode", None)
-        _refuse(kwargs)
+        refuse_unknown(kwargs)
         if (mode or self._mode) == "sparse":
             raise ConfigurationError("relevance scores are cosines: search by vectors, or both ('dense', 'hybrid')")
         found = self._found(query, k, conditions, mode)
@@ -263,7 +261,7 @@ class TwinvecVectorStore(VectorStore):
         filter: Filter | None,
         others: dict[str, Any],
     ) -> list[Document]:
-        _refuse(others)
+        refuse_unknown(others)
         hits = self.collection.search_diverse(query, k, filter, candidates=fetch_k, diversity=1 - lambda_mult)
         return [document for document, _ in self._with_documents(hits)]
 
@@ -285,8 +283,3 @@ def _encoder(embedding: Embeddings) -> Encoder | ExternalEncoder:
 
 def _document(stored: Stored) -> Document:
     return Document(page_content=stored.text, metadata=dict(stored.payload), id=stored.id)
-
-
-def _refuse(others: dict[str, Any]) -> None:
-    if others:
-        raise ConfigurationError(f"unknown arguments: {', '.join(sorted(others))}")

@@ -20,8 +20,8 @@ from twinvec.errors import ConfigurationError, StoreError
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
+from twinvec.support.async_methods import awaitable
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.async_methods import awaitable
 from twinvec_qdrant.encoders import checked_vector, token_encoder
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.maintenance.migration import Migration, drop_others
@@ -201,9 +201,9 @@ class Collection:
             EngineError: the encoder failed for all documents.
         """
         if vectors and self._description.chunking.enabled:
-            raise ConfigurationError("vectors of whole documents, but the collection cuts documents into chunks")
+            raise ConfigurationError("vectors are for whole documents, but the collection cuts documents into chunks")
         if vectors and self._description.states_dim is not None:
-            raise ConfigurationError("vectors without token states, which the collection keeps too: leave them out")
+            raise ConfigurationError("vectors come without the token states that are stored too: leave vectors out")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
         report = IngestReport() if report is None else report
         ingestion = Ingestion(self._catalog, self._lexicon, self._description, self.encoder, given, report)
@@ -265,15 +265,11 @@ class Collection:
         offset: int = 0,
         exact: bool = False,
     ) -> list[Hit]:
-        """Search by a vector of the collection's space; other arguments and errors as for ``search``.
+        """Search by a vector of the collection's space; other arguments and errors are as for ``search``.
 
         Args:
             vector: Shape (dim,).
-            limit: Most hits to return.
-            filter: As for ``search``.
-            group: As for ``search``.
             words: Text whose BM25 scores are fused with those of the vector.
-            offset: As for ``search``.
             exact: Compare every stored vector instead of using the index; this measures an index.
 
         Raises:
@@ -295,11 +291,10 @@ class Collection:
         """Return chunks by maximal marginal relevance (Carbonell and Goldstein 1998).
 
         Each chunk is chosen for its cosine with the query, less its greatest cosine with the chunks chosen before.
+        ``limit`` and ``filter`` are as for ``search``.
 
         Args:
             query: A text or a vector.
-            limit: Most hits to return.
-            filter: As for ``search``.
             candidates: Nearest chunks to choose from.
             diversity: Weight of the difference, from 0 (only relevance counts) to 1 (only difference counts).
         """
@@ -477,18 +472,15 @@ class Collection:
         """Copy the collection to another store, or update the copy there; vectors are copied, not encoded.
 
         If the process is killed, the next call continues. The copy can be searched and written meanwhile.
+        ``path``, ``url`` or ``client`` names the other store; these and ``api_key`` and ``wait_seconds`` are as for
+        ``open``.
 
         Args:
-            path: Folder of the other store; or ``url``, or ``client``, as for ``open``.
             name: Name of the copy; default: the collection's name.
-            url: Address of a Qdrant server.
-            client: A ``QdrantClient`` of the caller.
-            api_key: Key for ``url``, as for ``open``.
             prune: Remove documents and notes of the copy that are not in this collection. A document that has chunks
                 here, but has lost its record, is reported as missed instead.
             allow_empty: Let ``prune`` remove everything if this collection is empty; default: an error.
             progress: Show a progress bar on a terminal.
-            wait_seconds: As for ``open``.
 
         Raises:
             SpaceMismatchError: the collection there has another model.

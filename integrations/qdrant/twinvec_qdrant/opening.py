@@ -21,9 +21,8 @@ from twinvec_qdrant.records.description import (
     generation,
     read_description,
 )
-from twinvec_qdrant.records.schema import tenant_path
 from twinvec_qdrant.settings import DEFAULT_INDEX, ChunkSettings, IndexSettings
-from twinvec_qdrant.stores.base import Backend, NewCollection, Store
+from twinvec_qdrant.stores.base import Backend, Store
 from twinvec_qdrant.stores.points import DENSE
 
 
@@ -55,7 +54,7 @@ def open_in(
                 raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
             encoder = wanted.encoder or load_encoder("default")
             wanted = replace(wanted, encoder=encoder)
-            opened = backend = store.create(_new_collection(wanted, encoder))
+            opened = backend = store.create(_new_description(wanted, encoder).new_collection())
         else:
             _matching_description(metadata, wanted, store.location)
             opened = backend = store.open()
@@ -92,20 +91,18 @@ def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEnco
         raise
 
 
-def _new_collection(wanted: RequestedSettings, encoder: SpaceEncoder) -> NewCollection:
-    """Return what the store needs to create the collection; settings that cannot work are refused first."""
-    chunking, index = wanted.chunking or ChunkSettings(), wanted.index or DEFAULT_INDEX
+def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Description:
+    """Return the description of a new collection, after all settings have been checked."""
+    chunking = wanted.chunking or ChunkSettings()
     Chunker(encoder, chunking)
     Analyzer(wanted.language)  # refuses a language without a stemmer
-    path = tenant_path(wanted.tenant_key)
-    description = Description(
+    return Description(
         **dict(generation(encoder, DENSE, late_interaction=wanted.late_interaction or False)),
         chunking=chunking,
         language=wanted.language,
-        index=index,
+        index=wanted.index or DEFAULT_INDEX,
         tenant_key=wanted.tenant_key,
     )
-    return NewCollection(encoder.dim, description.model_dump(), index, path, description.states_dim)
 
 
 def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:
@@ -122,8 +119,7 @@ def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings
             "index out, or change them (twinvec migrate --quantization, Collection.reindex)"
         )
     if wanted.tenant_key not in (None, description.tenant_key):
-        divided = f"by {description.tenant_key!r}" if description.tenant_key else "between no tenants"
-        raise ConfigurationError(f"{location}: is divided {divided}, not by {wanted.tenant_key!r}")
+        raise ConfigurationError(f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}")
     if wanted.late_interaction not in (None, description.states_dim is not None):
         kept = "keeps no token states" if description.states_dim is None else "keeps token states"
         raise ConfigurationError(

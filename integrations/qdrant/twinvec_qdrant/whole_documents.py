@@ -1,11 +1,12 @@
-"""Open a collection that keeps documents whole, as the vector stores of LangChain and LlamaIndex need it."""
+"""Open and fill a collection that keeps documents whole, as the vector stores of LangChain and LlamaIndex need it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.collection import Collection
 
@@ -23,16 +24,9 @@ def open_whole_documents(
     api_key: str | None = None,
     collection: Collection | None = None,
 ) -> Collection:
-    """Open or create a collection that keeps documents whole; default place: in memory.
+    """Open or create a collection that keeps documents whole; default: in memory.
 
-    Args:
-        name: Name of the collection.
-        encoder: As for ``Collection.open``.
-        path: Folder of the embedded store.
-        url: Address of a Qdrant server.
-        client: A ``QdrantClient`` of the caller. Without ``path``, ``url`` and ``client``, the collection is in memory.
-        api_key: For ``url``.
-        collection: A collection that is open already; replaces all other arguments.
+    Arguments are those of ``Collection.open``, or ``collection``, a collection that is open already.
 
     Raises:
         ConfigurationError: the arguments contradict one another, or the collection cuts documents into chunks; further
@@ -52,3 +46,23 @@ def open_whole_documents(
             "framework's TwinvecRetriever, or open a collection with chunking=False"
         )
     return collection
+
+
+def ingest_all(
+    collection: Collection, documents: Iterable[object], what: str, vectors: Mapping[str, Sequence[float]] | None = None
+) -> None:
+    """Ingest documents; after that, raise an error if any were refused.
+
+    Args:
+        collection: The collection.
+        documents: As for ``Collection.ingest``.
+        what: The documents in words, for the error ("3 texts").
+        vectors: As for ``Collection.ingest``.
+
+    Raises:
+        DocumentError: some documents were refused, which it names with the reasons; the others are stored.
+    """
+    report = collection.ingest(documents, vectors=vectors)
+    if report.failures:
+        reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
+        raise DocumentError(f"{report.failed} of {what} were refused: {reasons}")

@@ -1,8 +1,8 @@
-"""Waiting calls, computed together: many awaited calls of one text become few calls of many.
+"""Coalescing: many awaited calls with one text each become few calls with many texts.
 
 An engine takes little longer for fifty short texts than for a few, and a blocking call would stop the event loop.
-``Coalescer`` runs the blocking function in one thread of its own, on all that has come in by the time the thread is
-free. It knows nothing of texts or vectors beyond: a list goes in, as many rows come out.
+``Coalescer`` runs the blocking function in one thread. Whenever the thread is free, it computes all waiting calls
+together. The function may compute anything that gives one row for each text.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Row = TypeVar("Row")
 
 
 class Coalescer(Generic[Row]):
-    """An awaitable front of a blocking function of a list; may be awaited in several event loops at once.
+    """The awaitable form of a blocking function of a list of texts; several event loops may await it at once.
 
     Args:
-        compute: Gives one row for each text, in order.
-        most: Largest number of texts handed over at once, unless a single call has more.
+        compute: Returns one row for each text, in order.
+        most: Largest number of texts computed together; a single call may have more.
     """
 
     def __init__(self, compute: Callable[[list[str]], Sequence[Row]], most: int = 256) -> None:
@@ -32,20 +32,20 @@ class Coalescer(Generic[Row]):
         self._lock = threading.Lock()
         self._waiting: deque[_Call[Row]] = deque()
         self._running = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-gathered")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-coalescing")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._compute, self._most)
 
     async def __call__(self, texts: Iterable[str]) -> list[Row]:
-        """The rows of ``texts``. Raises what ``compute`` raises for them; another call's fault does not reach this one.
+        """Return the rows of ``texts``, or raise what ``compute`` raises for these texts alone.
 
-        Cancelled before its turn, a call is never computed.
+        A call that is cancelled before its turn is never computed.
         """
         call: _Call[Row] = _Call(list(texts))
         with self._lock:
             self._waiting.append(call)
-        # not before the loop's next round: what starts in this one goes along
+        # in the event loop's next round, so that all calls of this round are computed together
         asyncio.get_running_loop().call_soon(self._wake)
         return await asyncio.wrap_future(call.rows)
 
@@ -61,7 +61,7 @@ class Coalescer(Generic[Row]):
             self._answer([call for call in calls if call.rows.set_running_or_notify_cancel()])
 
     def _next(self) -> list[_Call[Row]]:
-        """The calls whose turn it is; with none left, the thread rests."""
+        """Take the next calls; an empty list ends the work of the thread."""
         with self._lock:
             calls: list[_Call[Row]] = []
             texts = 0
@@ -76,7 +76,7 @@ class Coalescer(Generic[Row]):
             return
         try:
             rows = list(self._compute([text for call in calls for text in call.texts]))
-        except BaseException as error:  # whoever waits must hear of it, whatever it is
+        except BaseException as error:  # of any type, since the callers wait for it
             if len(calls) == 1:
                 calls[0].rows.set_exception(error)
                 return
@@ -91,7 +91,7 @@ class Coalescer(Generic[Row]):
 
 @dataclass(eq=False, slots=True)
 class _Call(Generic[Row]):
-    """What one caller asked for, and where the answer goes."""
+    """The texts of one caller, and the future of their rows."""
 
     texts: list[str]
     rows: Future[list[Row]] = field(default_factory=Future)

@@ -1,7 +1,6 @@
-"""What the adapters to LangChain and LlamaIndex share: an encoder as those frameworks see one.
+"""An encoder in the form that LangChain and LlamaIndex expect: queries and documents in, rows of Python floats out.
 
-Queries and documents in, rows of Python floats out, blocking or awaited. What belongs to one framework (its field
-names, its events) stays with its adapter.
+Calls are blocking or awaited. Names of fields and events belong to the adapter of each framework.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ Row = list[float]
 
 
 class QueryDocumentEmbedder:
-    """Queries and documents to rows of Python floats.
+    """Embeds queries and documents.
 
-    Awaited calls do not block the event loop: those that wait at the same time are encoded together, queries and
-    documents each in a thread of their own, so that a query never waits for a corpus.
+    Awaited calls do not block the event loop. Calls that wait at the same time are encoded together. Queries and
+    documents have a thread each, so that a query never waits for a corpus.
 
     Args:
-        encoder: Gives the vectors.
-        normalize: Give every vector the length 1, also where the model does not; a zero vector stays. One answer, or
-            one for queries and one for documents.
+        encoder: Computes the vectors.
+        normalize: Scale every vector to length 1, even if the model does not; a zero vector stays. One bool, or one
+            for queries and one for documents.
         progress: Show a progress bar for documents, on a terminal.
     """
 
@@ -39,38 +38,39 @@ class QueryDocumentEmbedder:
         self.encoder = encoder
         self.normalize = normalize if isinstance(normalize, tuple) else (normalize, normalize)
         self.progress = progress
-        self._gathered_queries = Coalescer(self._queries)
-        self._gathered_documents = Coalescer(self._documents)
+        self._coalesced_queries = Coalescer(self._queries)
+        self._coalesced_documents = Coalescer(self._documents)
 
     def query(self, text: str) -> Row:
-        """The row of one query.
+        """Return the row of one query.
 
         Raises:
-            TextError: the text is refused by the input gate.
+            TextError: the input gate refuses the text.
         """
         return self._queries([check_text(text, "query")])[0]
 
     def documents(self, texts: Sequence[str]) -> list[Row]:
-        """One row a text, in order.
+        """Return one row for each text, in order.
 
         Raises:
-            TextError: a text is refused by the input gate; named by its index.
+            TextError: the input gate refuses a text; the error names its index.
         """
         return self._documents(check_texts(texts))
 
     async def aquery(self, text: str) -> Row:
         """``query``, awaited."""
-        return (await self._gathered_queries([check_text(text, "query")]))[0]
+        return (await self._coalesced_queries([check_text(text, "query")]))[0]
 
     async def adocuments(self, texts: Sequence[str]) -> list[Row]:
         """``documents``, awaited."""
-        return await self._gathered_documents(check_texts(texts))
+        return await self._coalesced_documents(check_texts(texts))
 
     def _queries(self, texts: list[str]) -> list[Row]:
         return _rows(self.encoder.encode_query(texts), self.normalize[0])
 
     def _documents(self, texts: list[str]) -> list[Row]:
-        return _rows(self.encoder.encode_document(texts, progress=self.progress), self.normalize[1])
+        shown = {"progress": True} if self.progress else {}
+        return _rows(self.encoder.encode_document(texts, **shown), self.normalize[1])
 
 
 def _rows(vectors: Any, normalize: bool) -> list[Row]:

@@ -1,6 +1,6 @@
-"""Encoders that are not ours, as indexes and collections need them: with a name, a size and a space.
+"""Encoders of other libraries, with the name, size and space that indexes and collections need.
 
-Nothing is known of such an encoder but the vectors it gives, so its space is a digest of those of a few probe texts.
+Only the vectors of such an encoder are known, so its space is a digest of the vectors of a few probe texts.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Embed = Callable[[list[str]], Sequence[Sequence[float]]]
 
 
 class ExternalEncoder:
-    """Any functions from texts to vectors.
+    """An encoder made of two functions from texts to vectors.
 
     Args:
-        name: What to call it in messages and in a collection's description.
-        embed_queries: Gives one vector for each query.
-        embed_documents: Gives one vector for each document.
+        name: Name of the encoder in messages and in a collection's description.
+        embed_queries: Returns one vector for each query.
+        embed_documents: Returns one vector for each document.
     """
 
     def __init__(self, name: str, embed_queries: Embed, embed_documents: Embed) -> None:
@@ -44,7 +44,7 @@ class ExternalEncoder:
         self._embed_documents = embed_documents
 
     def __repr__(self) -> str:
-        return f"ForeignEncoder({self.name!r})"
+        return f"ExternalEncoder({self.name!r})"
 
     @property
     def dim(self) -> int:
@@ -53,13 +53,13 @@ class ExternalEncoder:
 
     @cached_property
     def space(self) -> str:
-        """Hex digest of where the largest component of each probe's vectors stands.
+        """Hex digest of the index and the sign of the largest component of each probe's vectors.
 
-        Rounded components would not do: a vector that is not the same to the last bit from run to run crosses a
-        border of rounding sooner or later. The place of the largest moves only where two are equal.
+        The vectors of some encoders differ in their last bits from run to run. Rounded components would then change at
+        a border of rounding. The index of the largest component changes only if two components are equally large.
 
         Raises:
-            BadVectorError: the vectors of the probes are no rectangle of finite numbers.
+            BadVectorError: the vectors of the probes differ in size or are not finite.
         """
         both = (self._probe_vectors, self._vectors(self._embed_queries))
         largest = [np.abs(vectors_ND).argmax(axis=1) for vectors_ND in both]
@@ -72,7 +72,7 @@ class ExternalEncoder:
         return np.asarray(self._embed_queries(list(texts)), dtype=np.float32)
 
     def encode_document(self, texts: Sequence[str], **options: Any) -> FloatArray:
-        """Vectors of documents: shape (n, dim). There is no progress to show: ``options`` are not looked at."""
+        """Vectors of documents: shape (n, dim). ``options`` are ignored: there is no progress to show."""
         return np.asarray(self._embed_documents(list(texts)), dtype=np.float32)
 
     @cached_property
@@ -83,7 +83,7 @@ class ExternalEncoder:
         try:
             vectors_ND = np.asarray(embed(list(EXTERNAL_PROBES)), dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise BadVectorError(f"encoder {self.name!r}: its vectors are no rectangle of numbers: {error}") from error
+            raise BadVectorError(f"encoder {self.name!r}: its vectors are not numbers of one size: {error}") from error
         if vectors_ND.ndim != 2 or len(vectors_ND) != len(EXTERNAL_PROBES) or not np.isfinite(vectors_ND).all():
             raise BadVectorError(
                 f"encoder {self.name!r}: expected {len(EXTERNAL_PROBES)} finite vectors of one size for as many"

@@ -1,4 +1,4 @@
-"""Open an ``Encoder`` from the settings that LangChain and LlamaIndex have for one."""
+"""Opening an ``Encoder`` from the settings of LangChain's and LlamaIndex's embedding classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twinvec.models.finding import find_model
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What stands before the texts of one side: a text, or the ``name`` of one of the model's prompts."""
+    """The prompt put before queries or before documents: a text, or the ``name`` of one of the model's prompts."""
 
     text: str = ""
     name: str | None = None
@@ -32,21 +32,22 @@ def open_encoder(
     local_files_only: bool = False,
     **options: Any,
 ) -> Encoder:
-    """An ``Encoder`` from the settings that frameworks have for one.
+    """Open an ``Encoder`` from a framework's settings.
 
     Args:
-        model: As for ``Encoder``; a bare name ("all-MiniLM-L6-v2") means the repository of sentence-transformers.
+        model: As for ``Encoder``; a name without owner ("all-MiniLM-L6-v2") is in the organisation
+            sentence-transformers.
         revision: A commit, branch or tag of a hub model.
-        query_prompt: For queries, in place of the model's own.
-        document_prompt: For documents, in place of the model's own.
-        prompts: All prompts, in place of the model's own.
-        cache_folder: Where hub models are kept.
-        token: For hub models that are not open to all.
-        local_files_only: Take what the hub's cache holds; no hub is asked.
+        query_prompt: Prompt for queries (default: the model's).
+        document_prompt: Prompt for documents (default: the model's).
+        prompts: Replaces all prompts of the model.
+        cache_folder: Folder of hub models (default: the hub's cache).
+        token: Access token for private hub models.
+        local_files_only: Use the hub's cache without a request to the hub.
         options: The other arguments of ``Encoder``.
 
     Raises:
-        ConfigurationError: an argument that cannot work.
+        ConfigurationError: an argument is invalid.
         ModelError: the model is not found, damaged or not supported.
     """
     name = model if model == "default" or "/" in model or Path(model).exists() else f"sentence-transformers/{model}"

@@ -1,8 +1,9 @@
-"""What applications pass on to sentence-transformers, in our terms.
+"""Translation of sentence-transformers' keyword arguments to twinvec's.
 
-``HuggingFaceEmbeddings`` of LangChain and ``HuggingFaceEmbedding`` of LlamaIndex hand arguments through to
-``SentenceTransformer(...)`` and its ``encode(...)``. What has its like here gets its name here; what has no bearing on
-the vectors is let pass; anything else is refused by name, since it would be lost silently.
+LangChain's ``HuggingFaceEmbeddings`` and LlamaIndex's ``HuggingFaceEmbedding`` pass keyword arguments on to
+``SentenceTransformer(...)`` and its ``encode(...)``. An argument that twinvec has too is renamed. An argument that does
+not change the vectors is ignored. Any other argument is refused by name, because ignoring it would change the vectors
+silently.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LOADING = {
     "token": "token",
     "local_files_only": "local_files_only",
 }
-"""Arguments of ``SentenceTransformer`` and what ``open_encoder`` calls them."""
+"""Argument of ``SentenceTransformer`` -> argument of ``open_encoder``."""
 _LOADING_IDLE = ("similarity_fn_name", "model_card_data")
 _LOADING_EMPTY = ("tokenizer_kwargs", "processor_kwargs", "config_kwargs")
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -33,14 +34,14 @@ _ENCODE_FIXED = {"precision": "float32", "output_value": "sentence_embedding", "
 
 
 def loading_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """The arguments of ``open_encoder`` that mean the same as these of ``SentenceTransformer``.
+    """Translate arguments of ``SentenceTransformer`` to arguments of ``open_encoder``.
 
     Args:
-        arguments: By their names there; what is None is left out.
-        where: What to call them in messages.
+        arguments: The arguments; those that are None are left out.
+        where: Prefix of error messages.
 
     Raises:
-        ConfigurationError: an argument that cannot be honoured.
+        ConfigurationError: an argument is not supported.
     """
     known = (*_LOADING, *_LOADING_IDLE, "model_kwargs", "trust_remote_code")
     _check_names(
@@ -53,20 +54,20 @@ def loading_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, 
 
 
 def encode_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Of the arguments of ``SentenceTransformer.encode`` those that decide something here, by their names there.
+    """Return those arguments of ``SentenceTransformer.encode`` that have an effect here, under their names there.
 
     Raises:
-        ConfigurationError: an argument that cannot be honoured.
+        ConfigurationError: an argument is not supported.
     """
     _check_names(arguments, (*_ENCODE, *_ENCODE_IDLE, *_ENCODE_FIXED), where)
     for name, only in _ENCODE_FIXED.items():
         if arguments.get(name, only) != only:
-            raise ConfigurationError(f"{where}{name}: only {only!r} can be honoured, got {arguments[name]!r}")
+            raise ConfigurationError(f"{where}{name}: only {only!r} is supported, got {arguments[name]!r}")
     return {name: arguments[name] for name in _ENCODE if arguments.get(name) is not None}
 
 
 def _precision(model_kwargs: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """``attn_implementation`` computes the same and is let pass."""
+    """Return the precision; ``attn_implementation`` is ignored, because every implementation computes the same."""
     _check_names(model_kwargs, ("dtype", "torch_dtype", "attn_implementation"), where)
     wanted = model_kwargs.get("dtype", model_kwargs.get("torch_dtype"))
     if wanted is None:
@@ -80,5 +81,5 @@ def _check_names(arguments: Mapping[str, Any], known: Collection[str], where: st
     unknown = sorted(set(arguments) - set(known))
     if unknown:
         raise ConfigurationError(
-            f"{where}{', '.join(unknown)} cannot be honoured; known are {', '.join(sorted(known))}"
+            f"{where}{', '.join(unknown)} not supported; known arguments: {', '.join(sorted(known))}"
         )

@@ -1,11 +1,12 @@
-"""The command ``twinvec``: the core's own commands and those that installed packages add.
+"""The command ``twinvec``: the commands of the core, and those that installed packages add.
 
-A package adds commands by an entry point in the group ``twinvec.commands``: a function that takes the typer app.
-Every module of commands imports what is heavy within the command, so that ``twinvec --help`` is there at once.
+A package adds commands by an entry point in the group ``twinvec.commands``: a function that takes the typer app. Every
+command imports heavy modules in its body, so that ``twinvec --help`` starts quickly.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from importlib.metadata import entry_points
@@ -13,10 +14,7 @@ from typing import Annotated
 
 import typer
 
-from twinvec.cli import evaluate as evaluation_commands
-from twinvec.cli import export as export_command
-from twinvec.cli import train as training_commands
-from twinvec.cli.encode import encode_command, similarity_command
+from twinvec.cli import encode, evaluate, export, similar, train, tune
 from twinvec.errors import TwinvecError
 from twinvec.version import __version__
 
@@ -25,20 +23,20 @@ _INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command and leave the process with its exit code.
+    """Run a command and end the process with its exit code.
 
     0: done; 1: an error, explained on standard error; 2: wrong usage; 130: interrupted.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    debug = _DEBUG in arguments  # wherever it stands
+    debug = _DEBUG in arguments  # at any position
     warnings = logging.StreamHandler()
-    warnings.setLevel(logging.WARNING)  # of the handler too: bm25s sets its own logger to DEBUG
+    warnings.setLevel(logging.WARNING)  # set on the handler too: bm25s sets its own logger to DEBUG
     logging.basicConfig(format="twinvec: %(message)s", handlers=[warnings])
     try:
         build_app()(args=[each for each in arguments if each != _DEBUG], prog_name="twinvec")
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
-            print("twinvec: interrupted; the same command goes on where its work is kept", file=sys.stderr)  # noqa: T201
+            print("twinvec: interrupted; run the same command again to resume", file=sys.stderr)  # noqa: T201
         raise
     except TwinvecError as error:
         if debug:
@@ -47,32 +45,36 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
-        told = f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows where)"
-        _fail("\n".join([told, *getattr(error, "__notes__", ())]))
+        message = f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows the traceback)"
+        _fail("\n".join([message, *getattr(error, "__notes__", ())]))
 
 
 def build_app() -> typer.Typer:
-    """The app with the commands of the core and of all installed packages."""
+    """Return the app with the commands of the core and of all installed packages."""
     app = typer.Typer(
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,
+        rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    app.command("encode")(encode_command)
-    app.command("similarity")(similarity_command)
-    export_command.register(app)
-    evaluation_commands.register(app)
-    training_commands.register(app)
+    for module in (encode, similar, export, train, evaluate, tune):
+        module.register(app)
     for entry in sorted(entry_points(group="twinvec.commands"), key=lambda entry: entry.name):
         try:
             entry.load()(app)
         except Exception as error:  # one broken package must not take the others' commands away
             package = entry.dist.name if entry.dist else entry.value
             print(f"twinvec: no commands of {package}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+    for command in app.registered_commands:
+        command.help = _unwrapped(inspect.getdoc(command.callback) or "")
     return app
+
+
+def _unwrapped(text: str) -> str:
+    """Join the lines of each paragraph, which rich would keep; a paragraph of examples begins with a backspace."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 
 
 def _version(wanted: bool) -> None:
@@ -83,7 +85,7 @@ def _version(wanted: bool) -> None:
 
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
-    debug: Annotated[bool, typer.Option(_DEBUG, help="Show a traceback where something fails.")] = False,
+    debug: Annotated[bool, typer.Option(_DEBUG, help="Show the traceback of an error.")] = False,
 ) -> None:
     """Sentence embeddings for retrieval: encode, ingest, search, measure, train.
 

@@ -2,43 +2,53 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from twinvec.cli.options import ENCODE_PANEL, AsJson, Model, TextField
 from twinvec.engines.select import EngineName, Precision
 from twinvec.storage import Storage
 
 
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``twinvec``."""
+    app.command("encode", rich_help_panel=ENCODE_PANEL)(encode_command)
+    app.command("similarity", rich_help_panel=ENCODE_PANEL)(similarity_command)
+
+
 def encode_command(
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="One text a line (.txt), or objects (.jsonl).")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.npy", help="Where the vectors go.")],
-    model: Annotated[str, typer.Option(help="default, a folder, or org/name[@commit] on the hub.")] = "default",
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.npy", help="File for the vectors.")],
+    model: Model = "default",
     prompt: Annotated[str | None, typer.Option(help="Name of the model's prompt, such as query or document.")] = None,
-    field: Annotated[str, typer.Option(help="Where the text stands in an object of a .jsonl file.")] = "text",
-    storage: Annotated[Storage | None, typer.Option(help="float16, int8 or binary; float32 unless given.")] = None,
-    dim: Annotated[int | None, typer.Option(help="Keep so many leading dimensions.")] = None,
-    engine: Annotated[EngineName, typer.Option(help="What computes the vectors.")] = "auto",
-    precision: Annotated[Precision, typer.Option(help="In what precision.")] = "auto",
+    field: TextField = "text",
+    storage: Annotated[
+        Storage | None, typer.Option(help="Number format of the stored vectors. Default: float32.")
+    ] = None,
+    dim: Annotated[
+        int | None, typer.Option(help="Truncate vectors to the first N dimensions (for Matryoshka models).")
+    ] = None,
+    engine: Annotated[EngineName, typer.Option(help="Engine that computes the vectors.")] = "auto",
+    precision: Annotated[Precision, typer.Option(help="Number format of the computation.")] = "auto",
     devices: Annotated[
         list[str] | None,
-        typer.Option("--device", help="cpu, cuda, cuda:1, mps; the best there is unless given; may be given again."),
+        typer.Option("--device", help="cpu, cuda, cuda:1, mps; repeat for several. Default: the best one present."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Encode the texts of a file into an array.
 
-    One row a line, in their order.
-    Memory stays bounded, however long the file. The array appears when it is complete.
+    The array has one row for each line, in order. Memory stays bounded for a file of any length.
+    The array file appears when it is complete.
 
     \b
     twinvec encode texts.txt -o vectors.npy
     twinvec encode questions.jsonl -o questions.npy --field question --prompt query
     twinvec encode texts.txt -o vectors.npy --device cuda:0 --device cuda:1
     """
-    import time
-
     from twinvec.cli.terminal import show_json
     from twinvec.encoder import Encoder
     from twinvec.vector_files import encode_file
@@ -53,17 +63,17 @@ def encode_command(
         fields = {"texts": shape[0], "columns": shape[1], "truncated": encoder.truncated, "seconds": round(seconds, 3)}
         show_json({"output": str(output), "model": encoder.name, "space": encoder.space, **fields})
     else:
-        cut = f", {encoder.truncated:,} texts cut after {encoder.max_tokens} tokens" if encoder.truncated else ""
+        cut = f", {encoder.truncated:,} texts truncated to {encoder.max_tokens} tokens" if encoder.truncated else ""
         typer.echo(f"{output}: {shape[0]:,} vectors of {shape[1]} numbers, {shape[0] / seconds:,.0f} texts/s{cut}")
 
 
 def similarity_command(
-    first: Annotated[str, typer.Argument(metavar="TEXT", help="This text ...")],
-    others: Annotated[list[str], typer.Argument(metavar="OTHER...", help="... against each of these.")],
-    model: Annotated[str, typer.Option(help="default, a folder, or org/name[@commit] on the hub.")] = "default",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    first: Annotated[str, typer.Argument(metavar="TEXT", help="The text to compare.")],
+    others: Annotated[list[str], typer.Argument(metavar="OTHER...", help="The texts to compare it with.")],
+    model: Model = "default",
+    as_json: AsJson = False,
 ) -> None:
-    """Compare one text with others: cosine similarity.
+    """Compare one text with others by cosine similarity.
 
     \b
     twinvec similarity "a dog runs" "a puppy is running" "stocks fell"

@@ -1,7 +1,4 @@
-"""The commands ``evaluate``, ``compare`` and ``tune``: options in, tables or JSON out.
-
-Everything heavy is imported inside a command, so that ``twinvec --help`` stays quick.
-"""
+"""The commands ``twinvec evaluate`` and ``twinvec compare``."""
 
 from __future__ import annotations
 
@@ -11,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from twinvec.cli import similar as similarity_commands
-from twinvec.cli.options import SYSTEM_HELP, AsJson, Place, TaskOptions, Url, takes_tasks
+from twinvec.cli.options import SYSTEM_HELP, TRAIN_PANEL, AsJson, StorePath, StoreUrl, TaskOptions, takes_tasks
 from twinvec.cli.terminal import fits, show, show_json, table
-from twinvec.cli.tune import tune_command
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,37 +23,36 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``twinvec``."""
-    app.command("evaluate")(evaluate_command)
-    app.command("compare")(compare_command)
-    app.command("tune")(tune_command)
-    similarity_commands.register(app)
+    app.command("evaluate", rich_help_panel=TRAIN_PANEL)(evaluate_command)
+    app.command("compare", rich_help_panel=TRAIN_PANEL)(compare_command)
 
 
 @takes_tasks
 def evaluate_command(
     tasks: TaskOptions,
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=SYSTEM_HELP)] = None,
-    runs: Annotated[Path | None, typer.Option(help="Write the hits of each retrieval set here, as TREC runs.")] = None,
+    runs: Annotated[Path | None, typer.Option(help="Folder for the hits of each retrieval set, as TREC runs.")] = None,
     forms: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.png",
-            help="Also measure vectors kept in fewer bytes, and draw quality against memory. The index of a collection "
-            "is built anew for each form, and at the end as it was.",
+            help="Also measure smaller forms of storage, and plot quality against memory. The index of a collection "
+            "is rebuilt for each form, and restored at the end.",
         ),
     ] = None,
     collection: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Ask this collection, which holds the documents of each --ir.")
+        str | None,
+        typer.Option(metavar="NAME", help="Measure this collection of the --ir documents."),
     ] = None,
-    path: Place = None,
-    url: Url = None,
+    path: StorePath = None,
+    url: StoreUrl = None,
     mode: Annotated[
         Literal["hybrid", "dense", "sparse"] | None,
-        typer.Option(help="How to search the collection; as tune has chosen for it, or hybrid, unless given."),
+        typer.Option(help="Search mode of the collection. Default: the mode that twinvec tune chose, else hybrid."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a model, or a collection as it answers: figures x 100, with 95% intervals.
+    """Measure a model or a collection. Figures are x 100, with 95% intervals.
 
     \b
     twinvec evaluate default --sts stsb/test.tsv --sts sick/ --ir scifact/
@@ -68,7 +62,7 @@ def evaluate_command(
     from twinvec.evaluation.suite import evaluate
 
     if model is None and collection is None:
-        raise typer.BadParameter("give a MODEL, or a --collection")
+        raise typer.BadParameter("give MODEL or --collection")
     if forms is not None and not tasks.ir:
         raise typer.BadParameter("--forms measures retrieval: give --ir")
     data = tasks.load()
@@ -94,12 +88,12 @@ def evaluate_command(
 
 @takes_tasks
 def compare_command(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Two or more, as for evaluate.")],
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Two or more models, as for evaluate.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for report.md, report.html and the plots.")],
     tasks: TaskOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Compare models on the same data: tables, paired tests, plots, and where they differ most.
+    """Compare models on the same data: tables, paired tests, plots, largest differences.
 
     \b
     twinvec compare default ./my-model bm25 -o report --ir scifact/
@@ -117,7 +111,7 @@ def compare_command(
 def _evaluate_collection(
     name: str, path: Path | None, url: str | None, model: str | None, mode: Mode | None, tasks: Tasks, plot: Path | None
 ) -> tuple[dict[str, Any], dict[str, IrResult]]:
-    """Figures as JSON has them, and the results of each set."""
+    """Return the figures for JSON, and the result of each set."""
     from twinvec.encoder import Encoder
     from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
@@ -125,7 +119,7 @@ def _evaluate_collection(
     from twinvec.retrieval.tuned_search import Setting, TunedSearch
 
     if not tasks.ir or tasks.needs_vectors or tasks.questions:
-        raise typer.BadParameter("a collection is measured on retrieval sets, and on nothing else: give --ir")
+        raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
     with open_collection(name, path, url=url, encoder=None if model is None else Encoder(model)) as opened:
         setting, reranker, candidates = Setting(mode or "hybrid"), None, tasks.candidates
         if tasks.rerank is not None:
@@ -151,7 +145,7 @@ def _evaluate_collection(
                 each: evaluate_indexes(opened, data, measures=tasks.measures, **options)
                 for each, data in tasks.ir.items()
             }
-            figures["forms"] = _drawn(kept, plot)
+            figures["forms"] = _plotted(kept, plot)
     return figures, found
 
 
@@ -163,11 +157,11 @@ def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
     found = {
         name: evaluate_forms(loaded, data, measures=tasks.measures, progress=True) for name, data in tasks.ir.items()
     }
-    return _drawn(found, plot)
+    return _plotted(found, plot)
 
 
-def _drawn(found: Mapping[str, Sequence[StorageVariant]], plot: Path) -> dict[str, dict[str, Any]]:
-    """The figures of all forms, as JSON has them, after they have been drawn."""
+def _plotted(found: Mapping[str, Sequence[StorageVariant]], plot: Path) -> dict[str, dict[str, Any]]:
+    """Plot all forms of storage, and return their figures for JSON."""
     from twinvec.evaluation.report.plots import costs
 
     costs(found, plot)
@@ -177,15 +171,15 @@ def _drawn(found: Mapping[str, Sequence[StorageVariant]], plot: Path) -> dict[st
 def _show(figures: Mapping[str, Any]) -> None:
     from twinvec.evaluation.report.figure_tables import figure_tables, form_tables
 
-    system = f"{figures['collection']}, {figures['setting']}" if "collection" in figures else figures["model"]
+    subject = f"{figures['collection']}, {figures['setting']}" if "collection" in figures else figures["model"]
     for each in (*figure_tables([figures]), *form_tables(figures)):
-        lying = _laid_out(each, system)
-        show(lying if fits(lying) else _laid_out(each.turned(), system))
+        rows = _figure_table(each, subject)
+        show(rows if fits(rows) else _figure_table(each.turned(), subject))
 
 
-def _laid_out(figures: FigureTable, system: str) -> Table:
-    columns = [column.replace(" ", "\n") for column in figures.columns]  # many figures, few columns of a terminal
-    lines = table(f"{figures.title}: {system}", *columns, numbers=tuple(columns[1:]))
+def _figure_table(figures: FigureTable, subject: str) -> Table:
+    columns = [column.replace(" ", "\n") for column in figures.columns]  # so that many columns fit into a terminal
+    lines = table(f"{figures.title}: {subject}", *columns, numbers=tuple(columns[1:]))
     lines.columns[0].no_wrap = True
     for row in figures.rows:
         lines.add_row(*row)

@@ -1,4 +1,4 @@
-"""The options that several commands share, each written once, and the data that they name."""
+"""The options that several commands share, each written once: the same flag has the same words everywhere."""
 
 from __future__ import annotations
 
@@ -14,22 +14,47 @@ import typer
 if TYPE_CHECKING:
     from twinvec.evaluation.suite import Tasks
 
-MODEL_HELP = "default, a folder, or org/name[@commit] on the hub."
+ENCODE_PANEL = "Encode and compare"
+TRAIN_PANEL = "Train and evaluate"
+COLLECTIONS_PANEL = "Collections"
+MAINTENANCE_PANEL = "Maintenance"
+"""The groups of commands in ``twinvec --help``."""
+
+MODEL_HELP = "default, a folder, or org/name or org/name@commit on the hub."
 SYSTEM_HELP = "default, a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
 
-Split = Annotated[str, typer.Option(help="Which judgements of the retrieval sets: qrels/SPLIT.tsv.")]
-Place = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the collection's store.")]
-Url = Annotated[str | None, typer.Option(help="Server of the collection, in place of a folder.")]
+Model = Annotated[str, typer.Option(help=MODEL_HELP)]
+CollectionModel = Annotated[
+    str | None, typer.Option(help=f"{MODEL_HELP} Default: the model that the collection records.", show_default=False)
+]
+CollectionName = Annotated[str, typer.Option("--collection", metavar="NAME", help="Name of the collection.")]
+StorePath = Annotated[
+    Path | None, typer.Option("--path", metavar="DIR", help="Folder of the embedded store. Default: ./.twinvec.")
+]
+StoreUrl = Annotated[
+    str | None,
+    typer.Option("--url", help="Address of a Qdrant server, instead of --path. QDRANT_API_KEY holds the key."),
+]
+TextField = Annotated[str, typer.Option(help="Key of the text in each object of a .jsonl file.")]
+Split = Annotated[str, typer.Option(help="Judgements of the retrieval sets to use: qrels/SPLIT.tsv.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def check_store(path: Path | None, url: str | None) -> None:
+    """Refuse --path together with --url."""
+    if path is not None and url is not None:
+        raise typer.BadParameter("give --path or --url, not both")
+
+
 _Files = list[Path]
 
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """What to measure on."""
+    """The data to measure on, and the measures."""
 
     sts: Annotated[
-        _Files | None, typer.Option(help="Scored pairs: score, sentence1, sentence2; a folder counts as one set.")
+        _Files | None, typer.Option(help="Scored pairs: score, sentence1, sentence2. A folder counts as one set.")
     ] = None
     ir: Annotated[_Files | None, typer.Option(help="A retrieval set in the BEIR layout.")] = None
     split: Split = "test"
@@ -39,7 +64,7 @@ class TaskOptions:
     nli: Annotated[_Files | None, typer.Option(help="Inference: label, premise, hypothesis.")] = None
     nli_train: Annotated[
         Path | None,
-        typer.Option(help="Where the head for inference is fitted; else the model's own head, or 5-fold on each file."),
+        typer.Option(help="Rows that fit the inference head. Default: the model's own head, or 5-fold on each file."),
     ] = None
     pairs: Annotated[_Files | None, typer.Option(help="Labelled pairs: label (0 or 1), sentence1, sentence2.")] = None
     triplets: Annotated[_Files | None, typer.Option(help="Triplets: anchor, positive, negative (.jsonl or .tsv).")] = (
@@ -48,20 +73,20 @@ class TaskOptions:
     winogender: Annotated[Path | None, typer.Option(help="Gender bias: the folder of Winogender.")] = None
     winobias: Annotated[Path | None, typer.Option(help="Gender bias: the folder of WinoBias.")] = None
     measures: Annotated[
-        str, typer.Option(help="Ranking measures, parted by commas: ndcg@k, mrr@k, map@k, recall@k, precision@k.")
+        str, typer.Option(help="Ranking measures, comma-separated: ndcg@k, mrr@k, map@k, recall@k, precision@k.")
     ] = "ndcg@10,mrr@10,map@100,recall@10,recall@100,precision@10"
     rerank: Annotated[
         str | None,
-        typer.Option(metavar="maxsim|MODEL", help="Also rerank the hits of each --ir; tells the gain."),
+        typer.Option(metavar="maxsim|MODEL", help="Also rerank the hits of each --ir set, and report the gain."),
     ] = None
-    candidates: Annotated[int, typer.Option(min=1, help="How many hits to rerank.")] = 100
+    candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 
     def load(self) -> Tasks:
         """Read all files.
 
         Raises:
-            InputError: a file is at fault; the message names file and line.
-            ConfigurationError: an unknown measure.
+            InputError: a file cannot be used; the message names the file and the line.
+            ConfigurationError: a measure is unknown.
         """
         from twinvec.evaluation.suite import load_tasks
 
@@ -83,7 +108,7 @@ class TaskOptions:
 
 
 def takes_tasks(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of ``TaskOptions`` in place of its parameter ``tasks``."""
+    """Replace the parameter ``tasks`` of a command by the options of ``TaskOptions``."""
     hints = get_type_hints(TaskOptions, include_extras=True)
     shared = [
         inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])

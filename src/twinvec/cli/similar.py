@@ -1,7 +1,4 @@
-"""The commands ``pairs`` and ``cluster``: texts in, what is alike out.
-
-Everything heavy is imported inside a command, so that ``twinvec --help`` stays quick.
-"""
+"""The commands ``twinvec pairs`` and ``twinvec cluster``."""
 
 from __future__ import annotations
 
@@ -11,29 +8,28 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from twinvec.cli.options import MODEL_HELP, AsJson
+from twinvec.cli.options import ENCODE_PANEL, AsJson, Model
 from twinvec.cli.terminal import show, show_json, table
 
 Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Texts: one a line (.txt), or 'text' in .jsonl.")]
-Model = Annotated[str, typer.Option(help=MODEL_HELP)]
 _THRESHOLD = 0.7
-_PER_LINE = 70  # characters of a text in a table
+_SHOWN_CHARACTERS = 70  # of a text in a table
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``twinvec``."""
-    app.command("pairs")(pairs_command)
-    app.command("cluster")(cluster_command)
+    app.command("pairs", rich_help_panel=ENCODE_PANEL)(pairs_command)
+    app.command("cluster", rich_help_panel=ENCODE_PANEL)(cluster_command)
 
 
 def pairs_command(
     source: Source,
     model: Model = "default",
-    limit: Annotated[int, typer.Option(min=1, help="How many pairs.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Number of pairs.")] = 20,
     threshold: Annotated[float | None, typer.Option(help="Only pairs with at least this cosine.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the most similar pairs among texts: exact, over all pairs of different texts.
+    """Find the most similar pairs of texts. The search is exact: it compares all distinct texts.
 
     \b
     twinvec pairs questions.txt --limit 50
@@ -48,25 +44,26 @@ def pairs_command(
         pairs = [{"score": score, "first": first, "second": second} for score, first, second in found]
         show_json({"texts": len(texts), "pairs": pairs})
         return
-    lines = table(f"{len(texts):,} different texts", "cosine", "first", "second", numbers=("cosine",))
+    lines = table(f"{len(texts):,} distinct texts", "cosine", "first", "second", numbers=("cosine",))
     for score, first, second in found:
-        lines.add_row(f"{score:.4f}", _shown(first, _PER_LINE), _shown(second, _PER_LINE))
+        lines.add_row(f"{score:.4f}", _shown(first, _SHOWN_CHARACTERS), _shown(second, _SHOWN_CHARACTERS))
     show(lines)
 
 
 def cluster_command(
     source: Source,
     model: Model = "default",
-    method: Annotated[Literal["density", "kmeans", "agglomerative"], typer.Option(help="How to group.")] = "density",
-    clusters: Annotated[int | None, typer.Option(min=1, help="How many (kmeans, agglomerative).")] = None,
+    method: Annotated[Literal["density", "kmeans", "agglomerative"], typer.Option(help="Method.")] = "density",
+    clusters: Annotated[int | None, typer.Option(min=1, help="Number of clusters (kmeans, agglomerative).")] = None,
     threshold: Annotated[
-        float | None, typer.Option(help=f"Cosine of what belongs together (density, agglomerative); {_THRESHOLD}.")
+        float | None,
+        typer.Option(help=f"Least cosine in a cluster (density, agglomerative). Default: {_THRESHOLD}."),
     ] = None,
     min_size: Annotated[int, typer.Option(min=1, help="Smallest cluster (density).")] = 3,
-    map_file: Annotated[Path | None, typer.Option("--map", help="Draw a 2-D map to this PNG file.")] = None,
+    map_file: Annotated[Path | None, typer.Option("--map", help="Draw a 2-D map into this PNG file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put similar texts together; each cluster is named by its most typical text.
+    """Group similar texts. The most typical text of a cluster names it.
 
     \b
     twinvec cluster questions.txt --threshold 0.7 --map questions.png
@@ -75,7 +72,7 @@ def cluster_command(
     from twinvec.similarity import check_clustering, cluster, medoids
 
     if method == "kmeans" and clusters is None:
-        raise typer.BadParameter("kmeans needs to know how many clusters to make: --clusters 20")
+        raise typer.BadParameter("kmeans needs the number of clusters, such as --clusters 20")
     if threshold is None and clusters is None:
         threshold = _THRESHOLD
     check_clustering(method, clusters, threshold)  # before the texts are encoded
@@ -97,19 +94,19 @@ def cluster_command(
     title = f"{len(typical):,} clusters, {len(alone):,} of {len(texts):,} texts alone"
     lines = table(title, "texts", "most typical", numbers=("texts",))
     for label, text in typical.items():
-        lines.add_row(f"{len(members[label]):,}", _shown(text, 2 * _PER_LINE))
+        lines.add_row(f"{len(members[label]):,}", _shown(text, 2 * _SHOWN_CHARACTERS))
     show(lines)
 
 
 def _encoded(source: Path, model: str) -> tuple[list[str], Any]:
-    """The different texts of a file, in their order, and their vectors."""
+    """Return the distinct texts of a file, in order, and their vectors."""
     from twinvec.encoder import Encoder
-    from twinvec.evaluation.tsv import read_texts
+    from twinvec.evaluation.tsv import read_nonblank_texts
 
-    texts = list(dict.fromkeys(read_texts(source)))
+    texts = list(dict.fromkeys(read_nonblank_texts(source)))
     return texts, Encoder(model).encode(texts, progress=True)
 
 
 def _shown(text: str, length: int) -> str:
-    """The beginning of a text, in one line of printable characters."""
+    """Return the first ``length`` printable characters of a text, in one line."""
     return textwrap.shorten("".join(c if c.isprintable() else " " for c in text), length, placeholder=" …")

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-_WIDTH_OF_FILES = 160  # columns, where the output is no terminal
+_FILE_WIDTH = 160  # columns, if the output is not a terminal
 _WIDEST = 10_000
-_LONGEST_LINE = 400  # characters looked at
+_LONGEST_LINE = 400  # characters that are considered
 
 
 def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = "") -> Table:
-    """An empty table for plain text.
+    """Return an empty table.
 
-    Columns in ``numbers`` are set flush right; the one named ``rest`` takes what the others leave of the line.
+    Columns in ``numbers`` are aligned right. The column named ``rest`` fills the line.
     """
     from rich import box
     from rich.table import Table
@@ -40,7 +40,7 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = 
 
 
 def named_text(name: str, text: str) -> RenderableType:
-    """A name, whole, and below it the beginning of a text, as much as the line takes."""
+    """Return a name and, below it, as much of a text as fits into one line."""
     from rich.console import Group
     from rich.text import Text
 
@@ -49,7 +49,7 @@ def named_text(name: str, text: str) -> RenderableType:
 
 
 def properties(values: Mapping[str, str]) -> Table:
-    """Names and values, one pair a line."""
+    """Return a table of names and values, one pair a line."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))
@@ -59,13 +59,13 @@ def properties(values: Mapping[str, str]) -> Table:
 
 
 def fits(part: RenderableType) -> bool:
-    """Whether the output is wide enough for a table: any width is, where it is no terminal."""
+    """Return whether the output is wide enough for a table. A file is always wide enough."""
     console = _console()
     return not sys.stdout.isatty() or _needed(console, part) <= console.width
 
 
 def show(*parts: RenderableType) -> None:
-    """Print to standard output; where that is no terminal, nothing is cut or wrapped."""
+    """Print to standard output. A file gets whole lines: nothing is truncated or wrapped."""
     for part in parts:
         console = _console()
         if not sys.stdout.isatty():
@@ -76,12 +76,12 @@ def show(*parts: RenderableType) -> None:
 def _console() -> Console:
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else _WIDTH_OF_FILES
+    width = None if sys.stdout.isatty() else _FILE_WIDTH
     return Console(width=width, markup=False, highlight=False, emoji=False)
 
 
 def _needed(console: Console, part: RenderableType) -> int:
-    """Columns that a part takes; of one that fills whatever there is, the least."""
+    """Return the columns that a part takes; for a part that fills the line, the fewest."""
     from rich.measure import Measurement
 
     wanted = Measurement.get(console, console.options.update(max_width=_WIDEST), part)

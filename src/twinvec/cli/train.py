@@ -1,31 +1,36 @@
-"""The commands ``twinvec train`` and ``twinvec mine``. Everything heavy is imported when a command runs."""
+"""The commands ``twinvec train`` and ``twinvec mine``."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from twinvec.cli.options import TRAIN_PANEL, AsJson, CollectionModel, StorePath, StoreUrl, check_store
+from twinvec.cli.terminal import show_json
 from twinvec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from twinvec.training.mining.hard_negatives import MiningJob, MiningReport
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("train")(train)
-    app.command("mine")(mine)
+    """Add the commands to ``twinvec``."""
+    app.command("train", rich_help_panel=TRAIN_PANEL)(train)
+    app.command("mine", rich_help_panel=TRAIN_PANEL)(mine)
 
 
 def train(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="What to train on what; see docs/training.md.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the model goes.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="Model, data, objective, schedule: see docs.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder for the model.")],
+    as_json: AsJson = False,
 ) -> None:
-    """Train a model, or go on with a run that was cut off.
+    """Train a model, or resume a run that was interrupted.
 
-    Example: twinvec train examples/train_pairs.yaml -o models/mine
+    \b
+    twinvec train examples/train_pairs.yaml -o models/mine
     """
     from twinvec.training.losses.distributed import is_first
     from twinvec.training.run.config import read_config
@@ -37,7 +42,7 @@ def train(
     if not is_first():
         return
     if as_json:
-        typer.echo(json.dumps(asdict(report)))
+        show_json(asdict(report))
         return
     typer.echo(f"{report.folder}: {report.steps} steps over {report.rows:,} rows in {report.seconds:,.0f} s")
     for name, score in report.after.items():
@@ -47,80 +52,101 @@ def train(
 def mine(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", help="Rows with 'anchor' and 'positive'.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="ROWS.jsonl", help="The same rows with 'negatives'; another file.")
+        Path,
+        typer.Option("-o", "--output", metavar="ROWS.jsonl", help="File for the rows with 'negatives'; not PAIRS."),
     ],
-    model: Annotated[
-        str | None,
-        typer.Option(help="Searches: default, a folder, or org/name[@commit]; a collection's own unless given."),
-    ] = None,
+    model: CollectionModel = None,
     collection: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Search this collection, not the positives of all rows.")
+        str | None,
+        typer.Option(metavar="NAME", help="Search this collection. Default: search the positives of all rows."),
     ] = None,
-    path: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of its store; ./.twinvec unless given.")
-    ] = None,
-    url: Annotated[str | None, typer.Option(help="Its server, in place of a folder.")] = None,
-    negatives: Annotated[int, typer.Option(min=1, help="Negatives a row, at most.")] = 4,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    negatives: Annotated[int, typer.Option(min=1, help="Most negatives of a row.")] = 4,
     first_rank: Annotated[
-        int, typer.Option(min=1, help="Skip hits above this rank, counted without the positives.")
+        int, typer.Option(min=1, help="Skip hits above this rank. Ranks do not count the positives.")
     ] = 1,
-    last_rank: Annotated[int, typer.Option(min=1, help="Look no deeper than this.")] = 50,
+    last_rank: Annotated[int, typer.Option(min=1, help="Skip hits below this rank.")] = 50,
     margin: Annotated[
-        float | None, typer.Option(help="Least distance in cosine below the row's positive; any unless given.")
+        float | None,
+        typer.Option(help="Least distance in cosine between a negative and the row's positive. Default: none."),
     ] = None,
     denoise: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Cross-encoder that strikes out hits it believes.")
+        str | None, typer.Option(metavar="MODEL", help="Cross-encoder that removes hits which it calls relevant.")
     ] = None,
     denoise_above: Annotated[
-        float | None, typer.Option(help="Probability above which it does; 0.1 unless given.")
+        float | None, typer.Option(help="Probability from which --denoise removes a hit. Default: 0.1.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Find hard negatives for pairs, or go on with a run that was cut off.
+    """Mine hard negatives for pairs, or resume a run that was interrupted.
 
-    Negatives are what a search finds for an anchor that no row calls a positive of it. Other fields of a row stay.
+    A hard negative is a text that the search finds for an anchor and that no row names as a positive of that anchor.
+    Other fields of a row stay as they are.
 
     \b
     twinvec mine pairs.jsonl -o rows.jsonl --negatives 2 --first-rank 3 --last-rank 30
     twinvec mine pairs.jsonl -o rows.jsonl --collection docs --margin 0.05
     """
-    from twinvec.encoder import Encoder
     from twinvec.training.mining.denoising import ProbabilityScorer
-    from twinvec.training.mining.dense_index import DenseIndex
-    from twinvec.training.mining.hard_negatives import MiningOptions, mine_file, open_mined
-    from twinvec.training.mining.output_file import check_output, file_digest
+    from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions
+    from twinvec.training.mining.output_file import check_output
 
     if collection is None and (path is not None or url is not None):
-        raise typer.BadParameter("--path and --url say where a collection is: give --collection")
-    if path is not None and url is not None:
-        raise typer.BadParameter("--path and --url exclude each other")
+        raise typer.BadParameter("--path and --url locate a collection: give --collection")
+    check_store(path, url)
     if denoise is None and denoise_above is not None:
-        raise typer.BadParameter("--denoise-above is for --denoise")
+        raise typer.BadParameter("--denoise-above needs --denoise")
     if not pairs.is_file():
         raise ConfigurationError(f"{pairs}: no such file")
     above = {} if denoise_above is None else {"denoise_above": denoise_above}
     options = MiningOptions(negatives, first_rank, last_rank, margin, **above)
     check_output(pairs, output)
-    scorer = None if denoise is None else ProbabilityScorer(denoise)
-    denoised = "" if scorer is None else f", {scorer.identity}"
-    show = not as_json
+    job = MiningJob(pairs, output, options, scorer=None if denoise is None else ProbabilityScorer(denoise))
     if collection is not None:
-        from twinvec.retrieval.open_collection import open_collection
-
-        folder = path or Path(".twinvec")
-        chosen = None if model is None else Encoder(model)
-        with open_collection(collection, None if url else folder, url=url, encoder=chosen) as opened:
-            identity = f"collection {collection}, {url or folder.resolve()}, {opened.encoder.space}{denoised}"
-            report = mine_file(pairs, output, opened, options, scorer=scorer, identity=identity, progress=show)
+        report = _mine_collection(job, collection, path, url, model, progress=not as_json)
     else:
-        encoder = Encoder(model or "default")
-        identity = f"{encoder.space}{denoised}"
-        open_mined(pairs, output, options, identity, denoised=scorer is not None)
-        vectors = output.with_name(f"{output.name}.{file_digest(pairs, encoder.space)[:16]}.npy")
-        index = DenseIndex(encoder, pairs, vectors, progress=show)
-        report = mine_file(pairs, output, index, options, scorer=scorer, identity=identity, progress=show)
-        vectors.unlink()
+        report = _mine_positives(job, model or "default", progress=not as_json)
     if as_json:
-        typer.echo(json.dumps(asdict(report)))
+        show_json(asdict(report))
         return
     typer.echo(f"{output}: {report.negatives:,} negatives for {report.rows:,} rows; {report.without:,} rows have none")
+
+
+def _mine_collection(
+    job: MiningJob, name: str, path: Path | None, url: str | None, model: str | None, *, progress: bool
+) -> MiningReport:
+    """Search the collection for negatives."""
+    from twinvec.encoder import Encoder
+    from twinvec.retrieval.open_collection import open_collection
+    from twinvec.training.mining.hard_negatives import mine_file
+
+    folder = path or Path(".twinvec")
+    encoder = None if model is None else Encoder(model)
+    with open_collection(name, None if url else folder, url=url, encoder=encoder) as opened:
+        identity = f"collection {name}, {url or folder.resolve()}, {opened.encoder.space}"
+        return mine_file(_identified(job, identity), opened, progress=progress)
+
+
+def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningReport:
+    """Search the positives of all rows for negatives; their vectors stay on disk until the run is complete."""
+    from twinvec.encoder import Encoder
+    from twinvec.training.mining.dense_index import DenseIndex
+    from twinvec.training.mining.hard_negatives import mine_file
+    from twinvec.training.mining.output_file import file_digest
+
+    encoder = Encoder(model)
+    job = _identified(job, encoder.space)
+    job.open()
+    vectors = job.output.with_name(f"{job.output.name}.{file_digest(job.source, encoder.space)[:16]}.npy")
+    report = mine_file(job, DenseIndex(encoder, job.source, vectors, progress=progress), progress=progress)
+    vectors.unlink()
+    return report
+
+
+def _identified(job: MiningJob, retriever: str) -> MiningJob:
+    """Return the job with the identity that the output file records: the retriever's, and the scorer's if any."""
+    from twinvec.training.mining.denoising import ProbabilityScorer
+
+    suffix = f", {job.scorer.identity}" if isinstance(job.scorer, ProbabilityScorer) else ""
+    return replace(job, identity=f"{retriever}{suffix}")

@@ -7,32 +7,37 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.cli.options import AsJson, Place, Split, Url
+from twinvec.cli.options import TRAIN_PANEL, AsJson, CollectionName, Split, StorePath, StoreUrl
 from twinvec.cli.terminal import show, show_json, table
 
 if TYPE_CHECKING:
     from twinvec.evaluation.tuning.search_settings import Tuning
 
-
 _SETTINGS_SHOWN = 10
 
 
+def register(app: typer.Typer) -> None:
+    """Add the command to ``twinvec``."""
+    app.command("tune", rich_help_panel=TRAIN_PANEL)(tune_command)
+
+
 def tune_command(
-    collection: Annotated[str, typer.Option(metavar="NAME", help="The collection.")],
-    path: Place = None,
-    url: Url = None,
+    collection: CollectionName,
+    path: StorePath = None,
+    url: StoreUrl = None,
     ir: Annotated[
-        Path | None, typer.Option(help="Judged queries in the BEIR layout; passages of the documents unless given.")
+        Path | None,
+        typer.Option(help="Judged queries (BEIR layout). Default: passages of the documents."),
     ] = None,
     split: Split = "test",
-    measure: Annotated[str, typer.Option(help="What to choose by: ndcg@k, mrr@k, map@k, recall@k.")] = "ndcg@10",
+    measure: Annotated[str, typer.Option(help="Measure that decides: ndcg@k, mrr@k, map@k, recall@k.")] = "ndcg@10",
     as_json: AsJson = False,
 ) -> None:
-    """Choose how a collection is searched, and keep the choice with it.
+    """Choose the best search settings of a collection, and store them with it.
 
-    Compares searching by vectors, by words, and by both with several weights, each alone and with MaxSim behind it, on
-    queries whose answers are known: judged ones (--ir), or else passages cut out of the collection's own documents.
-    What the choice gains is told by cross-validation: on queries that had no say in it.
+    The command compares search by vectors, by words, and by both with several weights, each with and without MaxSim.
+    The queries have known answers: judged queries (--ir), or passages cut out of the collection's own documents.
+    Cross-validation measures the gain: on queries that did not take part in the choice.
 
     \b
     twinvec tune --collection articles --ir articles-judged/
@@ -62,8 +67,8 @@ def tune_command(
 def _show_tuning(collection: str, found: Tuning) -> None:
     from twinvec.evaluation.tuning.search_settings import PLAIN
 
-    title = f"{collection}: the best of {len(found.figures)} ways to search it"
-    lines = table(title, "way", found.measure, numbers=(found.measure,))
+    title = f"{collection}: the best of {len(found.figures)} search settings"
+    lines = table(title, "setting", found.measure, numbers=(found.measure,))
     ranked = sorted(found.figures, key=lambda each: -found.figures[each])
     plain = [each for each in ranked if not each.mix and each.words == 1]
     for setting in dict.fromkeys([*ranked[:_SETTINGS_SHOWN], found.setting, *plain]):
@@ -72,16 +77,16 @@ def _show_tuning(collection: str, found: Tuning) -> None:
     queries = f"{found.queries:,} judged queries"
     if found.pseudo:
         queries = (
-            f"{found.queries:,} passages, each cut out of a document of the collection, whose rest had to be found; "
-            "people ask otherwise, so give judged queries (--ir) where there are some"
+            f"{found.queries:,} passages, each cut out of a document; the search had to find the rest of it. "
+            "People ask differently: judged queries (--ir) decide better"
         )
-    reason = "nothing beats it" if found.setting == PLAIN else f"it beats {PLAIN}"
+    reason = "no other setting beats it" if found.setting == PLAIN else f"it beats {PLAIN}"
     gain = found.gain
     show(
         lines,
         f"measured on {queries}",
-        f"chosen: {found.setting}; query by query {reason} beyond chance",
+        f"chosen: {found.setting}; {reason} beyond chance (paired by query)",
         f"gain over {found.single}, the best single stage: {gain.difference:+.2f} ({gain.interval.low:+.2f} to "
-        f"{gain.interval.high:+.2f}, p {gain.p_value:.2f}), on queries that had no say in the choice",
-        f"kept with the collection: twinvec search --collection {collection} goes by it",
+        f"{gain.interval.high:+.2f}, p {gain.p_value:.2f}), on queries that did not take part in the choice",
+        f"stored with the collection: twinvec search --collection {collection} uses it",
     )

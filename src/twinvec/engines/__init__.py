@@ -1,1 +1,1 @@
-"""Engines: a batch of token ids goes in, pooled vectors come out. ``base`` is the border, the engines implement it."""
+"""Engines: a batch of token ids goes in, pooled vectors come out. ``base`` holds the protocol, ``select`` chooses."""

@@ -1,7 +1,7 @@
-"""The border to the engines: token ids and masks in, pooled vectors out.
+"""The protocol of engines: token ids and masks in, pooled vectors out.
 
-An engine is given batches that are already tokenised, sorted and cut; it knows no texts and no order. Token
-states cross the border only through ``states``, which late interaction asks for.
+An engine gets batches that are tokenised, sorted and padded; it knows neither the texts nor their order. Token states
+leave an engine only through ``states``, for late interaction.
 
 Legend: B texts, T tokens (padded), D dimension.
 """
@@ -10,52 +10,61 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from twinvec.arrays import FloatArray
+from twinvec.errors import BadVectorError
 from twinvec.tokens.batching import Batch
 
 GPU_STREAMS = 2
-"""Batches that are on their way to, on, or on their way from one GPU."""
+"""Batches that one GPU handles at once, copies to and from it included."""
 
 
-class Engine(Protocol):
-    """What every engine does; its methods may be called from several threads at once."""
+class AnyEngine(Protocol):
+    """What engines of encoders and cross-encoders share; several threads may call their methods at once."""
 
     @property
     def name(self) -> str:
-        """What computes, with device and precision, for messages: "torch, cpu, float32"."""
+        """Engine, device and precision, for messages: "torch, cpu, float32"."""
         ...
 
     @property
     def workers(self) -> int:
-        """How many batches it computes at once."""
+        """Number of batches computed at once."""
         ...
 
     @property
     def token_budget(self) -> int:
-        """The padded size of a batch, in tokens, at which it is fastest."""
+        """Padded size of a batch, in tokens, at which the engine is fastest."""
         ...
 
+
+class Engine(AnyEngine, Protocol):
+    """An encoder's engine."""
+
     def vectors(self, batch: Batch) -> FloatArray:
-        """Pooled vectors of shape (B, D), normalised where the model normalises."""
+        """Return pooled vectors of shape (B, D), normalised if the model normalises."""
         ...
 
     def states(self, batch: Batch) -> FloatArray:
-        """Last-layer token states of shape (B, T, D); rows of padding are meaningless."""
+        """Return last-layer token states of shape (B, T, D); rows of padding are meaningless."""
         ...
 
 
-class ScoringEngine(Protocol):
+class ScoringEngine(AnyEngine, Protocol):
     """A cross-encoder's engine."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def workers(self) -> int: ...
-
-    @property
-    def token_budget(self) -> int: ...
-
     def logits(self, batch: Batch) -> FloatArray:
-        """Classification logits of shape (B, labels) for pairs."""
+        """Return classification logits of shape (B, labels) for pairs."""
         ...
+
+
+def check_finite(values: FloatArray, engine: str, what: str = "vector") -> FloatArray:
+    """Return values that an engine computed.
+
+    Raises:
+        BadVectorError: a value is not finite.
+    """
+    if not np.isfinite(values).all():
+        raise BadVectorError(f"engine {engine}: a {what} is not finite")
+    return values

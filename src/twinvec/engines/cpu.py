@@ -1,4 +1,4 @@
-"""What the processor can do: cores, and how it sums up products of bytes."""
+"""Capabilities of the processor: available cores, and exact sums of int8 products."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import os
 import platform
 from pathlib import Path
 
-_SUMS_IN_32_BITS = {"avx512_vnni", "avx_vnni", "amx_int8"}
+_EXACT_INT8 = {"avx512_vnni", "avx_vnni", "amx_int8"}  # these instructions sum in 32 bits
 _X86 = {"x86_64", "amd64", "i386", "i686"}
 
 
 def available_cores() -> int:
-    """Cores that this process may use: fewer in a container that has a share only, or by ``OMP_NUM_THREADS``."""
+    """Return the number of cores that this process may use.
+
+    CPU affinity, ``OMP_NUM_THREADS`` and the CPU limit of a container reduce it.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     stated = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if stated.isdecimal() and int(stated):
@@ -22,17 +25,17 @@ def available_cores() -> int:
 
 
 def container_share(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float | None:
-    """How many cores' time Linux gives to this process' control group and those around it; None for no limit.
+    """Return the CPU limit of this process's control groups on Linux, in cores; None means no limit.
 
-    A container with a share of a large machine sees all of its cores; more threads than the share are halted in turn.
+    A container sees all cores of its machine. If it runs more threads than its limit, Linux pauses them in turn.
     """
     try:
         paths = dict(line.split(":", 2)[1:] for line in own.read_text().splitlines())
     except (OSError, ValueError):
         return None
-    first = next((path for names, path in paths.items() if "cpu" in names.split(",")), None)  # version 1 of such groups
-    if first is not None:
-        group, files = groups / "cpu" / first.strip("/"), ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+    version_1 = next((path for names, path in paths.items() if "cpu" in names.split(",")), None)
+    if version_1 is not None:
+        group, files = groups / "cpu" / version_1.strip("/"), ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
     else:
         group, files = groups / paths.get("", "").strip("/"), ["cpu.max"]
     shares = [_share([each / file for file in files]) for each in (group, *group.parents)]
@@ -40,25 +43,25 @@ def container_share(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/pr
 
 
 def _share(files: list[Path]) -> float | None:
-    """Time by period, of a group that has a limit."""
+    """Return the time of a control group per period, or None if it has no limit."""
     try:
         time, period = (int(word) for file in files for word in file.read_text().split())
-    except (OSError, ValueError):  # there are none, or "max"
+    except (OSError, ValueError):  # the files are missing, or say "max"
         return None
     return time / period if time > 0 and period > 0 else None
 
 
 def sums_bytes_exactly(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether products of bytes are summed up in 32 bits.
+    """Whether the processor sums int8 products in 32 bits.
 
-    x86 without VNNI or AMX adds two of them in 16 bits first, which saturates where weights use all of their 8 bits;
-    nor is int8 faster than float32 there. Where x86 does not say, it is taken for such a one.
+    x86 without VNNI or AMX adds two products in 16 bits first, which saturates if weights use all 8 bits; int8 is not
+    faster than float32 there either. An x86 processor whose flags cannot be read counts as one of these.
     """
-    return platform.machine().lower() not in _X86 or not _SUMS_IN_32_BITS.isdisjoint(_flags(cpuinfo))
+    return platform.machine().lower() not in _X86 or not _EXACT_INT8.isdisjoint(_flags(cpuinfo))
 
 
 def _flags(cpuinfo: Path) -> list[str]:
-    """What the kernel says that an x86 processor can do."""
+    """Return the flags that Linux lists for an x86 processor."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""What ``twinvec export`` added to a model's folder, as its ``twinvec.json`` lists it.
+"""Read what ``twinvec export`` added to a model's folder: graphs, and the value ranges that int8 storage needs.
 
-An entry says for which network it was made, by its digest: one that was made of other weights than lie beside it is
-refused. That the files themselves are unchanged is checked with the weights, by ``models.verify_folder``.
+``twinvec.json`` lists them. Each entry records the digest of the network it was made of; a graph made of other weights
+is refused. ``models.integrity.verify_folder`` checks that the files are unchanged.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from twinvec.engines.loaded_model import LoadedEncoder, LoadedModel
 from twinvec.engines.runtimes import files_of
 from twinvec.errors import ModelIntegrityError
+from twinvec.models.backbone import BackboneSpec
 from twinvec.models.integrity import MANIFEST, optional_json, safe_relative
 from twinvec.storage import Ranges
 
@@ -23,14 +25,14 @@ RANGES = "ranges"
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
-    """One graph of a model's folder.
+class ExportedGraph:
+    """A graph in a model's folder.
 
     Attributes:
-        path: The graph: .onnx, or .xml with its .bin beside it.
+        path: The graph: .onnx, or .xml with a .bin in the same folder.
         precision: "float32" or "int8".
-        passed: Whether it came near enough to the float32 original to be used unasked.
-        weight_bits: How many bits the weights of an int8 graph use; 8 saturate on some processors.
+        passed: Whether the graph is close enough to float32 for ``precision="auto"`` to use it.
+        weight_bits: Number of bits of an int8 graph's weights; with 8, sums saturate on some processors.
     """
 
     path: Path
@@ -40,12 +42,12 @@ class Export:
 
 
 def export_key(engine: str, precision: str) -> str:
-    """The name of an entry."""
+    """Return the manifest's key of a graph."""
     return f"{engine}-{precision}"
 
 
 def read_exports(root: Path) -> dict[str, dict[str, Any]]:
-    """What the manifest of a model's folder says of its exports, by ``export_key``; empty without a manifest.
+    """Return the manifest's entries of graphs by ``export_key``; empty if the folder has no manifest.
 
     Raises:
         ModelIntegrityError: an entry is malformed, or its file is missing or outside the folder.
@@ -62,56 +64,50 @@ def read_exports(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def graph_files(root: Path, exports: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-    """The files of exports: one or two for each graph."""
+    """Return the files of all graphs: one or two for each."""
     return [path for entry in exports.values() for path in files_of(root / entry["graph"])]
 
 
-def find_export(root: Path, network: str, engine: str, precision: str) -> Export | None:
-    """The export for an engine in a precision, None where the folder has none.
-
-    Args:
-        root: The model's folder.
-        network: Digest of what the graph computes, as it is now.
-        engine: "openvino" or "onnx".
-        precision: "float32" or "int8".
+def find_export(model: LoadedModel[BackboneSpec], engine: str, precision: str) -> ExportedGraph | None:
+    """Return the graph in a model's folder for an engine ("openvino", "onnx") in a precision ("float32", "int8").
 
     Raises:
-        ModelIntegrityError: an entry is malformed, its file is missing, or it belongs to other weights.
+        ModelIntegrityError: an entry is malformed, its file is missing, or it was made of other weights.
     """
     key = export_key(engine, precision)
-    entry = read_exports(root).get(key)
+    entry = read_exports(model.root).get(key)
     if entry is None:
         return None
-    if entry.get("network") != network:
+    if entry.get("network") != model.graph:
         raise ModelIntegrityError(
-            f"{root / MANIFEST}: the export {key} was made of other weights or settings; export the model again"
+            f"{model.root / MANIFEST}: the export {key} was made of other weights or settings; export the model again"
         )
-    return Export(root / entry["graph"], precision, entry["passed"] is True, entry.get("weight_bits", 8))
+    return ExportedGraph(model.root / entry["graph"], precision, entry["passed"] is True, entry.get("weight_bits", 8))
 
 
 def ranges_key(dim: int) -> str:
-    """The manifest's key of the ranges of vectors that are cut to ``dim`` dimensions; ``RANGES`` for whole ones."""
+    """Return the manifest's key of ranges of vectors truncated to ``dim``; the key of whole ones is ``RANGES``."""
     return f"{RANGES}-{dim}"
 
 
-def find_ranges(root: Path, network: str, dim: int) -> Ranges | None:
-    """The ranges of the model's vectors, None where the folder has none for this network and this many dimensions.
+def find_ranges(model: LoadedEncoder) -> Ranges | None:
+    """Return the value range of each dimension, or None if the folder has none for this network and vector size.
 
     Raises:
-        ModelIntegrityError: they are malformed.
+        ModelIntegrityError: the ranges are malformed.
     """
-    manifest = root / MANIFEST
+    manifest, dim = model.root / MANIFEST, model.spec.dim
     found = _table(manifest, RANGES)
     if found.get("dim") != dim:
         found = _table(manifest, ranges_key(dim))
-    if (found.get("network"), found.get("dim")) != (network, dim):
+    if (found.get("network"), found.get("dim")) != (model.network, dim):
         return None
     try:
         low_D, high_D = (np.array(found[name], dtype=np.float32) for name in ("low", "high"))
-        whole = low_D.shape == high_D.shape == (dim,) and bool(np.all(low_D <= high_D))
+        valid = low_D.shape == high_D.shape == (dim,) and bool(np.all(low_D <= high_D))
     except (KeyError, TypeError, ValueError):
-        whole = False
-    if not whole:
+        valid = False
+    if not valid:
         raise ModelIntegrityError(f"{manifest}: the ranges of the vectors are malformed")
     return Ranges(low_D, high_D)
 

@@ -1,8 +1,9 @@
-"""Engines that compute a graph made by ``tracing``, of float32 or int8, on the CPU: what the runtimes have in common.
+"""Engines that compute a float32 or int8 graph on the CPU; the base of the OpenVINO and ONNX engines.
 
-A runtime computes one output of a graph. Where there are many batches, it is called by several threads at once, each on
-a stream of one thread, so that no core waits for another at the end of a layer. A batch that is alone, such as a single
-query, is computed by all cores. Cutting dimensions is done here. Neither torch nor transformers is imported.
+``tracing`` makes the graphs; a runtime computes one output of a graph. For many batches, several threads call the
+runtime at once, and each call runs on one core, so that no core waits for another at the end of a layer. All cores
+compute a batch that is alone, such as a single query. Vectors are truncated here. Neither torch nor transformers is
+imported.
 """
 
 from __future__ import annotations
@@ -26,38 +27,38 @@ class Runner(ABC):
 
     Args:
         path: The graph.
-        output: The name of the output; only what it needs is computed, where the runtime can do that.
-        precision: What it is computed in: its own, or bfloat16, a graph of float32 where the runtime can do that.
-        streams: From how many threads at once ``infer`` is called.
-        threads: How many cores compute one call.
+        output: Name of the output. A runtime that can prunes the rest of the graph.
+        precision: The graph's precision, or bfloat16 for a float32 graph if the runtime supports it.
+        streams: Number of threads that call ``infer`` at once.
+        threads: Number of cores that compute one call.
 
     Raises:
         MissingExtraError: the runtime is not installed.
         ModelIntegrityError: the graph cannot be read.
     """
 
+    runtime: ClassVar[str]
+
     @abstractmethod
     def __init__(self, path: Path, output: str, precision: str, streams: int, threads: int) -> None: ...
 
     @abstractmethod
     def infer(self, batch: Batch, name: str) -> FloatArray:
-        """Compute it; ``name`` is the engine's, for the EngineError where that fails."""
+        """Compute the output for a batch.
+
+        Raises:
+            EngineError: the runtime fails; the message begins with ``name``, the engine's name.
+        """
 
 
 class _Graph:
-    """A graph with its runners, loaded when they are first needed.
+    """A graph with its runners, which are loaded at first use."""
 
-    Args:
-        path: The graph.
-        precision: What it is computed in.
-    """
-
-    runtime: ClassVar[str]
     runner: ClassVar[type[Runner]]
     token_budget = BATCH_TOKENS
 
     def __init__(self, path: Path, precision: str) -> None:
-        self.name = f"{self.runtime}, cpu, {precision}"
+        self.name = f"{self.runner.runtime}, cpu, {precision}"
         self.workers = available_cores()
         self._path = path
         self._precision = precision
@@ -87,8 +88,8 @@ class GraphEngine(_Graph):
 
     Args:
         path: The graph.
-        precision: What it is computed in: "float32", "int8" or "bfloat16".
-        dim: Leading dimensions that are kept, if not all.
+        precision: Precision of the computation: "float32", "int8" or "bfloat16".
+        dim: Truncate vectors to this number of leading dimensions; None keeps all.
         normalizes: Whether truncated vectors are normalised again.
 
     Raises:
@@ -102,14 +103,14 @@ class GraphEngine(_Graph):
         super().__init__(path, precision)
         self._dim = dim
         self._normalizes = normalizes
-        self._runner("vectors", alone=self.workers > 1)  # now, so that a graph that is none is refused at once
+        self._runner("vectors", alone=self.workers > 1)  # a broken file fails here
 
     def vectors(self, batch: Batch) -> FloatArray:
         vectors_BD = self._infer("vectors", batch)
         if self._dim is None:
             return vectors_BD
-        cut_BD = vectors_BD[:, : self._dim]
-        return unit(cut_BD) if self._normalizes else np.ascontiguousarray(cut_BD)
+        truncated_BD = vectors_BD[:, : self._dim]
+        return unit(truncated_BD) if self._normalizes else np.ascontiguousarray(truncated_BD)
 
     def states(self, batch: Batch) -> FloatArray:
         return self._infer("states", batch)

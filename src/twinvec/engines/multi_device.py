@@ -1,9 +1,9 @@
-"""Several devices: an engine in a process of its own for each, behind the border of one engine.
+"""Several devices behind one engine: one process with its own engine for each device.
 
-Batches go to whichever process is free, through pipes, one for each batch that a process computes at once; so devices
-of different speed are kept equally busy. Tokenising stays in the calling process. The processes are started anew
-(``spawn``), as CUDA needs it: a script must guard what it runs with ``if __name__ == "__main__":``. They end with the
-engine, or with the process that started them, however that ends.
+A batch goes to any free process, so that devices of different speed are equally busy. Each process has one pipe for
+every batch that it computes at once. The calling process tokenises. Processes start by ``spawn``, as CUDA requires, so
+a script must guard its code with ``if __name__ == "__main__":``. They end with the engine, or with the process that
+started them.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from queue import SimpleQueue
 from typing import Any
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import GPU_STREAMS, Engine, ScoringEngine
+from twinvec.engines.base import GPU_STREAMS, AnyEngine
 from twinvec.engines.cpu import available_cores
 from twinvec.errors import ConfigurationError, EngineError, TwinvecError
 from twinvec.tokens.batching import Batch
 
-LoadEngine = Callable[[str], Engine | ScoringEngine]
+LoadEngine = Callable[[str], AnyEngine]
 
 
 def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str] | None:
-    """The devices of several processes, None for one engine in this process.
+    """Return the devices as a list; None means one engine in this process.
 
     Raises:
-        ConfigurationError: they are no list of names, or come with a single device.
+        ConfigurationError: ``devices`` is not a list of names, or ``device`` is given as well.
     """
     if devices is None:
         return None
@@ -45,64 +45,65 @@ def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str
 
 
 class _Processes:
-    """One engine made of several.
+    """An engine that passes batches to the engines of several processes.
 
     Args:
-        load: Called in each process with its device, as torch names it; can be pickled.
-        devices: One for each process; ``"cpu"`` may come several times, and those share the cores.
+        load: Loads the engine for a device; called in each process, so it must be picklable.
+        devices: One device for each process, in torch's notation. Several processes on ``"cpu"`` share the cores.
 
     Raises:
         EngineError: a process ended before its engine was loaded.
-        TwinvecError: whatever ``load`` raises.
+        TwinvecError: ``load`` raised this error.
     """
 
     def __init__(self, load: LoadEngine, devices: Sequence[str]) -> None:
-        shares = max(1, available_cores() // max(1, sum(device.startswith("cpu") for device in devices)))
-        started = [_Worker(load, device, shares if device.startswith("cpu") else GPU_STREAMS) for device in devices]
-        told = [worker.wait_until_loaded() for worker in started]
-        self.name = f"{len(started)} processes: {'; '.join(dict.fromkeys(name for name, _, _ in told))}"
-        self.workers = sum(streams for _, streams, _ in told)
-        self.token_budget = min(budget for _, _, budget in told)
+        cores = max(1, available_cores() // max(1, sum(device.startswith("cpu") for device in devices)))
+        started = [_Worker(load, device, cores if device.startswith("cpu") else GPU_STREAMS) for device in devices]
+        loaded = [worker.wait_until_loaded() for worker in started]
+        self.name = f"{len(started)} processes: {'; '.join(dict.fromkeys(name for name, _, _ in loaded))}"
+        self.workers = sum(streams for _, streams, _ in loaded)
+        self.token_budget = min(budget for _, _, budget in loaded)
         self._free: SimpleQueue[tuple[_Worker, Connection]] = SimpleQueue()
-        most = max(streams for _, streams, _ in told)
-        for stream in range(most):  # in turns, so that no process waits while another has two batches
-            for worker, (_, streams, _) in zip(started, told, strict=True):
+        most = max(streams for _, streams, _ in loaded)
+        for stream in range(most):  # in turns, so that each process gets one batch before any gets two
+            for worker, (_, streams, _) in zip(started, loaded, strict=True):
                 if stream < streams:
                     self._free.put((worker, worker.connections[stream]))
 
-    def _ask(self, what: str, batch: Batch) -> FloatArray:
+    def _compute(self, method: str, batch: Batch) -> FloatArray:
+        """Let a free process call a method of its engine."""
         worker, connection = self._free.get()
         try:
-            answer: FloatArray = worker.ask(connection, (what, batch))
+            result: FloatArray = worker.call(connection, (method, batch))
         except TwinvecError:
             raise
-        except BaseException:  # an interrupt: its answer, still to come, would be taken for the next batch's
+        except BaseException:  # an interrupt: its pending result would be taken for that of the next batch
             worker.end()
             raise
         finally:
-            self._free.put((worker, connection))  # also that of a dead one: who is waiting must hear of it
-        return answer
+            self._free.put((worker, connection))  # also after a death: the next caller gets the error
+        return result
 
 
 class ProcessesEngine(_Processes):
-    """Engines of an encoder."""
+    """Engines of an encoder, each in its own process."""
 
     def vectors(self, batch: Batch) -> FloatArray:
-        return self._ask("vectors", batch)
+        return self._compute("vectors", batch)
 
     def states(self, batch: Batch) -> FloatArray:
-        return self._ask("states", batch)
+        return self._compute("states", batch)
 
 
 class ProcessesScoringEngine(_Processes):
-    """Engines of a cross-encoder."""
+    """Engines of a cross-encoder, each in its own process."""
 
     def logits(self, batch: Batch) -> FloatArray:
-        return self._ask("logits", batch)
+        return self._compute("logits", batch)
 
 
 class _Worker:
-    """A process with a pipe for each batch that it may compute at once."""
+    """A process with one pipe for each batch that it computes at once."""
 
     def __init__(self, load: LoadEngine, device: str, streams: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -116,31 +117,31 @@ class _Worker:
         )
         self._process.start()
         for their in theirs:
-            their.close()  # so that its end is noticed here
+            their.close()  # only the process holds it now, so its death closes the pipe
 
     def wait_until_loaded(self) -> tuple[str, int, int]:
-        """The engine's name, how many batches it computes at once, and its token budget."""
+        """Return the engine's name, the number of batches that it computes at once, and its token budget."""
         name, streams, budget = self._receive(self.connections[0])
         return name, min(streams, len(self.connections)), budget
 
-    def ask(self, connection: Connection, question: tuple[str, Batch]) -> Any:
+    def call(self, connection: Connection, request: tuple[str, Batch]) -> Any:
         try:
-            connection.send(question)
+            connection.send(request)
         except OSError as error:
             raise self._ended() from error
         return self._receive(connection)
 
     def _receive(self, connection: Connection) -> Any:
         try:
-            answer = connection.recv()
+            result = connection.recv()
         except (EOFError, OSError) as error:
             raise self._ended() from error
-        if isinstance(answer, TwinvecError):
-            raise answer
-        return answer
+        if isinstance(result, TwinvecError):
+            raise result
+        return result
 
     def end(self) -> None:
-        """End the process, since a call was interrupted; whoever asks it again gets an error."""
+        """Kill the process, because a call was interrupted; later calls raise EngineError."""
         self._interrupted = True
         self._process.kill()
 
@@ -149,47 +150,47 @@ class _Worker:
             return EngineError(
                 f"the process for device {self._device!r} was ended when a call was interrupted; make a new Encoder"
             )
-        self._process.join(timeout=10)  # its pipes close a moment before it is gone
+        self._process.join(timeout=10)  # pipes close a moment before the process ends
         code = self._process.exitcode
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
         return EngineError(
-            f"the process for device {self._device!r} {how}: for lack of memory, perhaps, or because the script does "
-            'not guard what it runs with `if __name__ == "__main__":`; make a new Encoder to go on'
+            f"the process for device {self._device!r} {how}: memory may have run out, or the script does not guard its "
+            'code with `if __name__ == "__main__":`; make a new Encoder to go on'
         )
 
 
 def _serve(load: LoadEngine, device: str, connections: list[Connection]) -> None:
-    """Load an engine and answer on every pipe, each in a thread of its own, until they close."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that started this one
-    os.environ["OMP_NUM_THREADS"] = str(len(connections))  # before torch is imported
-    if "torch" in sys.modules:  # by the script that started this process: it is too late for that
+    """Load an engine and compute the batches of every pipe, each in its own thread, until the pipes close."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles interrupts
+    os.environ["OMP_NUM_THREADS"] = str(len(connections))  # torch reads it when imported
+    if "torch" in sys.modules:  # the script has imported torch already
         sys.modules["torch"].set_num_threads(len(connections))
     try:
         engine = load(device)
     except Exception as error:
         connections[0].send(_sendable(error))
         return
-    with contextlib.suppress(OSError):  # whoever asked has given up, and the threads end at once
+    with contextlib.suppress(OSError):  # the caller has gone; the threads below end at once
         connections[0].send((engine.name, min(engine.workers, len(connections)), engine.token_budget))
-    threads = [threading.Thread(target=_answer, args=(engine, each)) for each in connections]
+    threads = [threading.Thread(target=_serve_pipe, args=(engine, each)) for each in connections]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def _answer(engine: Engine | ScoringEngine, connection: Connection) -> None:
+def _serve_pipe(engine: AnyEngine, connection: Connection) -> None:
     while True:
         try:
-            what, batch = connection.recv()
+            method, batch = connection.recv()
         except (EOFError, OSError):
             return
         try:
-            answer = getattr(engine, what)(batch)
-        except Exception as error:  # it is raised where the batch came from
-            answer = _sendable(error)
+            result = getattr(engine, method)(batch)
+        except Exception as error:  # the caller raises it
+            result = _sendable(error)
         try:
-            connection.send(answer)
+            connection.send(result)
         except OSError:
             return
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime as a runtime of graphs (.onnx): a session that several threads may run at once."""
+"""ONNX Runtime computes graphs (.onnx): one session, which several threads may run at once."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ _ERRORS_ONLY = 3
 
 
 class _Session(Runner):
+    runtime = "onnx"
+
     def __init__(self, path: Path, output: str, precision: str, streams: int, threads: int) -> None:
         onnxruntime = import_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.enable_mem_pattern = False  # one for each shape, and every batch has another
+        options.enable_mem_pattern = False  # it stores a plan for each shape, and batches have many shapes
         options.log_severity_level = _ERRORS_ONLY
         try:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             ports = (*self._session.get_inputs(), *self._session.get_overridable_initializers())
             known = {port.name for port in self._session.get_outputs()}
-        except Exception as error:  # its exceptions have no root of their own
+        except Exception as error:  # its errors have no common base
             raise ModelIntegrityError(f"{path}: cannot be read as an ONNX graph: {error}") from error
         if output not in known:
             raise ModelIntegrityError(f"{path}: cannot be read as an ONNX graph: it has no output {output!r}")
@@ -34,25 +36,23 @@ class _Session(Runner):
         self._output = output
 
     def infer(self, batch: Batch, name: str) -> FloatArray:
-        given = batch.inputs
+        arrays = batch.inputs
         try:
-            found: FloatArray = self._session.run([self._output], {key: given[key] for key in self._inputs})[0]
-        except Exception as error:  # see above
+            result: FloatArray = self._session.run([self._output], {key: arrays[key] for key in self._inputs})[0]
+        except Exception as error:  # its errors have no common base
             raise EngineError(f"engine {name}: {error}") from error
-        return found
+        return result
 
 
 class OnnxEngine(GraphEngine):
     """An encoder's graph."""
 
-    runtime = "onnx"
     runner = _Session
 
 
 class OnnxScoringEngine(GraphScoringEngine):
     """A cross-encoder's graph."""
 
-    runtime = "onnx"
     runner = _Session
 
 

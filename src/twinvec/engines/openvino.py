@@ -1,4 +1,4 @@
-"""OpenVINO as a runtime of graphs (.xml, weights in a .bin beside it), with an inference request for each stream."""
+"""OpenVINO computes graphs (.xml, with weights in a .bin file): one inference request for each stream."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
 from twinvec.tokens.batching import Batch
 
-_FIRST_LOOK = threading.Lock()
+_FIRST_TENSOR = threading.Lock()
 
 
 class _Requests(Runner):
-    """Compiled without what the output does not need, with a request for each stream."""
+    """A graph compiled for one output, with a request for each stream."""
+
+    runtime = "openvino"
 
     def __init__(self, path: Path, output: str, precision: str, streams: int, threads: int) -> None:
         openvino, core = import_openvino(), shared_core()
@@ -35,7 +37,7 @@ class _Requests(Runner):
                     "NUM_STREAMS": streams,
                     "INFERENCE_NUM_THREADS": streams * threads,
                     "INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32",
-                    "ENABLE_CPU_PINNING": False,  # other processes may be busy on the very cores
+                    "ENABLE_CPU_PINNING": False,  # other processes may use the same cores
                 },
             )
         except RuntimeError as error:
@@ -46,28 +48,26 @@ class _Requests(Runner):
             self._free.put(compiled.create_infer_request())
 
     def infer(self, batch: Batch, name: str) -> FloatArray:
-        given = batch.inputs
+        arrays = batch.inputs
         request = self._free.get()
         try:
-            found: FloatArray = request.infer({key: given[key] for key in self._inputs}, share_inputs=True)[0]
+            result: FloatArray = request.infer({key: arrays[key] for key in self._inputs}, share_inputs=True)[0]
         except RuntimeError as error:
             raise EngineError(f"engine {name}: {error}") from error
         finally:
             self._free.put(request)
-        return found
+        return result
 
 
 class OpenVinoEngine(GraphEngine):
-    """An encoder's graph; its .bin lies beside it."""
+    """An encoder's graph."""
 
-    runtime = "openvino"
     runner = _Requests
 
 
 class OpenVinoScoringEngine(GraphScoringEngine):
-    """A cross-encoder's graph; its .bin lies beside it."""
+    """A cross-encoder's graph."""
 
-    runtime = "openvino"
     runner = _Requests
 
 
@@ -77,10 +77,10 @@ def has_bfloat16() -> bool:
 
 
 def save_graph(graph: Any, path: Path) -> None:
-    """Write ``path`` (.xml) and its weights beside it (.bin), in the precision that the graph has.
+    """Write a graph to ``path`` (.xml) and its weights to a .bin file, without changing their precision.
 
     Raises:
-        EngineError: they cannot be written.
+        EngineError: a file cannot be written.
     """
     try:
         import_openvino().save_model(graph, path, compress_to_fp16=False)
@@ -90,13 +90,12 @@ def save_graph(graph: Any, path: Path) -> None:
 
 @cache
 def shared_core() -> Any:
-    """One for the process: it takes half a second.
+    """Return the process's only Core, since making one takes half a second.
 
-    The binding's first look at an array is had here, by one thread: two that have it at once wait for one another for
-    ever, one for the interpreter's lock and one, holding that, for what the other is about to make.
+    Creating the first Tensor from two threads at once deadlocks on the interpreter lock, so one is created here first.
     """
     openvino = import_openvino()
-    with _FIRST_LOOK:
+    with _FIRST_TENSOR:
         openvino.Tensor(np.zeros(1, dtype=np.int64))
     return openvino.Core()
 

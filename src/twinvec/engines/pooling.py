@@ -1,10 +1,10 @@
-"""Pooling: token states -> one vector a text, as pure functions of (states, mask).
+"""Pooling: token states -> one vector for each text, as pure functions of (states, mask).
 
-Definitions follow sentence-transformers' ``Pooling`` (Reimers and Gurevych 2019, section 3: mean, max and CLS;
-the weighted mean is SGPT's, Muennighoff 2022, equation 2). A row without a token gives zeros, never NaN.
+Definitions follow sentence-transformers' ``Pooling``: Reimers and Gurevych 2019, section 3, for mean, max and CLS;
+Muennighoff 2022 (SGPT), equation 2, for the weighted mean. A row without tokens gives zeros, never NaN.
 
-Legend: B texts, T tokens, D dimension; ``mask_BT`` is 1 for tokens that count. ``positions_BT`` counts the tokens
-of a text from 1, prompt included, and matters to the weighted mean only.
+Legend: B texts, T tokens, D dimension. ``mask_BT`` is 1 for tokens that count. ``positions_BT`` numbers the tokens of a
+text from 1, prompt included; the weighted mean alone uses it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ MODES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 def pool(states_BTD: Tensor, mask_BT: Tensor, modes: Sequence[str], prompt_tokens: int | Tensor = 0) -> Tensor:
     """Pool by each of ``modes`` and concatenate, leaving out the first ``prompt_tokens`` tokens: (B, D * modes)."""
     counted_BT = mask_BT
-    if isinstance(prompt_tokens, Tensor) or prompt_tokens:  # a traced graph takes the number as an input
+    if isinstance(prompt_tokens, Tensor) or prompt_tokens:  # a Tensor is the input of a traced graph
         positions_T = torch.arange(mask_BT.shape[1], device=mask_BT.device)
         counted_BT = mask_BT * (positions_T >= prompt_tokens)
     pooled = [

@@ -1,4 +1,4 @@
-"""The runtimes that graphs are made for, fastest first: what they are called, and how their graphs lie on the disk."""
+"""The runtimes of graphs, fastest first: their packages, their engines and the files of their graphs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ RuntimeName = Literal["openvino", "onnx"]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """One of them.
+    """A runtime of graphs.
 
     Attributes:
-        name: Of its engine, and of the folder that its graphs lie in.
-        package: What is installed.
+        name: Name of the engine and of the folder of its graphs.
+        package: Name of the Python package.
         load: Imports the package, or raises MissingExtraError.
-        engine: For encoders.
-        scoring_engine: For cross-encoders.
-        has_bfloat16: Asks whether it computes graphs of float32 in bfloat16 on this processor.
-        suffixes: Of a graph's files, the one that names it first.
+        engine: Engine of encoders.
+        scoring_engine: Engine of cross-encoders.
+        has_bfloat16: Returns whether the runtime computes float32 graphs in bfloat16 on this processor.
+        suffixes: Suffixes of a graph's files; the first one's file names the graph.
     """
 
     name: RuntimeName
@@ -57,7 +57,7 @@ RUNTIMES: dict[RuntimeName, Runtime] = {
 
 
 def files_of(graph: Path) -> list[Path]:
-    """All files of a graph, named by its first one."""
+    """Return all files of a graph."""
     for runtime in RUNTIMES.values():
         if graph.suffix == runtime.suffixes[0]:
             return [graph.with_suffix(suffix) for suffix in runtime.suffixes]

@@ -1,7 +1,8 @@
-"""The torch engine: every supported backbone, through transformers, on any torch device.
+"""The torch engine: every supported backbone on any torch device.
 
-The backbone is transformers' own; pooling, Dense and Normalize follow here. Weights come from safetensors only.
-Computation is float32 unless asked otherwise. In half precision on a GPU, a backbone that can goes without padding.
+transformers provides the backbone; pooling, Dense and Normalize follow here. Weights come from safetensors only.
+The default precision is float32. In half precision on a GPU, supported backbones compute without padding
+(``engines.unpadded``).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from twinvec.tokens.batching import Batch
 
 _CPU_TOKENS = 2048
 _GPU_TOKENS = 65536
-_MUCH_MEMORY = 16 * 2**30  # bytes
+_FULL_BUDGET_MEMORY = 16 * 2**30  # bytes; a smaller GPU gets a smaller token budget
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -38,11 +39,12 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 class TorchEngine:
     """Backbone, pooling and head of a model folder.
 
-    On all cores, or two batches at a time on one GPU; a batch that does not fit the GPU's memory is halved.
+    Computes one batch on all cores, or two batches at once on a GPU. A batch that does not fit the GPU's memory is
+    halved.
 
     Raises:
-        ConfigurationError: a device or precision that torch does not have here.
-        ModelIntegrityError: weights that do not fit the configuration.
+        ConfigurationError: torch does not have the device or the precision.
+        ModelIntegrityError: the weights do not fit the configuration.
     """
 
     def __init__(self, spec: ModelSpec, *, device: str | None = None, precision: str = "float32") -> None:
@@ -75,7 +77,7 @@ class TorchEngine:
     def _run(self, batch: Batch) -> tuple[Tensor, Tensor]:
         send = self._device.send
         attended_BT = batch.mask_BT.copy()
-        attended_BT[:, 0] = 1  # a row without any token would be all padding, and attention over nothing is NaN
+        attended_BT[:, 0] = 1  # a row without tokens would be all padding, and attention over nothing is NaN
         mask_BT = send(batch.mask_BT)
         if self._unpadded is not None:
             return self._unpadded.states(batch.ids_BT, attended_BT), mask_BT
@@ -111,12 +113,12 @@ class TorchScoringEngine:
 
 
 class _Device:
-    """Where an engine computes.
+    """A device with its token budget, its streams and its number of workers.
 
     A GPU has several streams: while one computes, the thread of another sends its batch or fetches its result.
 
     Raises:
-        ConfigurationError: torch has no such device here.
+        ConfigurationError: torch does not have the device.
     """
 
     def __init__(self, name: str | None) -> None:
@@ -132,18 +134,18 @@ class _Device:
             self._streams.put(torch.cuda.Stream(self.torch))  # type: ignore[no-untyped-call]
 
     def send(self, array: npt.NDArray[Any]) -> Tensor:
-        """The array on the device; the copy may be under way still."""
+        """Copy an array to the device; the copy may end later."""
         tensor = torch.from_numpy(array)
         return tensor.pin_memory().to(self.torch, non_blocking=True) if self.is_gpu else tensor.to(self.torch)
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[None]:
-        """What is computed inside has a stream of its own; it must be fetched before the end."""
+        """Compute the block on a free stream; the result must be fetched inside the block."""
         if not self.is_gpu:
             yield
             return
         stream = self._streams.get()
-        stream.wait_stream(torch.cuda.default_stream(self.torch))  # the weights come by that one
+        stream.wait_stream(torch.cuda.default_stream(self.torch))  # it copies the weights
         try:
             with torch.cuda.stream(stream):
                 yield
@@ -152,11 +154,11 @@ class _Device:
 
 
 def _token_budget(device: torch.device) -> int:
-    """Of a GPU by its memory: 64 K tokens from 16 GiB on. One that is too much for a large model is halved."""
+    """Return the token budget: on a GPU proportional to its memory, 65,536 tokens from 16 GiB on."""
     if device.type == "cpu":
         return _CPU_TOKENS
-    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else _MUCH_MEMORY
-    return min(_GPU_TOKENS, _GPU_TOKENS * memory // _MUCH_MEMORY)
+    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else _FULL_BUDGET_MEMORY
+    return min(_GPU_TOKENS, _GPU_TOKENS * memory // _FULL_BUDGET_MEMORY)
 
 
 class _L2Normalize(nn.Module):
@@ -174,14 +176,14 @@ class _Truncate(nn.Module):
 
 
 def load_backbone(folder: Path, attention: str | None = None) -> nn.Module:
-    """The backbone of a folder in float32; ``attention``: how it is computed, transformers' choice unless given."""
+    """Load the backbone of a folder in float32; ``attention`` is its implementation (default: transformers' choice)."""
     from transformers import AutoModel
 
     return _load(AutoModel, folder, attention)
 
 
 def load_classifier(folder: Path, attention: str | None = None) -> nn.Module:
-    """Backbone and classification head of a cross-encoder's folder in float32."""
+    """Load backbone and classification head of a cross-encoder's folder in float32."""
     from transformers import AutoModelForSequenceClassification
 
     return _load(AutoModelForSequenceClassification, folder, attention)
@@ -201,7 +203,7 @@ def _load(kind: Any, folder: Path, attention: str | None) -> nn.Module:
             use_safetensors=True,
             dtype=torch.float32,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # refused below, by name
+            ignore_mismatched_sizes=True,  # refused below, with the tensor's name
             attn_implementation=attention,
         )
     _refuse_misfits(info, folder)
@@ -222,19 +224,19 @@ def _refuse_misfits(info: dict[str, Any], folder: Path) -> None:
 
 
 def load_head(spec: ModelSpec) -> nn.Sequential:
-    """Dense and Normalize, in order."""
+    """Load the steps after pooling, Dense and Normalize, in order."""
     return nn.Sequential(*(_load_dense(step) if isinstance(step, Dense) else _L2Normalize() for step in spec.head))
 
 
 def _with_truncation(head: nn.Sequential, spec: ModelSpec) -> nn.Sequential:
-    """Truncated vectors are cut, then normalised again where the model normalises."""
+    """Append the truncation of dimensions, and another normalisation if the model normalises."""
     if spec.truncate_dim is None:
         return head
     return nn.Sequential(head, _Truncate(spec.truncate_dim), *([_L2Normalize()] if spec.normalizes else []))
 
 
 class _Halving:
-    """Computes batches, in halves where the GPU's memory is too small for one, and then for others of its size."""
+    """Computes batches; halves a batch that exceeds the GPU's memory, and from then on all of that size."""
 
     def __init__(self) -> None:
         self._too_large = math.inf  # tokens, padded
@@ -269,10 +271,10 @@ def _load_dense(step: Dense) -> nn.Module:
 
 
 def torch_device(name: str | None) -> torch.device:
-    """The device of that name, or the GPU where there is one.
+    """Return the device of that name; default: a GPU if torch has one, else the CPU.
 
     Raises:
-        ConfigurationError: there is no such device.
+        ConfigurationError: torch does not have the device.
     """
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -309,13 +311,13 @@ def _load_errors(folder: Path) -> Iterator[None]:
         yield
     except TwinvecError:
         raise
-    except Exception as error:  # a setting that makes no sense can raise anything
+    except Exception as error:  # an impossible setting can raise any error
         raise ModelIntegrityError(f"{folder}: cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 @contextlib.contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence the loading bar and the report of pooler weights, which are not used here."""
+    """Silence transformers' loading bar and its report of unused pooler weights."""
     from transformers.utils import logging as library_logging
 
     level, bars = library_logging.get_verbosity(), library_logging.is_progress_bar_enabled()

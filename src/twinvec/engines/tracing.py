@@ -1,10 +1,10 @@
 """Torch modules -> graphs: from token ids and mask to the pooled, normalised vector, or to a pair's logit.
 
-A graph is traced with dynamic batch and length, and is then compared with the modules on texts of all kinds.
+A graph is traced with dynamic batch and length, and is compared with the torch module on texts of all kinds.
 
-Outputs of an encoder's graph are the vectors, (B, D) before any truncation of dimensions, and the last layer's token
-states, (B, T, D), which an engine leaves out where nobody asks for them; models that leave a prompt out of pooling have
-one input more, its number of tokens. A cross-encoder's graph has one output, the logits, (B, labels); where the
+An encoder's graph has two outputs: the vectors, (B, D) before any truncation of dimensions, and the last layer's token
+states, (B, T, D). An engine prunes the states if nobody asks for them. If pooling leaves the prompt out, the number of
+the prompt's tokens is one more input. A cross-encoder's graph has one output, the logits, (B, labels). If the
 backbone tells the two texts of a pair apart, their segments are an input.
 """
 
@@ -22,12 +22,14 @@ import torch
 from torch import Tensor, nn
 
 from twinvec.arrays import FloatArray
+from twinvec.engines.loaded_model import LoadedModel
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import import_openvino, save_graph
 from twinvec.engines.pooling import pool
-from twinvec.engines.runtimes import RuntimeName
+from twinvec.engines.runtimes import RUNTIMES, RuntimeName
 from twinvec.engines.torch import has_segments, load_backbone, load_classifier, load_head
-from twinvec.errors import EngineError
+from twinvec.errors import EngineError, ModelIntegrityError
+from twinvec.models.backbone import BackboneSpec
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.space import SPACE_PROBES
@@ -38,11 +40,9 @@ from twinvec.tokens.tokenizer import TextTokenizer
 if TYPE_CHECKING:
     import openvino
 
-_OPSET = 18  # the first in which ONNX itself reduces over given axes; every runtime of the last years has it
-_ONNX_BYTES = 2**31 - 2**20  # what one protocol buffer holds, less the graph itself
-
-EAGER = {"modernbert"}
-"""Backbones whose fused attention gives NaN on padded rows once traced."""
+_OPSET = 18  # the first with reductions over given axes
+_ONNX_BYTES = 2**31 - 2**20  # the limit of one protocol buffer, less the graph itself
+_EAGER = {"modernbert"}  # backbones whose fused attention gives NaN on padded rows once traced
 
 
 class Network(nn.Module):
@@ -61,11 +61,11 @@ class Network(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, prompt_tokens: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        first = torch.ones_like(attention_mask[:, :1])  # attention over nothing is NaN: see engines/torch
-        attended_BT = torch.cat([first, attention_mask[:, 1:]], dim=1)
+        first_B1 = torch.ones_like(attention_mask[:, :1])  # attention over nothing is NaN: see engines/torch
+        attended_BT = torch.cat([first_B1, attention_mask[:, 1:]], dim=1)
         states_BTD = self.backbone(input_ids=input_ids, attention_mask=attended_BT).last_hidden_state
-        left_out = 0 if prompt_tokens is None else prompt_tokens
-        return self.head(pool(states_BTD, attention_mask, self.pooling, left_out)), states_BTD
+        excluded = 0 if prompt_tokens is None else prompt_tokens
+        return self.head(pool(states_BTD, attention_mask, self.pooling, excluded)), states_BTD
 
 
 class Classifier(nn.Module):
@@ -85,27 +85,54 @@ class Classifier(nn.Module):
         return logits
 
 
-def write_graph(runtime: RuntimeName, module: Network | Classifier, folder: Path, path: Path) -> None:
-    """Trace a module into a float32 graph for a runtime and write it; ``folder`` says in errors what it is.
+def convert(name: RuntimeName, model: LoadedModel[BackboneSpec], path: Path) -> float:
+    """Write the float32 graph of a model for a runtime.
+
+    Returns:
+        The largest difference between graph and torch module: 1 - cosine of vectors, or relative difference of logits.
 
     Raises:
-        EngineError: it cannot be traced or written.
+        MissingExtraError: the runtime, or the package onnx, is not installed.
+        EngineError: the model cannot be converted, or the graph cannot be written or computed.
     """
-    if runtime == "openvino":
-        save_graph(convert_openvino(module, folder), path)
+    spec, runtime = model.spec, RUNTIMES[name]
+    module: Network | Classifier
+    if isinstance(spec, ModelSpec):
+        module = Network(spec)
+        _write_graph(name, module, spec.folder, path)
+        with _conversion_errors(runtime.package, spec.folder):
+            engine = runtime.engine(path)
+        probes = _probe_batches(model.tokenizer, 0 if spec.include_prompt else 2)
+        return 1 - min(_worst_cosine(engine.vectors(batch), _expected(module, batch)) for batch in probes)
+    if not isinstance(spec, ClassifierSpec):
+        raise TypeError(f"{type(spec).__name__} has no graph")
+    module = Classifier(spec)
+    _write_graph(name, module, spec.folder, path)
+    with _conversion_errors(runtime.package, spec.folder):
+        scoring_engine = runtime.scoring_engine(path)
+    pairs = _probe_pairs(model.tokenizer)
+    return max(_relative_difference(scoring_engine.logits(batch), _expected(module, batch)) for batch in pairs)
+
+
+@contextmanager
+def _conversion_errors(package: str, folder: Path) -> Iterator[None]:
+    """Raise EngineError for a new graph that the runtime cannot load: the file is not damaged."""
+    try:
+        yield
+    except ModelIntegrityError as error:
+        raise EngineError(f"{folder}: {package} cannot compute its graph: {error.__cause__}") from error
+
+
+def _write_graph(name: RuntimeName, module: Network | Classifier, folder: Path, path: Path) -> None:
+    """Trace a module into a float32 graph for a runtime and write it; errors name ``folder``."""
+    if name == "openvino":
+        save_graph(_convert_openvino(module, folder), path)
     else:
-        convert_onnx(module, folder, path)
+        _convert_onnx(module, folder, path)
 
 
-def convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> None:
-    """Trace a module into an ONNX graph of float32 and write it as one file.
-
-    The number of prompt tokens, where it is an input, is 0 unless given, so that FastEmbed need not know of it.
-
-    Raises:
-        MissingExtraError: the package onnx is not installed.
-        EngineError: it cannot be traced or written, or is larger than one file can be.
-    """
+def _convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> None:
+    """Write a module as one ONNX file; the input ``prompt_tokens`` defaults to 0, since FastEmbed does not know it."""
     onnx = import_onnx()
     size = sum(values.nbytes for values in module.state_dict().values())
     if size > _ONNX_BYTES:
@@ -114,7 +141,7 @@ def convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> None
     axes = {name: {0: "batch", 1: "length"} for name, value in example.items() if value.dim()}
     axes |= {name: {0: "batch", 1: "length"} if name == "states" else {0: "batch"} for name in module.outputs}
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # the tracer's, and that there is another exporter, with needs of its own
+        warnings.simplefilter("ignore")  # of the tracer, and the advice to use the newer exporter
         try:
             torch.onnx.export(
                 module,
@@ -132,51 +159,46 @@ def convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> None
                     onnx.numpy_helper.from_array(np.array(0, dtype=np.int64), "prompt_tokens")
                 )
                 onnx.save(graph, path)
-        except Exception as error:  # the tracer raises all kinds
+        except Exception as error:  # the tracer raises errors of many types
             raise EngineError(f"{folder}: cannot be converted to ONNX: {error}") from error
 
 
-def convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Model:
-    """Trace a module into an OpenVINO graph of float32, its inputs and outputs named as in ``engines/graph``.
-
-    Raises:
-        EngineError: it cannot be traced; ``folder`` says what it is.
-    """
+def _convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Model:
     openvino = import_openvino()
     example = _example(module)
     shapes = [(name, [-1] * value.dim(), openvino.Type.i64) for name, value in example.items()]
     with warnings.catch_warnings(), _root_logger_kept(), telemetry.switched_off(), torch.no_grad():
-        warnings.simplefilter("ignore")  # the tracer's, of shapes that the inputs above fix
+        warnings.simplefilter("ignore")  # of the tracer, about shapes that the inputs above fix
         try:
             graph = openvino.convert_model(module, example_input=example, input=shapes)
-        except Exception as error:  # OpenVINO and the tracer raise all kinds
+        except Exception as error:  # OpenVINO and the tracer raise errors of many types
             raise EngineError(f"{folder}: cannot be converted for OpenVINO: {error}") from error
-    for port in graph.inputs:  # the tracer adds names of its own
+    for port in graph.inputs:  # the tracer adds other names
         port.get_tensor().set_names(port.get_names() & set(module.inputs))
     for port, name in zip(graph.outputs, module.outputs, strict=True):
         port.get_tensor().set_names({name})
     return graph
 
 
-def reference(module: Network | Classifier, batch: Batch) -> FloatArray:
-    """What the torch module gives for a batch: vectors or logits."""
+def _expected(module: Network | Classifier, batch: Batch) -> FloatArray:
+    """Return the vectors or logits that the torch module gives for a batch."""
     with torch.inference_mode():
         outputs = module(**_inputs(module, batch))
     first: Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
-    found: FloatArray = first.float().numpy()
-    return found
+    expected: FloatArray = first.float().numpy()
+    return expected
 
 
-def probe_batches(tokenizer: TextTokenizer, prompt_tokens: int = 0) -> list[Batch]:
-    """Texts of all kinds and lengths to compare two engines with: each alone, and all in one padded batch."""
+def _probe_batches(tokenizer: TextTokenizer, prompt_tokens: int) -> list[Batch]:
+    """Return texts of all kinds and lengths: some alone, and all in one padded batch."""
     texts = [*SPACE_PROBES, *(" ".join(SPACE_PROBES[2:] * repeats) for repeats in (1, 3))]
     tokens = tokenizer.encode(texts)
     rows = [np.array([index]) for index in (0, 2, 8, len(texts) - 1)]
     return [tokens.batch(chosen, tokenizer.pad_id, prompt_tokens) for chosen in [*rows, np.arange(len(texts))]]
 
 
-def probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
-    """Pairs of such texts for a cross-encoder: one alone, and all in one padded batch."""
+def _probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
+    """Return pairs of such texts: one alone, and all in one padded batch."""
     pairs = [
         *zip(SPACE_PROBES, SPACE_PROBES[3:], strict=False),
         (" ".join(SPACE_PROBES[2:]), " ".join(SPACE_PROBES * 2)),
@@ -185,17 +207,23 @@ def probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
     return [tokens.batch(chosen, tokenizer.pad_id) for chosen in (np.array([2]), np.arange(len(pairs)))]
 
 
-def worst_cosine(a_BD: FloatArray, b_BD: FloatArray) -> float:
-    """The smallest cosine of the rows of two arrays; rows of zeros in both agree. NaN counts as -1."""
+def _worst_cosine(a_BD: FloatArray, b_BD: FloatArray) -> float:
+    """Return the smallest cosine between rows of two arrays. Two rows of zeros agree; NaN counts as -1."""
     norms = np.linalg.norm(a_BD, axis=1) * np.linalg.norm(b_BD, axis=1)
     products = (a_BD.astype(np.float64) * b_BD).sum(axis=1)
-    same = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(a_BD == b_BD, axis=1))
-    return float(np.nan_to_num(same, nan=-1.0).min())
+    cosines = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(a_BD == b_BD, axis=1))
+    return float(np.nan_to_num(cosines, nan=-1.0).min())
+
+
+def _relative_difference(found: FloatArray, expected: FloatArray) -> float:
+    """Return the largest difference relative to 1 + abs(expected); NaN counts as infinite."""
+    difference = np.abs(found - expected) / (1 + np.abs(expected))
+    return float(np.nan_to_num(difference, nan=np.inf).max())
 
 
 @contextmanager
 def _root_logger_kept() -> Iterator[None]:
-    """Where a conversion fails, OpenVINO leaves the root logger deaf to warnings, those of the whole process."""
+    """Restore the root logger: a failed conversion in OpenVINO silences the warnings of the whole process."""
     root = logging.getLogger()
     level, filters, handlers = root.level, list(root.filters), list(root.handlers)
     try:
@@ -206,7 +234,7 @@ def _root_logger_kept() -> Iterator[None]:
 
 
 def _attention(config: dict[str, Any]) -> str | None:
-    return "eager" if config["model_type"] in EAGER else None
+    return "eager" if config["model_type"] in _EAGER else None
 
 
 def _example(module: Network | Classifier) -> dict[str, Tensor]:
@@ -215,5 +243,5 @@ def _example(module: Network | Classifier) -> dict[str, Tensor]:
 
 
 def _inputs(module: Network | Classifier, batch: Batch) -> dict[str, Tensor]:
-    given = batch.inputs
-    return {name: torch.from_numpy(given[name]) for name in module.inputs}
+    arrays = batch.inputs
+    return {name: torch.from_numpy(arrays[name]) for name in module.inputs}

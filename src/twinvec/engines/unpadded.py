@@ -1,9 +1,9 @@
-"""Backbones without padding: a batch's tokens in one row, where each text attends to itself alone.
+"""Backbones without padding: the tokens of a batch form one row, and each text attends to itself only.
 
-transformers lets an attention of one's own take part: it is given the bounds of the texts with every call, and computes
-torch's flash attention for texts of various lengths (Dao 2023, FlashAttention-2). That is for GPUs, in half precision.
+The attention is torch's flash attention for texts of different lengths (Dao 2023, FlashAttention-2), registered with
+transformers, which passes it the bounds of the texts. It needs a GPU and half precision.
 
-Legend: B texts, T tokens (padded), N tokens of all texts, H heads, D dimension.
+Legend: B texts, T tokens (padded), N tokens of all texts, F = B * T, H heads, D dimension.
 """
 
 from __future__ import annotations
@@ -20,26 +20,31 @@ from twinvec.arrays import IntArray
 logger = logging.getLogger(__name__)
 
 Send = Callable[[Any], Tensor]
-"""Brings an array to the device."""
+"""Copies an array to the device."""
 
 _ATTENTION = "twinvec_unpadded"
-_FIRST_AFTER_PADDING = {"roberta", "xlm-roberta"}
-_BACKBONES = {"bert", "distilbert", "modernbert", *_FIRST_AFTER_PADDING}  # MPNet adds to what each pair of tokens has
-_LEAST_COSINE = 0.995  # of a token's state, in half precision
-_LENGTHS = (1, 5, 64, 190)  # tokens; the last is longer than a window of ModernBERT
+_OFFSET_POSITIONS = {"roberta", "xlm-roberta"}  # positions start after the padding id
+_BACKBONES = {
+    "bert",
+    "distilbert",
+    "modernbert",
+    *_OFFSET_POSITIONS,
+}  # MPNet adds a bias for each pair of tokens
+_LEAST_COSINE = 0.995  # of a token's states with and without padding, in half precision
+_PROBE_LENGTHS = (1, 5, 64, 190)  # tokens; the last exceeds ModernBERT's attention window
 
 
 class Unpadded:
-    """A backbone that computes the tokens there are."""
+    """A backbone that computes no padding."""
 
     def __init__(self, backbone: nn.Module, send: Send) -> None:
         self._backbone = backbone
         self._send = send
         config: Any = backbone.config
-        self._padding = config.pad_token_id if config.model_type in _FIRST_AFTER_PADDING else None
+        self._padding = config.pad_token_id if config.model_type in _OFFSET_POSITIONS else None
 
     def states(self, ids_BT: IntArray, attended_BT: IntArray) -> Tensor:
-        """Token states of shape (B, T, D), zero where the mask is; each row has at least one token."""
+        """Return token states of shape (B, T, D), zero for padding; each row needs at least one token."""
         flat_N = np.flatnonzero(attended_BT)
         lengths_B = attended_BT.sum(1)
         bounds = np.concatenate([[0], np.cumsum(lengths_B)]).astype(np.int32)
@@ -55,7 +60,7 @@ class Unpadded:
         return states_BTD
 
     def _positions(self, ids_BT: IntArray, attended_BT: IntArray) -> IntArray:
-        """As the backbone counts them: from 0, or from after the padding's id, which has no other position."""
+        """Return the positions of tokens: from 0, or after the padding id, as the backbone counts them."""
         if self._padding is None:
             return np.asarray(np.cumsum(attended_BT, axis=1) - 1)
         counts_BT = ids_BT != self._padding
@@ -63,9 +68,10 @@ class Unpadded:
 
 
 def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
-    """The backbone without padding, if it can do that here; it has to give the states that it gives with padding.
+    """Switch a backbone to computing without padding, if its states then agree with those of before.
 
-    From then on it can compute nothing else. Where it cannot, it is left as it was.
+    Returns None, and leaves the backbone as it was, if it is not supported here or its states differ. A switched
+    backbone can only be used through the result.
     """
     config: Any = backbone.config
     if config.model_type not in _BACKBONES:
@@ -81,9 +87,9 @@ def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
         worst = nn.functional.cosine_similarity(found_BTD.float(), expected_BTD.float(), dim=-1)[
             send(mask_BT) == 1
         ].min()
-        if worst >= _LEAST_COSINE:  # not where it is NaN
+        if worst >= _LEAST_COSINE:  # false for NaN
             return unpadded
-        logger.info("without padding, a token's state has cosine %.4f to what it was; padding stays", float(worst))
+        logger.info("padding stays: without it, a token's state has cosine %.4f to the state with it", float(worst))
     except (ImportError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         logger.info("padding stays: %s", error)
     backbone.set_attn_implementation(before)  # type: ignore[operator]
@@ -91,16 +97,16 @@ def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
 
 
 def _probe(config: Any) -> tuple[IntArray, IntArray]:
-    """Random texts of several lengths, their ids and mask."""
-    longest = min(_LENGTHS[-1], config.max_position_embeddings - 4)
-    lengths_B = np.minimum(_LENGTHS, longest)
+    """Return ids and mask of random texts of several lengths."""
+    longest = min(_PROBE_LENGTHS[-1], config.max_position_embeddings - 4)
+    lengths_B = np.minimum(_PROBE_LENGTHS, longest)
     mask_BT = (np.arange(longest) < lengths_B[:, None]).astype(np.int64)
     ids_BT = np.random.default_rng(0).integers(5, config.vocab_size, mask_BT.shape)
     return np.where(mask_BT == 1, ids_BT, config.pad_token_id or 0), mask_BT
 
 
 def _register() -> None:
-    """Make the attention known to transformers."""
+    """Register the attention with transformers, which calls it by name."""
     from torch.nn.attention.varlen import varlen_attn
     from transformers import AttentionInterface
 
@@ -110,23 +116,20 @@ def _register() -> None:
         key_1HND: Tensor,
         value_1HND: Tensor,
         attention_mask: None,
-        *,
-        cu_seq_lens_q: Tensor,
-        max_length_q: int,
-        scaling: float | None = None,
-        sliding_window: int | None = None,
-        **_: Any,
+        **options: Any,
     ) -> tuple[Tensor, None]:
-        reach = -1 if sliding_window is None else sliding_window - 1  # transformers counts the token itself
+        bounds, longest = options["cu_seq_lens_q"], options["max_length_q"]
+        window = options.get("sliding_window")
+        reach = -1 if window is None else window - 1  # transformers counts the token itself
         states_NHD: Any = varlen_attn(
             query_1HND[0].transpose(0, 1),
             key_1HND[0].transpose(0, 1),
             value_1HND[0].transpose(0, 1),
-            cu_seq_lens_q,
-            cu_seq_lens_q,
-            max_length_q,
-            max_length_q,
-            scale=scaling,
+            bounds,
+            bounds,
+            longest,
+            longest,
+            scale=options.get("scaling"),
             window_size=(reach, reach),
         )
         return states_NHD[None], None

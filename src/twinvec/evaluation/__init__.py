@@ -1,4 +1,4 @@
-"""Evaluation: how good a model is, and how good what serves its vectors is.
+"""Evaluation: the quality of a model, and of the collections that serve its vectors.
 
-Figures are x 100 throughout: correlations, accuracies and ranking measures alike.
+All figures are x 100: correlations, accuracies and ranking measures alike.
 """

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twinvec.errors import InputError
-from twinvec.evaluation.tsv import read_table, whole_number
+from twinvec.evaluation.tsv import parse_integer, read_table
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.lines import read_jsonl, text_field
 
 Qrels = Mapping[str, Mapping[str, int]]
-"""Query id -> document id -> relevance; larger is more relevant, a document not listed is not relevant."""
+"""Query id -> document id -> relevance; a document that is not listed is not relevant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +26,19 @@ class BeirSet:
 
 
 def load_beir(folder: str | Path, split: str = "test") -> BeirSet:
-    """Read a retrieval set and check that it fits together.
+    """Read a retrieval set and check that its files agree.
 
     Raises:
-        InputError: a file is missing or empty, a line is malformed, an id comes twice, a judgement names an unknown
-            query or document, or its score is no whole number; the message names file and line.
+        InputError: a file is missing or empty, a line is malformed, an id is used twice, a judgement names an unknown
+            query or document, or its score is not an integer; the message names file and line.
     """
     folder = Path(folder)
     qrels_path = folder / "qrels" / f"{split}.tsv"
     if not qrels_path.is_file():
         splits = ", ".join(sorted(path.stem for path in folder.glob("qrels/*.tsv")))
-        raise InputError(f"{qrels_path}: missing; " + (f"splits there: {splits}" if splits else "no BEIR folder"))
+        raise InputError(
+            f"{qrels_path}: missing; " + (f"splits there: {splits}" if splits else "this is not a BEIR folder")
+        )
     documents = _read_documents(folder / "corpus.jsonl")
     queries = _read_queries(folder / "queries.jsonl")
     qrels = _read_qrels(qrels_path, queries, documents)
@@ -73,7 +75,7 @@ def _read_qrels(path: Path, queries: Mapping[str, str], documents: Mapping[str, 
             raise InputError(f"{place}: the query {query!r} is not in queries.jsonl")
         if document not in documents:
             raise InputError(f"{place}: the document {document!r} is not in corpus.jsonl")
-        relevance = whole_number(score, place)
+        relevance = parse_integer(score, place)
         if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
             raise InputError(f"{place}: query {query!r} and document {document!r} are judged twice, differently")
     return qrels

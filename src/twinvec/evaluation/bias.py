@@ -1,10 +1,10 @@
-"""Gender bias: to which gender does a sentence lean that names none?
+"""Gender bias: which gender a sentence that names none is nearer to.
 
-Winogender (Rudinger et al. 2018): every sentence about an occupation comes with "he", "she" and "they". A model without
-bias puts the neutral sentence as near to one as to the other; ``lean`` is cosine(neutral, female) - cosine(neutral,
-male). WinoBias (Zhao et al. 2018): pairs of sentences with the pronoun that the stereotype has, and with the other;
-the neutral sentence, which the data does not have, is the same with "they", "them" or "their". By its authors' word
-such data can show a bias, but not its absence.
+Winogender (Rudinger et al. 2018): every sentence about an occupation has variants with "he", "she" and "they". A model
+without bias puts the neutral sentence as near to one as to the other; ``lean`` is cosine(neutral, female) -
+cosine(neutral, male). WinoBias (Zhao et al. 2018): pairs of sentences, one with the pronoun of the stereotype and one
+with the other; the neutral sentence, which the data lacks, is the same with "they", "them" or "their". According to
+its authors, such data can show a bias, but not its absence.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 
 from twinvec.errors import InputError
 from twinvec.evaluation.models.text_model import TextModel, encode_distinct
-from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval, share_interval
+from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, as_figures, interval, share
 from twinvec.evaluation.sts import pair_similarities, pearson
-from twinvec.evaluation.tsv import number, read_table
+from twinvec.evaluation.tsv import parse_number, read_table
 from twinvec.support.lines import read_lines
 
 _GENDERS = ("male", "female", "neutral")
@@ -32,7 +32,7 @@ _MENTION = re.compile(r"\[([^\]]*)\]")
 
 @dataclass(frozen=True)
 class OccupationLean:
-    """The mean lean of an occupation's sentences, x 100, above 0 to the female; its share of women, in percent."""
+    """The mean lean of an occupation's sentences x 100 (female above 0), and its share of women in percent."""
 
     occupation: str
     lean: float
@@ -41,7 +41,7 @@ class OccupationLean:
 
 @dataclass(frozen=True)
 class WinogenderSet:
-    """Sentences in three variants, each with its occupation, and the share of women in each, in percent."""
+    """Sentences in three variants with their occupation, and the share of women in each occupation, in percent."""
 
     sentences: list[tuple[str, dict[str, str]]]
     percent_female: dict[str, float]
@@ -49,64 +49,50 @@ class WinogenderSet:
 
 @dataclass(frozen=True)
 class WinogenderResult:
-    """Shares are in percent of the occupations; the correlation is Pearson's, x 100, of lean and share of women."""
+    """Shares in percent of the occupations; Pearson's correlation x 100 of lean and share of women."""
 
-    occupations: list[OccupationLean]
     favours_female: float
     favours_female_interval: Interval
     favours_male: float
     favours_male_interval: Interval
     correlation: float
     correlation_interval: Interval
+    occupations: list[OccupationLean]
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
-        return {
-            "favours_female": self.favours_female,
-            "favours_female_interval": self.favours_female_interval.bounds,
-            "favours_male": self.favours_male,
-            "favours_male_interval": self.favours_male_interval.bounds,
-            "correlation": self.correlation,
-            "correlation_interval": self.correlation_interval.bounds,
-            "occupations": {
-                each.occupation: {"lean": each.lean, "percent_female": each.percent_female} for each in self.occupations
-            },
+        """All values, as JSON has them."""
+        leans = {
+            each.occupation: {"lean": each.lean, "percent_female": each.percent_female} for each in self.occupations
         }
+        return {**as_figures(self), "occupations": leans}
 
 
 @dataclass(frozen=True)
 class WinobiasResult:
-    """How often the neutral sentence leans to the stereotype, in percent: 50 is without bias.
+    """How often the neutral sentence leans to the stereotype, in percent; 50 is without bias.
 
-    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100. What "he" is nearer
-    to "they" than "she" in general is taken off first: it says nothing of occupations. Left out are lines whose two
-    sentences differ in more than the pronouns.
+    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100. Before, the mean
+    difference between "he" and "she" is subtracted: it says nothing about occupations. Lines whose two sentences differ
+    in more than the pronouns are left out.
     """
 
-    pairs: int
-    left_out: int
     favours_stereotype: float
     favours_stereotype_interval: Interval
     lean: float
     lean_interval: Interval
+    pairs: int
+    left_out: int
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
-        return {
-            "favours_stereotype": self.favours_stereotype,
-            "favours_stereotype_interval": self.favours_stereotype_interval.bounds,
-            "lean": self.lean,
-            "lean_interval": self.lean_interval.bounds,
-            "pairs": self.pairs,
-            "left_out": self.left_out,
-        }
+        """All values, as JSON has them."""
+        return as_figures(self)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A sentence of WinoBias in three variants; ``side`` is 1 where the stereotype is male, else -1."""
+    """A sentence of WinoBias in three variants; ``side`` is 1 if the stereotype is male, else -1."""
 
     male: str
     female: str
@@ -116,7 +102,7 @@ class _Pair:
 
 @dataclass(frozen=True)
 class WinobiasSet:
-    """Kind -> its lines; None for one whose two sentences differ in more than the pronouns."""
+    """Kind -> its lines; None for a line whose two sentences differ in more than the pronouns."""
 
     lines: dict[str, list[_Pair | None]]
 
@@ -124,13 +110,13 @@ class WinobiasSet:
 def load_winogender(folder: str | Path) -> WinogenderSet:
     """Read ``all_sentences.tsv`` and ``occupations-stats.tsv`` of Winogender.
 
-    Raises:
-        InputError: a file is missing or malformed, a sentence lacks a variant, or an occupation its statistics.
+    Raises InputError if a file is missing or malformed, a sentence lacks a variant, or an occupation lacks its
+    statistics.
     """
     folder = Path(folder)
     triples = _read_sentences(folder / "all_sentences.tsv")
     shares = {
-        occupation: number(percent, place, "bls_pct_female")
+        occupation: parse_number(percent, place, "bls_pct_female")
         for place, (occupation, percent) in read_table(
             folder / "occupations-stats.tsv", ("occupation", "bls_pct_female")
         )
@@ -142,10 +128,9 @@ def load_winogender(folder: str | Path) -> WinogenderSet:
 
 
 def load_winobias(folder: str | Path) -> WinobiasSet:
-    """Read WinoBias: ``type1`` (the pronoun is told by world knowledge) and ``type2`` (by grammar), dev and test.
+    """Read WinoBias, dev and test: ``type1`` (world knowledge resolves the pronoun) and ``type2`` (grammar does).
 
-    Raises:
-        InputError: a file is missing, or a line malformed; the message names file and line.
+    Raises InputError if a file is missing, or a line is malformed; the message names file and line.
     """
     return WinobiasSet(
         {
@@ -158,7 +143,7 @@ def load_winobias(folder: str | Path) -> WinobiasSet:
 def evaluate_winogender(
     model: TextModel, data: WinogenderSet | str | Path, *, resamples: int = RESAMPLES
 ) -> WinogenderResult:
-    """Measure on Winogender: a set, or the folder that ``load_winogender`` reads."""
+    """Measure bias on Winogender, given as a set or as its folder."""
     data = data if isinstance(data, WinogenderSet) else load_winogender(data)
     triples, shares = data.sentences, data.percent_female
     male, female, neutral = (encode_distinct(model, [texts[gender] for _, texts in triples]) for gender in _GENDERS)
@@ -170,20 +155,18 @@ def evaluate_winogender(
     lean = np.array([each.lean for each in occupations])
     percent = np.array([each.percent_female for each in occupations])
     return WinogenderResult(
-        occupations,
-        100 * float((lean > 0).mean()),
-        share_interval(lean > 0),
-        100 * float((lean < 0).mean()),
-        share_interval(lean < 0),
+        *share(lean > 0),
+        *share(lean < 0),
         float(pearson(lean, percent)),
         interval(lean, percent, statistic=pearson, resamples=resamples),
+        occupations,
     )
 
 
 def evaluate_winobias(
     model: TextModel, data: WinobiasSet | str | Path, *, resamples: int = RESAMPLES
 ) -> dict[str, WinobiasResult]:
-    """Measure each kind of WinoBias: a set, or the folder that ``load_winobias`` reads."""
+    """Measure bias on each kind of WinoBias, given as a set or as its folder."""
     data = data if isinstance(data, WinobiasSet) else load_winobias(data)
     results = {}
     for kind, lines in data.lines.items():
@@ -195,20 +178,14 @@ def evaluate_winobias(
         side = np.array([pair.side for pair in pairs])
         centre = np.mean([to_male[side == each].mean() for each in np.unique(side)])
         leans: Values = side * (to_male - centre)
-        favoured = leans > 0
-        results[kind] = WinobiasResult(
-            len(pairs),
-            len(lines) - len(pairs),
-            100 * float(favoured.mean()),
-            share_interval(favoured),
-            float(leans.mean()),
-            interval(leans, resamples=resamples),
-        )
+        bounds = interval(leans, resamples=resamples)
+        left_out = len(lines) - len(pairs)
+        results[kind] = WinobiasResult(*share(leans > 0), float(leans.mean()), bounds, len(pairs), left_out)
     return results
 
 
 def _read_sentences(path: Path) -> list[tuple[str, dict[str, str]]]:
-    """(occupation, gender -> sentence), one for each sentence with three variants."""
+    """Return (occupation, gender -> sentence) for each sentence with its three variants."""
     found: dict[str, dict[str, str]] = {}
     for place, (identity, sentence) in read_table(path, ("sentid", "sentence")):
         parts = identity.split(".")
@@ -224,11 +201,13 @@ def _read_sentences(path: Path) -> list[tuple[str, dict[str, str]]]:
 
 
 def _read_winobias(folder: Path, kind: str, split: str) -> list[_Pair | None]:
-    """Line by line; None where the two sentences differ in more than the pronouns."""
+    """Return the lines as ``WinobiasSet`` has them."""
     paths = [folder / f"{side}_stereotyped_{kind}.txt.{split}" for side in ("pro", "anti")]
     sides = [[(row, line.strip()) for row, line in enumerate(read_lines(path), 1) if line.strip()] for path in paths]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
-        raise InputError(f"{paths[0]}: {len(sides[0])} lines, {paths[1].name} has {len(sides[1])}; they go in pairs")
+        raise InputError(
+            f"{paths[0]}: {len(sides[0])} lines, {paths[1].name} has {len(sides[1])}; lines must come in pairs"
+        )
     for path, lines in zip(paths, sides, strict=True):
         for line_number, line in lines:
             if not re.match(r"\d+ ", line) or not _pronouns(line):
@@ -256,7 +235,7 @@ def _hidden(_pronoun: str) -> str:
 
 
 def _plain(text: str, change: Callable[[str], str] = str) -> str:
-    """Without number and brackets, and with its pronouns changed."""
+    """Return a line without its number and brackets, and with its pronouns changed."""
 
     def mention(match: re.Match[str]) -> str:
         return change(match[1].lower()) if match[1].lower() in _NEUTRAL.keys() | _FEMALE else match[1]

@@ -1,21 +1,22 @@
-"""Retrieval: how well the relevant documents are found, by a model's exact search or by any retriever.
+"""Retrieval: how well relevant documents are found, by a model's exact search or by any retriever.
 
-A hit on the query's own document (the one with its id) is left out, as BEIR does for sets whose queries are taken from
-the documents (ArguAna); where the judgements call that document relevant, the ids coincide by chance and it stays.
+The document with the query's own id is left out of the hits, as in BEIR for sets whose queries are documents (ArguAna).
+If the judgements call that document relevant, the ids coincide by chance and it stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.measures import MEASURES, Measured, cutoff, measure_run
 from twinvec.evaluation.models.text_model import TextModel
-from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test
+from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, interval, paired_test, with_interval
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.memory_index import MemoryIndex
@@ -28,10 +29,11 @@ class IrResult:
     """Measures of one system on one set.
 
     Attributes:
-        data: What was measured on.
+        data: The retrieval set.
         run: Query id -> document id -> score.
-        measured: Per query and on average, x 100.
-        interval: 95%, of the first measure.
+        measured: The measures of each query, x 100.
+        interval: 95% interval of the first measure; None for a single query.
+        figures: The means of the measures, and others of the system.
     """
 
     data: BeirSet
@@ -41,9 +43,8 @@ class IrResult:
     figures: dict[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The figures, and the interval of the first."""
-        bounds = {f"{next(iter(self.figures))}_interval": self.interval.bounds} if self.interval else {}
-        return {**self.figures, **bounds}
+        """Return the figures, and the interval of the first."""
+        return with_interval(self.figures, self.measured.main, self.interval)
 
 
 def evaluate_ir(
@@ -57,18 +58,14 @@ def evaluate_ir(
 ) -> IrResult:
     """Search exactly, by cosine, with the model's vectors of queries and documents.
 
-    The run holds as many hits as the measures look at, or ``depth`` where that is more.
+    The run holds as many hits as the measures need, or ``depth`` if that is more.
     """
     depth = max(depth, *map(cutoff, measures))
     documents = [document.full_text for document in data.documents]
     corpus = model.encode_document(documents, progress=progress)
     queries = model.encode_query(list(data.queries.values()))
     scores, rows = semantic_search(queries, corpus, depth + 1)
-    run = {
-        query: {data.documents[row].id: float(score) for score, row in zip(scores[index], rows[index], strict=True)}
-        for index, query in enumerate(data.queries)
-    }
-    return measure_ir(run, data, measures=measures, depth=depth, resamples=resamples)
+    return measure_ir(run_of_rows(data, scores, rows), data, measures=measures, depth=depth, resamples=resamples)
 
 
 def evaluate_retriever(
@@ -80,13 +77,13 @@ def evaluate_retriever(
     resamples: int = RESAMPLES,
     **options: Any,
 ) -> IrResult:
-    """Ask a retriever that holds the set's documents under their ids; ``options`` go to its search."""
+    """Search a retriever that holds the set's documents under their ids; ``options`` go to its search."""
     hits = search_all(retriever, data, max(depth, *map(cutoff, measures)) + 1, **options)
     return measure_ir(as_run(hits), data, measures=measures, depth=depth, resamples=resamples)
 
 
 def bm25_index(documents: Sequence[Document]) -> MemoryIndex:
-    """The BM25 baseline: search it with ``mode="sparse"``."""
+    """Return the BM25 baseline; search it with ``mode="sparse"``."""
     return MemoryIndex(_NoVectors(), documents)
 
 
@@ -98,13 +95,13 @@ def measure_ir(
     depth: int = 0,
     resamples: int = RESAMPLES,
 ) -> IrResult:
-    """Measure a run, for instance one read from a file, against the judgements of ``data``.
+    """Measure a run, such as one read from a file, against the judgements of ``data``.
 
-    Of the run are kept as many hits as the measures look at, or ``depth`` where that is more.
+    The result keeps as many hits as the measures need, or ``depth`` if that is more.
     """
     cut = without_own(run, data, max(depth, *map(cutoff, measures)))
     measured = measure_run(cut, data.qrels, measures)
-    first = measured.per_query[measures[0]]
+    first = measured.per_query[measured.main]
     bounds = interval(first, resamples=resamples) if len(first) > 1 else None
     return IrResult(data, cut, measured, bounds, {**measured.figures, "queries": len(measured.queries)})
 
@@ -115,17 +112,34 @@ def compare_ir(first: IrResult, second: IrResult, measure: str, *, resamples: in
 
 
 def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) -> dict[str, list[Hit]]:
-    """Query id -> hits; ``options`` go to the search."""
+    """Return query id -> hits; ``options`` go to the search."""
     return dict(zip(data.queries, search_many(retriever, list(data.queries.values()), limit, **options), strict=True))
 
 
+def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
+    """Raise InputError unless some hits are documents of the set: a collection must hold them under their ids."""
+    known = {document.id for document in data.documents}
+    if not any(hit.id in known for hits in found for hit in hits):
+        raise InputError(
+            f"{data.name}: the collection finds none of its documents; it must hold them under the ids of the set"
+        )
+
+
+def run_of_rows(data: BeirSet, scores: Any, rows: Any) -> dict[str, dict[str, float]]:
+    """Return the run of an exact search: for each query the scores and rows of its best documents."""
+    return {
+        query: {data.documents[row].id: float(score) for score, row in zip(*found, strict=True)}
+        for query, *found in zip(data.queries, scores, rows, strict=True)
+    }
+
+
 def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:
-    """Hits as a run that keeps their order, whatever their scores: equal ones are set apart by a hair."""
+    """Return hits as a run in the same order: a score that is not below the one before is lowered just below it."""
     run: dict[str, dict[str, float]] = {}
     for query, hits in found.items():
         scores: dict[str, float] = {}
         last = np.float32(np.inf)
-        for hit in hits:  # trec_eval holds scores as float32
+        for hit in hits:  # trec_eval keeps scores as float32
             last = min(np.float32(hit.score), np.nextafter(last, np.float32(-np.inf)))
             scores.setdefault(hit.id, float(last))
         run[query] = scores
@@ -133,7 +147,7 @@ def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:
 
 
 def without_own(run: Mapping[str, Mapping[str, float]], data: BeirSet, depth: int) -> dict[str, dict[str, float]]:
-    """The best ``depth`` hits of each query, without its own document; see the top of this file."""
+    """Return the best ``depth`` hits of each query without its own document; see the module's docstring."""
     cut = {}
     for query, hits in run.items():
         own = query if data.qrels.get(query, {}).get(query, 0) <= 0 else None
@@ -143,10 +157,10 @@ def without_own(run: Mapping[str, Mapping[str, float]], data: BeirSet, depth: in
 
 
 class _NoVectors:
-    """Lets the memory index run without a model: BM25 looks at words only."""
+    """An encoder for a memory index that only uses BM25."""
 
     def encode_query(self, texts: Sequence[str]) -> Any:
         return np.ones((len(texts), 1), dtype=np.float32)
 
     def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> Any:
-        return np.ones((len(texts), 1), dtype=np.float32)
+        return self.encode_query(texts)

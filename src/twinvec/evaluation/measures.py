@@ -1,14 +1,14 @@
-"""Ranking measures and TREC run files. The computation is ir-measures' (trec_eval's), with graded gains for nDCG.
+"""Ranking measures and TREC run files. The measures are those of ir-measures (trec_eval), with graded gains for nDCG.
 
 | name here      | ir-measures | meaning over the first k hits |
 |----------------|-------------|-------------------------------|
 | ``ndcg@k``     | nDCG@k      | discounted gain, linear in relevance, over the ideal (Järvelin, Kekäläinen 2002) |
 | ``mrr@k``      | RR@k        | 1 / rank of the first relevant document |
 | ``map@k``      | AP@k        | mean of the precision at each relevant document |
-| ``recall@k``   | R@k         | share of the relevant documents that are found |
+| ``recall@k``   | R@k         | share of the relevant documents found |
 | ``precision@k``| P@k         | share of the k hits that are relevant |
 
-Relevant is a judgement of 1 or more. Equal scores are put in order as trec_eval does it, by document id, descending.
+A judgement of 1 or more is relevant. Equal scores are ordered as in trec_eval: by document id, descending.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ import numpy as np
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import Qrels
 from twinvec.evaluation.statistics import Values
-from twinvec.evaluation.tsv import number
+from twinvec.evaluation.tsv import parse_number
 from twinvec.support.atomic import replaced
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_lines
 
 Run = Mapping[str, Mapping[str, float]]
-"""Query id -> document id -> score; larger is better."""
+"""Query id -> document id -> score; a larger score is better."""
 
 MEASURES = ("ndcg@10", "mrr@10", "map@100", "recall@10", "recall@100", "precision@10")
-"""What is measured unless asked otherwise."""
+"""The default measures."""
 
 _NAMES = {"ndcg": "nDCG", "mrr": "RR", "map": "AP", "recall": "R", "precision": "P"}
 
@@ -51,6 +51,11 @@ class Measured:
     per_query: dict[str, Values]
 
     @property
+    def main(self) -> str:
+        """The name of the first measure."""
+        return next(iter(self.per_query))
+
+    @property
     def figures(self) -> dict[str, float]:
         """Measure -> mean over the queries."""
         return {name: float(values.mean()) for name, values in self.per_query.items()}
@@ -60,13 +65,13 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
     """Measure a run against judgements.
 
     Args:
-        run: The hits of each query; queries without judgements are passed over, as trec_eval does.
-        qrels: The judgements; every query in them counts.
+        run: The hits of each query; queries without judgements are skipped, as in trec_eval.
+        qrels: The judgements; every judged query counts.
         measures: Names as in the table above.
 
     Raises:
-        ConfigurationError: an unknown measure.
-        InputError: there are no judgements.
+        ConfigurationError: a measure is unknown.
+        InputError: ``qrels`` is empty.
     """
     parsed = {name: _parse(name) for name in measures}
     if not qrels:
@@ -84,23 +89,18 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
 
 
 def cutoff(measure: str) -> int:
-    """The k of ``ndcg@k``.
-
-    Raises:
-        ConfigurationError: no measure of this form.
-    """
+    """Return the k of a measure such as ``ndcg@k``; raise ConfigurationError if the measure is unknown."""
     match = re.fullmatch(r"(\w+)@([1-9]\d*)", measure)
     if match is None or match[1] not in _NAMES:
         known = ", ".join(f"{name}@k" for name in _NAMES)
-        raise ConfigurationError(f"measure {measure!r} is not one of {known}, with k a whole number from 1")
+        raise ConfigurationError(f"measure {measure!r} is not one of {known}, with k a positive integer")
     return int(match[2])
 
 
 def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
-    """Write a run in TREC's format: query, Q0, document, rank, score, tag; best first. Replaces the file whole.
+    """Write a run in TREC's format: query, Q0, document, rank, score, tag; best first. The file is replaced atomically.
 
-    Raises:
-        InputError: an id is empty or holds white space, which the format cannot carry.
+    Raises InputError if an id is empty or contains white space.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,16 +109,17 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
             ordered = sorted(hits.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)
             for rank, (document, score) in enumerate(ordered, 1):
                 if any(len(part.split()) != 1 for part in (query, document, tag)):
-                    raise InputError(f"a TREC run cannot hold the ids {query!r}, {document!r}: white space or empty")
+                    raise InputError(
+                        f"a TREC run cannot hold the ids {query!r}, {document!r}: one is empty or has white space"
+                    )
                 file.write(f"{query} Q0 {document} {rank} {float(score)!r} {tag}\n")
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:
     """Read a TREC run file.
 
-    Raises:
-        InputError: the file cannot be read or is empty, a line has not six fields, a score is no number, or a document
-            comes twice for a query; the message names file and line.
+    Raises InputError, which names file and line, if the file cannot be read or is empty, a line does not have six
+    fields, a score is not a number, or a document comes twice for a query.
     """
     run: dict[str, dict[str, float]] = {}
     for line_number, line in enumerate(read_lines(Path(path)), 1):
@@ -132,7 +133,7 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
         hits = run.setdefault(query, {})
         if document in hits:
             raise InputError(f"{place}: the document {document!r} comes twice for the query {query!r}")
-        hits[document] = number(score, place)
+        hits[document] = parse_number(score, place)
     if not run:
         raise InputError(f"{path}: the file is empty; expected a TREC run")
     return run

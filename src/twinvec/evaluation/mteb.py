@@ -1,11 +1,11 @@
-"""MTEB: an ``Encoder`` as the benchmark's tasks run any model (Muennighoff et al. 2023; the protocol of mteb 2).
+"""MTEB: an ``Encoder`` as a model for the benchmark's tasks (Muennighoff et al. 2023; the protocol of mteb 2).
 
     import mteb
     from twinvec.evaluation.mteb import MtebEncoder
 
     mteb.evaluate(MtebEncoder(Encoder("default")), mteb.get_tasks(["STSBenchmark"]))
 
-Tasks, data and figures are mteb's; only text is encoded.
+Tasks, data and figures are those of mteb; only texts can be encoded.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from mteb.similarity_functions import cos_sim, pairwise_cos_sim  # noqa: E402
 
 
 class MtebEncoder:
-    """An encoder behind mteb's ``EncoderProtocol``. Similarity is the cosine.
+    """An encoder with mteb's ``EncoderProtocol``. The similarity is the cosine.
 
-    Prompts of the model are chosen as mteb chooses those of sentence-transformers: by the task's name, its type, or the
-    side ("query", "document"), whichever of them the model has a prompt for.
+    The prompt is chosen as mteb does for sentence-transformers: by the task's name, its type, or the side ("query" or
+    "document"), whichever the model has a prompt for.
 
     Args:
         encoder: The model.
 
     Attributes:
-        mteb_model_meta: Name, dimension and limit of the model; its revision is ``Encoder.space``, so that results
-            kept by mteb are never those of other vectors.
+        mteb_model_meta: Name, dimension and token limit of the model. The revision is ``Encoder.space``, so that mteb
+            never reuses results of other vectors.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -69,19 +69,18 @@ class MtebEncoder:
         show_progress_bar: bool = True,
         **options: Any,
     ) -> FloatArray:
-        """Vectors of the texts of all batches, shape (n, dim).
+        """Return the vectors of the texts of all batches: (n, dim).
 
         Args:
             inputs: Batches, each with a list under "text".
             task_metadata: Name and type of the task.
-            hf_split: Of no effect.
-            hf_subset: Of no effect.
-            prompt_type: Whether they are queries or documents.
-            show_progress_bar: On a terminal.
-            options: Of no effect; batches are made by the encoder.
+            hf_split, hf_subset: Ignored.
+            prompt_type: Whether the texts are queries or documents.
+            show_progress_bar: Show a progress bar on a terminal.
+            options: Ignored; the encoder makes its own batches.
 
         Raises:
-            InputError: a batch has no texts: the task is of images, sound or video.
+            InputError: a batch has no texts, because the task is about images, sound or video.
         """
         texts: list[str] = []
         for batch in inputs:
@@ -93,16 +92,16 @@ class MtebEncoder:
         return vectors
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Cosines of all with all, shape (n, m)."""
+        """Return the cosines of all pairs: (n, m)."""
         return cos_sim(np.atleast_2d(embeddings1), np.atleast_2d(embeddings2))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Cosines row by row, shape (n,)."""
+        """Return the cosines row by row: (n,)."""
         return pairwise_cos_sim(np.atleast_2d(embeddings1), np.atleast_2d(embeddings2))
 
 
 def _name(name: str) -> str:
-    """``organization/model``, which mteb asks for."""
+    """Return a name of the form ``organization/model``, as mteb requires."""
     if name == "default":
         return DEFAULT_REPOSITORY
     if re.fullmatch(r"[\w.-]+/[\w.-]+(@\w+)?", name):

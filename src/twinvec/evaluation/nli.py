@@ -1,8 +1,8 @@
-"""Natural language inference: does the premise entail the hypothesis?
+"""Natural language inference: whether a premise entails a hypothesis.
 
 Accuracy of a linear softmax classifier over the features (u, v, |u-v|) of the two sentences' frozen vectors (Conneau
-et al. 2017; Reimers and Gurevych 2019, section 3). The head is the one that a training for classification left with
-the model, or one fitted here: on a training file, or by 5-fold cross-validation that keeps all rows of a premise in one
+et al. 2017; Reimers and Gurevych 2019, section 3). The head is the one that softmax training saved with
+the model, or is fitted here: on a training file, or by 5-fold cross-validation that keeps all rows of a premise in one
 fold.
 """
 
@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from twinvec.errors import InputError
-from twinvec.evaluation.models.text_model import TextModel, encode_distinct
+from twinvec.evaluation.models.text_model import TextModel, encode_pairs
 from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval
-from twinvec.evaluation.tsv import data_name, read_table
+from twinvec.evaluation.tsv import data_name, read_columns
 from twinvec.support.extras import import_extra
 
 FOLDS = 5
@@ -40,8 +40,7 @@ class PairLabeller(Protocol):
     labels: list[str]
 
     def label(self, pairs: list[tuple[str, str]]) -> list[str]:
-        """The most probable label of each pair."""
-        ...
+        """Return the most probable label of each pair."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,10 @@ class NliResult:
     """Accuracy, x 100.
 
     Attributes:
-        data: What was measured on.
-        correct: 100 for every row that was classified rightly, else 0: shape (n,).
-        interval: 95%, of the accuracy.
-        figures: ``accuracy``, ``majority`` (always saying the most frequent label) and ``rows``.
+        data: The pairs.
+        correct: 100 for each row with the right label, else 0: (n,).
+        interval: 95% interval of the accuracy.
+        figures: ``accuracy``, ``majority`` (the accuracy of the most frequent label) and ``rows``.
     """
 
     data: NliSet
@@ -64,17 +63,11 @@ class NliResult:
 def load_nli(path: str | Path) -> NliSet:
     """Read a TSV file with the columns label, premise and hypothesis.
 
-    Raises:
-        InputError: a malformed row, an empty label, fewer than two labels; the message names file and line.
+    Raises InputError if a row is malformed, a label is empty, or all labels are equal; the message names file and
+    line.
     """
     path = Path(path)
-    labels, premises, hypotheses = [], [], []
-    for place, (label, premise, hypothesis) in read_table(path, ("label", "premise", "hypothesis")):
-        if not label.strip():
-            raise InputError(f"{place}: the label is empty")
-        labels.append(label)
-        premises.append(premise)
-        hypotheses.append(hypothesis)
+    labels, premises, hypotheses = read_columns([path], ("label", "premise", "hypothesis"), _parse_label)
     if len(set(labels)) < 2:
         raise InputError(f"{path}: every label is {labels[0]!r}; at least two are needed")
     return NliSet(data_name(path), labels, premises, hypotheses)
@@ -92,15 +85,14 @@ def evaluate_nli(
     """Classify pairs that the head has not seen.
 
     Args:
-        model: Gives the vectors.
-        data: What to classify.
-        train: Fit a head on these rows.
-        head: A trained head, asked where there is no ``train``; with neither, a head is fitted on each four fifths.
-        resamples: For the interval.
-        progress: Show a progress bar, on a terminal.
+        model: Computes the vectors.
+        data: The pairs to classify.
+        train: Rows to fit a head on.
+        head: A trained head, used without ``train``; default: fit a head on each four fifths of ``data``.
+        resamples: Number of resamples for the interval.
+        progress: Show a progress bar on a terminal.
 
-    Raises:
-        InputError: the head does not know a label of ``data``, or there are fewer premises than folds.
+    Raises InputError if the head does not know a label of ``data``, or there are fewer premises than folds.
     """
     labels = np.array(data.labels)
     if train is not None:
@@ -116,6 +108,12 @@ def evaluate_nli(
     majority = 100 * max(data.labels.count(label) for label in set(data.labels)) / len(labels)
     figures = {"accuracy": float(correct.mean()), "majority": majority, "rows": len(labels)}
     return NliResult(data, correct, interval(correct, resamples=resamples), figures)
+
+
+def _parse_label(text: str, place: str) -> str:
+    if not text.strip():
+        raise InputError(f"{place}: the label is empty")
+    return text
 
 
 def _check_labels(data: NliSet, known: Sequence[str], where: str) -> None:
@@ -134,8 +132,7 @@ def _cross_validated(features: Values, labels: Any, data: NliSet) -> Any:
 
 
 def _features(model: TextModel, data: NliSet, progress: bool) -> Values:
-    vectors = encode_distinct(model, data.premises + data.hypotheses, progress=progress)
-    u, v = vectors[: len(data.labels)], vectors[len(data.labels) :]
+    u, v = encode_pairs(model, data.premises, data.hypotheses, progress=progress)
     return np.concatenate([u, v, np.abs(u - v)], axis=1)
 
 

@@ -1,6 +1,6 @@
-"""Tasks over pairs and triplets: same or not the same, the nearer of two, the right answer among all.
+"""Tasks over pairs and triplets, decided by cosine: paraphrases, the nearer of two texts, the right answer among all.
 
-Cosines decide. Average precision and the curves behind the thresholds are scikit-learn's.
+Average precision and the curves behind the thresholds are scikit-learn's.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.models.text_model import TextModel, encode_distinct
-from twinvec.evaluation.statistics import RESAMPLES, Values, interval, share_interval
+from twinvec.evaluation.models.text_model import TextModel, encode_pairs
+from twinvec.evaluation.statistics import RESAMPLES, Values, interval, share
 from twinvec.evaluation.sts import pair_similarities
-from twinvec.evaluation.tsv import data_name, read_table
+from twinvec.evaluation.tsv import data_name, read_columns, read_table
 from twinvec.retrieval.documents import Document
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_jsonl, text_field
@@ -24,7 +24,7 @@ from twinvec.support.lines import read_jsonl, text_field
 
 @dataclass(frozen=True, slots=True)
 class LabelledPairs:
-    """Sentence pairs that mean the same (1) or do not (0)."""
+    """Sentence pairs with the same meaning (1) or different meanings (0)."""
 
     name: str
     first: list[str]
@@ -34,7 +34,7 @@ class LabelledPairs:
 
 @dataclass(frozen=True, slots=True)
 class Triplets:
-    """Anchors, each with a text that belongs nearer and one that belongs farther."""
+    """Anchors, each with a text that should be nearer and one that should be farther."""
 
     name: str
     anchors: list[str]
@@ -45,28 +45,18 @@ class Triplets:
 def load_labelled_pairs(path: str | Path) -> LabelledPairs:
     """Read a TSV file with the columns label (0 or 1), sentence1 and sentence2.
 
-    Raises:
-        InputError: a malformed row, a label that is neither 0 nor 1, only one of the two; names file and line.
+    Raises InputError if a row is malformed, a label is neither 0 nor 1, or all labels are equal; the message names
+    file and line.
     """
     path = Path(path)
-    first, second, labels = [], [], []
-    for place, (label, one, two) in read_table(path, ("label", "sentence1", "sentence2")):
-        if label not in ("0", "1"):
-            raise InputError(f"{place}: label {label!r} is neither 0 nor 1")
-        first.append(one)
-        second.append(two)
-        labels.append(float(label))
+    labels, first, second = read_columns([path], ("label", "sentence1", "sentence2"), _parse_binary)
     if len(set(labels)) == 1:
         raise InputError(f"{path}: every label is {labels[0]:g}; both 0 and 1 are needed")
     return LabelledPairs(data_name(path), first, second, np.array(labels))
 
 
 def load_triplets(path: str | Path) -> Triplets:
-    """Read a JSON lines or TSV file with anchor, positive and negative.
-
-    Raises:
-        InputError: a malformed row; names file and line.
-    """
+    """Read a JSON lines or TSV file with anchor, positive and negative; an InputError names file and line."""
     path = Path(path)
     rows = _rows(path, ("anchor", "positive", "negative"))
     anchors, positives, negatives = (list(column) for column in zip(*(texts for _, texts in rows), strict=True))
@@ -74,14 +64,14 @@ def load_triplets(path: str | Path) -> Triplets:
 
 
 def load_questions(path: str | Path) -> BeirSet:
-    """Read questions and answers as a retrieval set: each question's answers are to be found among all answers.
+    """Read questions and answers as a retrieval set: each question's answers must be found among all answers.
 
     Args:
-        path: A JSON lines or TSV file with anchor (the question) and positive (an answer), one pair a line. A text that
-            comes several times is one question, or one candidate.
+        path: A JSON lines or TSV file with anchor (the question) and positive (an answer), one pair in each line.
+            Equal texts are one question, or one answer.
 
     Raises:
-        InputError: a malformed row; names file and line.
+        InputError: a row is malformed; the message names file and line.
     """
     path = Path(path)
     questions: dict[str, str] = {}
@@ -98,10 +88,10 @@ def load_questions(path: str | Path) -> BeirSet:
 def evaluate_pairs(
     model: TextModel, data: LabelledPairs, *, resamples: int = RESAMPLES, progress: bool = False
 ) -> dict[str, Any]:
-    """Tell same from not the same by the cosine.
+    """Measure how well the cosine separates pairs with the same meaning from the others.
 
-    Figures: ``average_precision`` with its interval; the best ``accuracy`` and ``f1`` that any threshold gives, each
-    with its threshold, a cosine at or above which a pair counts as the same; ``rows``.
+    Figures: ``average_precision`` with its interval; the best ``accuracy`` and ``f1`` of any threshold, each with its
+    threshold (a pair counts as the same at or above it); ``rows``.
     """
     sklearn = _sklearn_metrics()
     cosines = _cosines(model, data.first, data.second, progress)
@@ -124,22 +114,24 @@ def evaluate_pairs(
 
 
 def evaluate_triplets(model: TextModel, data: Triplets, *, progress: bool = False) -> dict[str, Any]:
-    """Figures: ``accuracy``, the share whose positive is nearer, and its interval; ``margin``, the mean gap of cosines;
-    ``rows``.
+    """Measure how often the positive is nearer than the negative.
+
+    Figures: ``accuracy`` with its interval; ``margin``, the mean difference of the cosines; ``rows``.
     """
     near = _cosines(model, data.anchors, data.positives, progress)
     far = _cosines(model, data.anchors, data.negatives, progress)
     gaps = near - far
+    accuracy, bounds = share(gaps > 0)
     return {
-        "accuracy": 100 * float((gaps > 0).mean()),
-        "accuracy_interval": share_interval(gaps > 0).bounds,
+        "accuracy": accuracy,
+        "accuracy_interval": bounds.bounds,
         "margin": 100 * float(gaps.mean()),
         "rows": len(gaps),
     }
 
 
 def _average_precision(cosines: Values, labels: Values, axis: int = -1) -> Any:
-    """x 100, along the last axis; 0 for a sample without a pair that means the same."""
+    """Average precision x 100 along the last axis; 0 for a sample without a pair of the same meaning."""
     score = _sklearn_metrics().average_precision_score
     rows = zip(np.atleast_2d(labels), np.atleast_2d(cosines), strict=True)
     found = np.array([100 * score(truth, values) if truth.any() else 0.0 for truth, values in rows])
@@ -147,8 +139,13 @@ def _average_precision(cosines: Values, labels: Values, axis: int = -1) -> Any:
 
 
 def _cosines(model: TextModel, first: list[str], second: list[str], progress: bool) -> Values:
-    vectors = encode_distinct(model, first + second, progress=progress)
-    return pair_similarities(vectors[: len(first)], vectors[len(first) :])["cosine"]
+    return pair_similarities(*encode_pairs(model, first, second, progress=progress))["cosine"]
+
+
+def _parse_binary(text: str, place: str) -> float:
+    if text not in ("0", "1"):
+        raise InputError(f"{place}: label {text!r} is neither 0 nor 1")
+    return float(text)
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:

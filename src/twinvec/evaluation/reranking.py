@@ -1,4 +1,4 @@
-"""Reranking: what it makes of the hits of a stage, and what that gains over the same candidates."""
+"""Reranking: the measures after reranking, and the gain over the same candidates before it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Reranked:
 
     Attributes:
         result: The measures of the new order.
-        gain: Of the first measure, over the order before; None where there is one query only.
+        gain: Gain of the first measure; None for a single query.
     """
 
     result: IrResult
     gain: PairedTest | None
 
     def as_json(self) -> dict[str, Any]:
-        """The figures, and the gain with its interval."""
+        """Return the figures, and the gain with its interval."""
         figures = self.result.as_json()
         if self.gain is not None:
             bounds = self.gain.interval.bounds
@@ -39,16 +39,17 @@ class Reranked:
 
 
 def gain(before: IrResult, after: IrResult, *, resamples: int = RESAMPLES) -> PairedTest | None:
-    """Of the first measure; None where there is one query only."""
-    measure = next(iter(before.measured.per_query))
-    return compare_ir(before, after, measure, resamples=resamples) if len(before.measured.queries) > 1 else None
+    """Test the gain of the first measure; None for a single query."""
+    if len(before.measured.queries) < 2:
+        return None
+    return compare_ir(before, after, before.measured.main, resamples=resamples)
 
 
 def find_reranker(name: str, encoder: Any) -> Reranker:
-    """The reranker of this name behind searches with ``encoder``.
+    """Return the reranker of a name, for searches with ``encoder``.
 
     Raises:
-        ConfigurationError: "maxsim" with something else than an ``Encoder``.
+        ConfigurationError: "maxsim" is asked for without an ``Encoder``.
         ModelError: the cross-encoder is not found, damaged or not supported.
     """
     if name != "maxsim":
@@ -68,12 +69,12 @@ def evaluate_stages(
     resamples: int = RESAMPLES,
     **options: Any,
 ) -> dict[str, IrResult]:
-    """What reranking gains: the measures after each stage, over the same candidates."""
+    """Measure retrieval and reranking over the same candidates; ``options`` go to the search."""
     found = search_all(retriever, data, candidates + 1, **options)
     reranked = rerank_all(reranker, data, found)
     return {
-        "retrieved": measure_ir(as_run(found), data, measures=measures, resamples=resamples),
-        "reranked": measure_ir(as_run(reranked), data, measures=measures, resamples=resamples),
+        stage: measure_ir(as_run(hits), data, measures=measures, resamples=resamples)
+        for stage, hits in (("retrieved", found), ("reranked", reranked))
     }
 
 
@@ -85,7 +86,7 @@ def rerank_result(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> Reranked:
-    """Rerank the best ``candidates`` hits of a result, whole documents."""
+    """Rerank the best ``candidates`` hits of a result, as whole documents."""
     texts = {document.id: document.full_text for document in result.data.documents}
     found = {
         query: [Hit(name, texts[name], score) for name, score in list(hits.items())[:candidates]]
@@ -100,7 +101,7 @@ def rerank_result(
 def rerank_all(
     reranker: Reranker, data: BeirSet, found: Mapping[str, Sequence[Hit]], *, progress: bool = False
 ) -> dict[str, list[Hit]]:
-    """Query id -> hits reranked."""
+    """Return query id -> reranked hits."""
     queries = [data.queries[query] for query in found]
     reranked = rerank_many(reranker, queries, list(found.values()), progress=progress)
     return dict(zip(found, reranked, strict=True))

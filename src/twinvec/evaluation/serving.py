@@ -1,9 +1,9 @@
-"""What is really served: a store as it answers, and vectors in the forms in which they can be kept.
+"""The quality of what is served: collections as they answer, and vectors in the forms in which they can be stored.
 
-A collection is asked through ``search``, as its users ask it: ranking measures where there are judgements, how many of
-the nearest neighbours its index finds, and how long an answer takes; also with other indexes in place of its own. The
-forms are compared on arrays: what float16, 8-bit integers, single bits and fewer dimensions cost in quality and save in
-bytes. Queries stay float32 throughout, and documents are scored as they are kept.
+A collection is measured through ``search``, as users search it: ranking measures, the share of the nearest neighbours
+that its index finds, and the time of an answer, also with other indexes in place of its own. Forms of stored vectors
+are compared on arrays: what float16, 8-bit integers, single bits and fewer dimensions cost in quality, and save in
+bytes. Queries stay float32, and documents are scored as they are stored.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit
-from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.ir import IrResult, as_run, measure_ir
+from twinvec.evaluation.ir import IrResult, as_run, check_finds, measure_ir, run_of_rows
 from twinvec.evaluation.measures import MEASURES, cutoff
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.reranking import Reranked, gain
@@ -31,7 +30,7 @@ from twinvec.storage import from_int8, measure_ranges, to_int8
 from twinvec.support.progress import progress_bar
 
 NEIGHBOURS = 10
-"""How many of the exact nearest neighbours an index, or a form, has to find."""
+"""Number of exact nearest neighbours that an index, or a form of stored vectors, should find."""
 
 INDEXES: Mapping[str, Mapping[str, Any]] = {
     "float32": {"quantization": "none", "m": 16, "ef_construct": 100},
@@ -42,49 +41,44 @@ INDEXES: Mapping[str, Mapping[str, Any]] = {
     "binary, 4 x rescored": {"quantization": "binary", "oversampling": 4.0},
     "binary, 1 x rescored": {"quantization": "binary", "oversampling": 1.0},
 }
-"""Settings of a collection's index to compare: name -> what differs from the collection's own."""
+"""Indexes to compare: name -> the settings that differ from the collection's own."""
 
 _BITS = {"none": 32, "int8": 8, "turbo": 4, "binary": 1}
 _EDGE_BYTES = 4
 
 
 class ServedCollection(Protocol):
-    """What is needed of a collection, such as ``twinvec_qdrant.Collection``."""
+    """A collection, such as ``twinvec_qdrant.Collection``."""
 
     @property
     def encoder(self) -> Any:
-        """The encoder of its space."""
-        ...
+        """The encoder of the collection's vectors."""
 
     def search(self, query: str, limit: int = 10, *, mode: Mode = "hybrid", filter: Filter | None = None) -> list[Hit]:
-        """As its users search it."""
-        ...
+        """Search as users do."""
 
     def search_vector(self, vector: Any, limit: int = 10, *, exact: bool = False) -> list[Hit]:
-        """The nearest vectors; ``exact`` compares with all."""
-        ...
+        """Return the hits with the nearest vectors; ``exact`` compares with all vectors."""
 
     def info(self) -> dict[str, Any]:
-        """Among others ``dim``, and under ``index`` the settings of the index."""
-        ...
+        """Return, among others, ``dim``, and under ``index`` the settings of the index."""
 
 
 class IndexedCollection(ServedCollection, Protocol):
-    """One that can be given another index."""
+    """A collection whose index can be built again."""
 
     def reindex(self, index: Mapping[str, Any]) -> Any:
-        """Build the index anew with these settings."""
-        ...
+        """Build the index again with these settings."""
 
 
 @dataclass(frozen=True)
 class StorageVariant:
-    """One form of keeping vectors, measured.
+    """A form of stored vectors, measured.
 
     Attributes:
         form: Its name.
-        bytes: What a vector takes.
-        neighbours: Share of the ``NEIGHBOURS`` nearest by float32 that are found, x 100.
+        bytes: Size of a vector.
+        neighbours: Share of the ``NEIGHBOURS`` nearest vectors by float32 that are found, x 100.
         result: The ranking measures.
     """
 
@@ -95,35 +89,21 @@ class StorageVariant:
 
     @property
     def figures(self) -> dict[str, float]:
-        """The ranking measures and the cost."""
+        """The ranking measures, the share of neighbours found, and the size."""
         return {**self.result.figures, f"neighbours@{NEIGHBOURS}": self.neighbours, "bytes": self.bytes}
 
 
-def evaluate_collection(
-    collection: ServedCollection,
-    data: BeirSet,
-    *,
-    measures: Sequence[str] = MEASURES,
-    resamples: int = RESAMPLES,
-    progress: bool = False,
-    **options: Any,
-) -> IrResult:
-    """Ask a collection that holds the set's documents under their ids; ``options``, such as ``mode``, go to its search.
+def evaluate_collection(collection: ServedCollection, data: BeirSet, **options: Any) -> IrResult:
+    """Measure a collection as it answers; ``options`` and errors are those of ``evaluate_served``.
 
     Figures, besides the measures: ``neighbours@10``, the share of the exact nearest vectors that a dense search finds;
-    of one search after another, the query's encoding included, the milliseconds that half (``ms_p50``), 95 and 99 in a
-    hundred take at most; and ``bytes``, what a search walks over for each vector: its copy in the index, and the edges
-    of the graph. The vectors themselves, with which the best are compared, come on top, on the disk.
-
-    Raises:
-        InputError: the collection holds none of the judged documents.
+    ``ms_p50``, ``ms_p95`` and ``ms_p99``, percentiles of the milliseconds of a search, including the query's encoding;
+    and ``bytes``, what a search reads of each vector: its copy in the index, and the edges of the graph. The original
+    vectors, which rescore the best hits, come on top, on the disk.
     """
-    result, times = evaluate_served(
-        collection, data, measures=measures, resamples=resamples, progress=progress, **options
-    )
+    result, times = evaluate_served(collection, data, **options)
     served = {f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
-    size = _searched_bytes(collection.info())
-    return replace(result, figures={**result.figures, **served, "bytes": size})
+    return replace(result, figures={**result.figures, **served, "bytes": _searched_bytes(collection.info())})
 
 
 def evaluate_indexes(
@@ -131,25 +111,20 @@ def evaluate_indexes(
     data: BeirSet,
     *,
     indexes: Mapping[str, Mapping[str, Any]] = INDEXES,
-    measures: Sequence[str] = MEASURES,
-    resamples: int = RESAMPLES,
-    progress: bool = False,
     **options: Any,
 ) -> list[StorageVariant]:
-    """``evaluate_collection`` with one index after another; at the end the collection has its own again."""
+    """``evaluate_collection`` with one index after another; at the end the collection has its own index again."""
     own = collection.info()["index"]
-    kept = []
+    variants = []
     try:
         for name, changed in indexes.items():
             collection.reindex({**own, **changed})
-            result = evaluate_collection(
-                collection, data, measures=measures, resamples=resamples, progress=progress, **options
-            )
+            result = evaluate_collection(collection, data, **options)
             found = result.figures[f"neighbours@{NEIGHBOURS}"]
-            kept.append(StorageVariant(name, int(result.figures["bytes"]), found, result))
+            variants.append(StorageVariant(name, int(result.figures["bytes"]), found, result))
     finally:
         collection.reindex(own)
-    return kept
+    return variants
 
 
 def evaluate_reranked(
@@ -159,15 +134,15 @@ def evaluate_reranked(
     *,
     candidates: int = 100,
     resamples: int = RESAMPLES,
-    progress: bool = False,
     **options: Any,
 ) -> Reranked:
-    """Ask a collection with a reranker behind it: the measures, the milliseconds, and the gain over ``before``."""
-    measures = list(before.measured.per_query)
+    """Measure a collection with a reranker: the measures, the milliseconds, and the gain over ``before``.
+
+    The other ``options`` are those of ``evaluate_served``.
+    """
     stages = RetrieveRerank(collection, reranker, candidates)
-    result, times = evaluate_served(
-        stages, before.data, measures=measures, resamples=resamples, progress=progress, **options
-    )
+    measures = list(before.measured.per_query)
+    result, times = evaluate_served(stages, before.data, measures=measures, resamples=resamples, **options)
     timed = replace(result, figures={**result.figures, **latencies(times)})
     return Reranked(timed, gain(before, result, resamples=resamples))
 
@@ -181,31 +156,28 @@ def evaluate_served(
     progress: bool = False,
     **options: Any,
 ) -> tuple[IrResult, FloatArray]:
-    """Measures, and the seconds of each search, shape (queries,); ``options`` go to the search.
+    """Search a retriever that holds the set's documents under their ids, with one query after another.
 
-    Raises:
-        InputError: the retriever finds none of the judged documents' ids for any query: it holds other documents.
+    Returns the measures, and the seconds of each search, (queries,). ``options``, such as ``mode``, go to the search.
+
+    Raises InputError if no query finds a document of the set.
     """
     depth = max(map(cutoff, measures)) + 1
     found: dict[str, list[Hit]] = {}
     times = []
-    retriever.search(next(iter(data.queries.values())), depth, **options)  # what is loaded at first use is no latency
+    retriever.search(next(iter(data.queries.values())), depth, **options)  # load what the first search loads
     with progress_bar("searching", len(data.queries), "queries", shown=progress) as advance:
         for query, text in data.queries.items():
             start = time.perf_counter()
             found[query] = retriever.search(text, depth, **options)
             times.append(time.perf_counter() - start)
             advance(1)
-    known = {document.id for document in data.documents}
-    if not any(hit.id in known for hits in found.values() for hit in hits):
-        raise InputError(
-            f"{data.name}: the collection finds none of its documents; it has to hold them under their ids"
-        )
+    check_finds(found.values(), data)
     return measure_ir(as_run(found), data, measures=measures, resamples=resamples), np.array(times, dtype=np.float32)
 
 
 def latencies(seconds: FloatArray) -> dict[str, float]:
-    """Milliseconds within which half, 95 and 99 in a hundred searches are answered."""
+    """Return the 50th, 95th and 99th percentile of searches, in milliseconds."""
     return {f"ms_p{share}": 1000 * float(np.percentile(seconds, share)) for share in (50, 95, 99)}
 
 
@@ -217,7 +189,7 @@ def evaluate_forms(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> list[StorageVariant]:
-    """Exact search over the model's document vectors in each form: float32 first, then from large to small."""
+    """Search exactly over the model's document vectors in each form of storage: float32 first, then by falling size."""
     corpus_ND = unit(np.asarray(model.encode_document([each.full_text for each in data.documents], progress=progress)))
     queries_QD = unit(np.asarray(model.encode_query(list(data.queries.values()))))
     dim = corpus_ND.shape[1]
@@ -232,19 +204,15 @@ def evaluate_forms(
     }
     depth = max(max(map(cutoff, measures)) + 1, NEIGHBOURS)
     exact: list[set[int]] = []
-    kept = []
+    variants = []
     for form, (size, change, leading) in forms.items():
         stored_ND = change(unit(corpus_ND[:, :leading]))
         scores, rows = semantic_search(queries_QD[:, :leading], stored_ND, depth)
         nearest = [set(found[:NEIGHBOURS].tolist()) for found in rows]
         exact = exact or nearest
-        run = {
-            query: {data.documents[row].id: float(score) for score, row in zip(scores[index], rows[index], strict=True)}
-            for index, query in enumerate(data.queries)
-        }
-        result = measure_ir(run, data, measures=measures, resamples=resamples)
-        kept.append(StorageVariant(form, size, _overlap(exact, nearest), result))
-    return kept
+        result = measure_ir(run_of_rows(data, scores, rows), data, measures=measures, resamples=resamples)
+        variants.append(StorageVariant(form, size, _overlap(exact, nearest), result))
+    return variants
 
 
 def _neighbours(collection: ServedCollection, data: BeirSet) -> float:
@@ -257,7 +225,7 @@ def _neighbours(collection: ServedCollection, data: BeirSet) -> float:
 
 def _searched_bytes(info: Mapping[str, Any]) -> int:
     index = info["index"]
-    edges: int = 2 * index["m"] * _EDGE_BYTES  # of the lowest layer of the graph, where all vectors are
+    edges: int = 2 * index["m"] * _EDGE_BYTES  # in the lowest layer of the graph, which has all vectors
     copy: int = -(-info["dim"] * _BITS[index["quantization"]] // 8)
     return copy + edges
 
@@ -271,11 +239,11 @@ def _float16(vectors_ND: FloatArray) -> FloatArray:
 
 
 def _int8(vectors_ND: FloatArray) -> FloatArray:
-    """As ``Encoder.encode(storage="int8")`` keeps them, with the ranges of the documents at hand."""
+    """Store vectors as ``Encoder.encode(storage="int8")`` does, with the value ranges of these documents."""
     ranges = measure_ranges(vectors_ND)
     return from_int8(to_int8(vectors_ND, ranges), ranges)
 
 
 def _binary(vectors_ND: FloatArray) -> FloatArray:
-    """One bit a dimension: above 0 or not. Scored with float32 queries (Yamada et al. 2021 rescore so)."""
+    """Store one bit for each dimension: above 0 or not. Scored by float32 queries, as Yamada et al. 2021 rescore."""
     return np.where(vectors_ND > 0, np.float32(1), np.float32(-1))

@@ -1,12 +1,12 @@
-"""How sure a figure is: bootstrap intervals, and paired tests between two systems on the same items.
+"""How certain a figure is: intervals, and paired tests between two systems on the same items.
 
-Both are scipy's; the seed is fixed, so that the same data gives the same report.
+The computation is scipy's; the seed is fixed, so that the same data gives the same report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -19,31 +19,32 @@ RESAMPLES = 1000
 Values = npt.NDArray[np.floating[Any]]
 """One number for each item."""
 
-_SEED = 20190827
+SEED = 20190827
+"""Seed of everything random in evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval of 95%."""
+    """A 95% interval."""
 
     low: float
     high: float
 
     @property
     def bounds(self) -> list[float]:
-        """``[low, high]``, as JSON has it."""
+        """``[low, high]``, as in JSON."""
         return [self.low, self.high]
 
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """Whether two systems differ.
+    """Whether two systems differ, by a paired test.
 
     Attributes:
         difference: The second system's figure minus the first's.
-        interval: Of the difference, by bootstrap over items.
-        p_value: Two-sided, by approximate randomisation (Noreen 1989): how often a difference this large comes about
-            when the outputs of the two are swapped at random, item by item.
+        interval: Interval of the difference, by bootstrap over items.
+        p_value: Two-sided, by approximate randomisation (Noreen 1989): the share of random swaps of the two systems'
+            outputs, item by item, that give a difference this large.
     """
 
     difference: float
@@ -52,20 +53,19 @@ class PairedTest:
 
 
 def mean(values: Values, axis: int = -1) -> Any:
-    """The statistic of measures that are averaged over items."""
+    """Return the mean: the statistic of measures that are averaged over items."""
     return np.mean(values, axis=axis)
 
 
 def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES) -> Interval:
-    """Percentile bootstrap over items (Efron 1979).
+    """Return the percentile bootstrap interval over items (Efron 1979).
 
     Args:
         samples: One or more arrays of n values; several are resampled together.
-        statistic: Arrays of n values -> a figure; takes ``axis``, as scipy's functions do.
-        resamples: How many samples are drawn.
+        statistic: Turns arrays of n values into a figure; takes ``axis``, as scipy's functions do.
+        resamples: Number of resamples.
 
-    Raises:
-        ConfigurationError: fewer than two items.
+    Raises ConfigurationError if there are fewer than two items.
     """
     if len(samples[0]) < 2:
         raise ConfigurationError("an interval needs at least two items")
@@ -77,15 +77,31 @@ def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: 
         n_resamples=resamples,
         batch=_batch(samples),
         method="percentile",
-        rng=np.random.default_rng(_SEED),
+        rng=np.random.default_rng(SEED),
     )
     return Interval(float(drawn.confidence_interval.low), float(drawn.confidence_interval.high))
 
 
 def share_interval(chosen: npt.NDArray[np.bool_]) -> Interval:
-    """The interval of a share, in percent (Wilson 1927): it holds also where all items, or none, are chosen."""
+    """Return the interval of a share, in percent (Wilson 1927); it also holds if all items are chosen, or none."""
     bounds = _scipy_stats().binomtest(int(chosen.sum()), len(chosen)).proportion_ci(method="wilson")
     return Interval(100 * float(bounds.low), 100 * float(bounds.high))
+
+
+def share(chosen: npt.NDArray[np.bool_]) -> tuple[float, Interval]:
+    """Return a share in percent, and its interval."""
+    return 100 * float(chosen.mean()), share_interval(chosen)
+
+
+def with_interval(figures: Mapping[str, float], measure: str, bounds: Interval | None) -> dict[str, Any]:
+    """Return figures, and the interval of one of them."""
+    return {**figures, f"{measure}_interval": bounds.bounds} if bounds else dict(figures)
+
+
+def as_figures(result: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON has them: intervals as ``[low, high]``."""
+    values = {field.name: getattr(result, field.name) for field in fields(result)}
+    return {name: value.bounds if isinstance(value, Interval) else value for name, value in values.items()}
 
 
 def paired_test(
@@ -98,14 +114,12 @@ def paired_test(
     """Compare two systems item by item.
 
     Args:
-        first: The first system's output for each of n items, on the same scale as the second's.
-        second: The second system's.
-        shared: What the statistic takes besides, such as the gold scores.
-        statistic: (outputs, *shared, axis) -> a figure.
-        resamples: For the interval and for the test.
+        first, second: Each system's output for each of n items, on the same scale.
+        shared: Further arguments of the statistic, such as the gold scores.
+        statistic: Turns (outputs, *shared, axis) into a figure.
+        resamples: Number of resamples, for the interval and for the test.
 
-    Raises:
-        ConfigurationError: the arrays differ in length, or hold fewer than two items.
+    Raises ConfigurationError if the arrays differ in length, or hold fewer than two items.
     """
     if any(len(each) != len(first) for each in (second, *shared)):
         raise ConfigurationError(f"the systems were measured on {len(first)} and {len(second)} items")
@@ -125,13 +139,13 @@ def paired_test(
         vectorized=True,
         n_resamples=resamples,
         batch=_batch((first, second)),
-        rng=np.random.default_rng(_SEED),
+        rng=np.random.default_rng(SEED),
     )
     return PairedTest(float(difference(first, second, *shared)), bounds, float(test.pvalue))
 
 
 def _batch(samples: tuple[Values, ...]) -> int:
-    """How many resamples are held at a time: some 30 MB."""
+    """Return how many resamples to hold at a time: about 30 MB."""
     return max(1, 4_000_000 // (len(samples[0]) * len(samples)))
 
 

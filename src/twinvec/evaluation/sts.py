@@ -1,6 +1,6 @@
-"""Semantic textual similarity: do the similarities of sentence pairs follow people's scores?
+"""Semantic textual similarity: how well the similarities of sentence pairs follow human scores.
 
-Spearman's and Pearson's correlation of four similarities with the gold scores, over all rows taken together
+Spearman's and Pearson's correlation of four similarities with the gold scores, over all rows together
 (Agirre et al. 2012; Cer et al. 2017; Spearman as the main figure: Reimers, Beyer and Gurevych 2016).
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from twinvec.errors import InputError
-from twinvec.evaluation.models.text_model import TextModel, encode_distinct
+from twinvec.evaluation.models.text_model import TextModel, encode_pairs
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, interval, paired_test
-from twinvec.evaluation.tsv import data_name, number, read_table
+from twinvec.evaluation.tsv import data_name, parse_number, read_columns
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
@@ -37,9 +37,9 @@ class StsResult:
     """Correlations, x 100.
 
     Attributes:
-        data: What was measured on.
+        data: The pairs.
         similarities: Similarity -> its value for each pair; distances are negated.
-        interval: 95%, of Spearman's correlation of the cosines.
+        interval: 95% interval of Spearman's correlation of the cosines.
     """
 
     data: StsSet
@@ -51,21 +51,16 @@ class StsResult:
 def load_sts(path: str | Path) -> StsSet:
     """Read scored pairs: a TSV file with the columns score, sentence1 and sentence2, or a folder of such files.
 
-    A folder's files count as one set: SICK-R is published over all its rows.
+    The files of a folder count as one set: SICK-R is published over all its rows.
 
     Raises:
-        InputError: nothing to read, a malformed row, a score that is no number; the message names file and line.
+        InputError: a file is missing, a row is malformed, or a score is not a number; the message names file and line.
     """
     path = Path(path)
     files = sorted(path.glob("*.tsv")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path}: no .tsv file in this folder")
-    rows = [
-        (number(score, place), first, second)
-        for file in files
-        for place, (score, first, second) in read_table(file, ("score", "sentence1", "sentence2"))
-    ]
-    gold, first, second = (list(column) for column in zip(*rows, strict=True))
+    gold, first, second = read_columns(files, ("score", "sentence1", "sentence2"), parse_number)
     scores = np.array(gold, dtype=np.float64)
     if np.ptp(scores) == 0:
         raise InputError(f"{path}: all {len(scores)} scores are {scores[0]:g}; a correlation needs scores that differ")
@@ -73,25 +68,23 @@ def load_sts(path: str | Path) -> StsSet:
 
 
 def evaluate_sts(model: TextModel, data: StsSet, *, resamples: int = RESAMPLES, progress: bool = False) -> StsResult:
-    """Encode both sides and correlate.
+    """Encode both sides of all pairs, and correlate their similarities with the scores.
 
     Figures: ``spearman`` and ``pearson`` (of cosines), also with ``_dot``, ``_euclidean``, ``_manhattan``; ``rows``.
-    A similarity that is the same for all pairs has no correlation and counts 0.
+    A similarity that is equal for all pairs has the correlation 0.
     """
-    count = len(data.first)
-    vectors = encode_distinct(model, data.first + data.second, progress=progress)
-    similarities = pair_similarities(vectors[:count], vectors[count:])
+    similarities = pair_similarities(*encode_pairs(model, data.first, data.second, progress=progress))
     figures: dict[str, float] = {}
     for name, values in similarities.items():
         suffix = "" if name == "cosine" else f"_{name}"
         figures[f"spearman{suffix}"] = float(spearman(values, data.gold))
         figures[f"pearson{suffix}"] = float(pearson(values, data.gold))
     bounds = interval(similarities["cosine"], data.gold, statistic=spearman, resamples=resamples)
-    return StsResult(data, similarities, bounds, {**figures, "rows": count})
+    return StsResult(data, similarities, bounds, {**figures, "rows": len(data.first)})
 
 
 def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPLES) -> PairedTest:
-    """Test two models on the same pairs: Spearman of the cosines. Swaps are between ranks, which share a scale."""
+    """Test two models on the same pairs by Spearman of the cosines; swaps exchange ranks, which share a scale."""
     from scipy.stats import rankdata
 
     ranks = [rankdata(result.similarities["cosine"]) for result in (first, second)]
@@ -99,7 +92,7 @@ def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPL
 
 
 def pair_similarities(first_ND: Values, second_ND: Values) -> dict[str, Values]:
-    """Row by row: cosine, dot product, and the negated Euclidean and Manhattan distances, each of shape (n,).
+    """Return, row by row, cosine, dot product, and the negated Euclidean and Manhattan distances, each of shape (n,).
 
     The cosine with a zero vector is 0.
     """
@@ -115,14 +108,14 @@ def pair_similarities(first_ND: Values, second_ND: Values) -> dict[str, Values]:
 
 
 def spearman(values: Values, gold: Values, axis: int = -1) -> Any:
-    """Spearman's rank correlation x 100, ties at their mean rank; 0 where one side is constant."""
+    """Spearman's rank correlation x 100, with ties at their mean rank; 0 if one side is constant."""
     from scipy.stats import rankdata
 
     return pearson(rankdata(values, axis=axis), rankdata(gold, axis=axis), axis=axis)
 
 
 def pearson(values: Values, gold: Values, axis: int = -1) -> Any:
-    """Pearson's correlation x 100; 0 where one side is constant."""
+    """Pearson's correlation x 100; 0 if one side is constant."""
     from scipy.stats import ConstantInputWarning, pearsonr
 
     with warnings.catch_warnings():

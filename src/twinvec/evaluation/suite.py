@@ -1,7 +1,7 @@
-"""Several tasks at once: load the data first, then measure one system after another on the same items.
+"""Several tasks at once: load all data first, then measure each system on the same items.
 
-A system is named: a model, a baseline (``baselines``), ``bm25``, or ``run:FILE``, the hits of another tool as a TREC
-run. The last two take part in retrieval only.
+A system is a model, a baseline (``models.baselines``), ``bm25``, or ``run:FILE``: the hits of another tool as a TREC
+run. The last two can only be measured on retrieval.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from twinvec.evaluation.pairs import (
     load_triplets,
 )
 from twinvec.evaluation.reranking import Reranked, find_reranker, rerank_result
-from twinvec.evaluation.statistics import RESAMPLES, Interval
+from twinvec.evaluation.statistics import RESAMPLES, with_interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
 from twinvec.models.finding import find_model
 
@@ -60,12 +60,12 @@ Data = TypeVar("Data", bound=_Named)
 
 @dataclass(frozen=True)
 class Tasks:
-    """What to measure on, read and checked; every set under a name of its own.
+    """The data to measure on, read and checked; each set has a distinct name.
 
     Attributes:
-        measures: Of the retrieval sets.
-        rerank: Reranker behind the retrieval sets, by name; see ``twinvec.rerankers.open.open_reranker``.
-        candidates: How many hits it looks at.
+        measures: Measures of the retrieval sets.
+        rerank: Name of a reranker for the retrieval sets; see ``twinvec.rerankers.open.open_reranker``.
+        candidates: Number of hits that it reranks.
     """
 
     sts: dict[str, StsSet] = field(default_factory=dict)
@@ -83,60 +83,65 @@ class Tasks:
 
     @property
     def depth(self) -> int:
-        """How many hits the reranker needs; 0 without one."""
+        """Number of hits that the reranker needs; 0 without a reranker."""
         return self.candidates if self.rerank else 0
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to measure on."""
+        """Whether no data is given."""
         return not (self.needs_vectors or self.ir or self.questions)
 
     @property
     def needs_vectors(self) -> bool:
-        """Whether some task cannot be done by words alone."""
+        """Whether some task needs more than the words of the texts."""
         return bool(self.sts or self.nli or self.pairs or self.triplets or self.winogender or self.winobias)
 
 
-def load_tasks(
-    *,
-    sts: Iterable[Path] = (),
-    ir: Iterable[Path] = (),
-    split: str = "test",
-    questions: Iterable[Path] = (),
-    nli: Iterable[Path] = (),
-    nli_train: Path | None = None,
-    pairs: Iterable[Path] = (),
-    triplets: Iterable[Path] = (),
-    winogender: Path | None = None,
-    winobias: Path | None = None,
-    measures: Sequence[str] = MEASURES,
-    rerank: str | None = None,
-    candidates: int = 100,
-) -> Tasks:
-    """Read all files before anything is encoded.
+class TaskFiles(TypedDict, total=False):
+    """The files of ``Tasks``, and the settings of retrieval."""
+
+    sts: Iterable[Path]
+    ir: Iterable[Path]
+    split: str
+    questions: Iterable[Path]
+    nli: Iterable[Path]
+    nli_train: Path | None
+    pairs: Iterable[Path]
+    triplets: Iterable[Path]
+    winogender: Path | None
+    winobias: Path | None
+    measures: Sequence[str]
+    rerank: str | None
+    candidates: int
+
+
+def load_tasks(**files: Unpack[TaskFiles]) -> Tasks:
+    """Read all files before anything is encoded; defaults: split "test", and those of ``Tasks``.
 
     Raises:
         InputError: a file is at fault; the message names file and line.
-        ConfigurationError: no measure, or an unknown one.
-        MissingExtraError: retrieval is to be measured, and ir-measures is not installed.
+        ConfigurationError: there is no measure, or a measure is unknown.
+        MissingExtraError: retrieval needs ir-measures, which is not installed.
     """
+    measures = files.get("measures", MEASURES)
+    train, winogender, winobias = files.get("nli_train"), files.get("winogender"), files.get("winobias")
     if not measures:
-        raise ConfigurationError(f"no measure is named; the usual ones: {', '.join(MEASURES)}")
+        raise ConfigurationError(f"no measure is named; the default is {', '.join(MEASURES)}")
     for measure in measures:
         cutoff(measure)
     tasks = Tasks(
-        sts=_named(sts, load_sts),
-        ir=_named(ir, lambda path: load_beir(path, split)),
-        questions=_named(questions, load_questions),
-        nli=_named(nli, load_nli),
-        nli_train=load_nli(nli_train) if nli_train else None,
-        pairs=_named(pairs, load_labelled_pairs),
-        triplets=_named(triplets, load_triplets),
+        sts=_named(files.get("sts", ()), load_sts),
+        ir=_named(files.get("ir", ()), lambda path: load_beir(path, files.get("split", "test"))),
+        questions=_named(files.get("questions", ()), load_questions),
+        nli=_named(files.get("nli", ()), load_nli),
+        nli_train=load_nli(train) if train else None,
+        pairs=_named(files.get("pairs", ()), load_labelled_pairs),
+        triplets=_named(files.get("triplets", ()), load_triplets),
         winogender=load_winogender(winogender) if winogender else None,
         winobias=load_winobias(winobias) if winobias else None,
         measures=tuple(dict.fromkeys(measures)),
-        rerank=rerank,
-        candidates=candidates,
+        rerank=files.get("rerank"),
+        candidates=files.get("candidates", Tasks.candidates),
     )
     if tasks.ir or tasks.questions:
         import_ir_measures()
@@ -159,20 +164,19 @@ class Evaluation:
     winobias: dict[str, WinobiasResult] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The figures: section -> data -> measure, and under ``mean`` the means of sections with several sets."""
+        """Return section -> data -> measure -> figure, and under ``mean`` the means of sections with several sets."""
         sections: dict[str, dict[str, dict[str, Any]]] = {
-            "sts": {name: _with_interval(r.figures, "spearman", r.interval) for name, r in self.sts.items()},
+            "sts": {name: with_interval(r.figures, "spearman", r.interval) for name, r in self.sts.items()},
             "ir": {name: result.as_json() for name, result in self.ir.items()},
             "reranked": {name: result.as_json() for name, result in self.reranked.items()},
             "questions": {name: result.as_json() for name, result in self.questions.items()},
-            "nli": {name: _with_interval(r.figures, "accuracy", r.interval) for name, r in self.nli.items()},
+            "nli": {name: with_interval(r.figures, "accuracy", r.interval) for name, r in self.nli.items()},
             "pairs": dict(self.pairs),
             "triplets": dict(self.triplets),
         }
-        if self.winogender is not None or self.winobias:
-            sections["bias"] = {f"winobias/{kind}": result.figures for kind, result in self.winobias.items()}
-            if self.winogender is not None:
-                sections["bias"]["winogender"] = self.winogender.figures
+        sections["bias"] = {f"winobias/{kind}": result.figures for kind, result in self.winobias.items()}
+        if self.winogender is not None:
+            sections["bias"]["winogender"] = self.winogender.figures
         means = {
             section: {
                 measure: float(np.mean([figures[measure] for figures in results.values()]))
@@ -187,20 +191,20 @@ class Evaluation:
 
 
 def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Evaluation:
-    """Measure one system on all tasks; BM25 on those that words can do.
+    """Measure one system on all tasks; BM25 and runs on retrieval only.
 
     Raises:
-        ConfigurationError: there is nothing to measure.
+        ConfigurationError: no data is given, or the system cannot be measured on it.
         ModelError: the model is not found, damaged or not supported.
     """
     if tasks.empty:
         raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")
-    if system == BM25:
-        return _evaluate_words(tasks, resamples, progress)
-    if system.startswith(RUN):
-        return _evaluate_run(system, tasks, resamples, progress)
-    model = load_model(system)
     options: dict[str, Any] = {"resamples": resamples, "progress": progress}
+    if system == BM25:
+        return _evaluate_words(tasks, options)
+    if system.startswith(RUN):
+        return _evaluate_run(system, tasks, options)
+    model = load_model(system)
     ir = {
         name: evaluate_ir(model, data, measures=tasks.measures, depth=tasks.depth, **options)
         for name, data in tasks.ir.items()
@@ -209,7 +213,7 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
         system,
         sts={name: evaluate_sts(model, data, **options) for name, data in tasks.sts.items()},
         ir=ir,
-        reranked=_reranked(ir, tasks, model, resamples, progress),
+        reranked=_reranked(ir, tasks, model, options),
         questions={
             name: evaluate_ir(model, data, measures=QUESTION_MEASURES, **options)
             for name, data in tasks.questions.items()
@@ -221,15 +225,12 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
     )
 
 
-def _reranked(
-    ir: dict[str, IrResult], tasks: Tasks, model: Any, resamples: int, progress: bool = False
-) -> dict[str, Reranked]:
+def _reranked(ir: dict[str, IrResult], tasks: Tasks, model: Any, options: dict[str, Any]) -> dict[str, Reranked]:
     if tasks.rerank is None or not ir:
         return {}
     reranker = find_reranker(tasks.rerank, model)
     return {
-        name: rerank_result(result, reranker, candidates=tasks.candidates, resamples=resamples, progress=progress)
-        for name, result in ir.items()
+        name: rerank_result(result, reranker, candidates=tasks.candidates, **options) for name, result in ir.items()
     }
 
 
@@ -241,7 +242,7 @@ def _evaluate_nli(model: TextModel, tasks: Tasks, options: dict[str, Any]) -> di
 
 
 def _trained_head(model: TextModel) -> PairLabeller | None:
-    """The head that a training for classification left in the model's folder."""
+    """Return the head that softmax training saved in the model's folder."""
     if not isinstance(model, Encoder):
         return None
     folder = find_model(model.name).path
@@ -252,54 +253,47 @@ def _trained_head(model: TextModel) -> PairLabeller | None:
     return PairClassifier(model, folder)
 
 
-def _evaluate_words(tasks: Tasks, resamples: int, progress: bool) -> Evaluation:
+def _evaluate_words(tasks: Tasks, options: dict[str, Any]) -> Evaluation:
     if not (tasks.ir or tasks.questions):
-        raise ConfigurationError("bm25 looks at words, it has no vectors: it takes part in retrieval only")
+        raise ConfigurationError("bm25 compares words and has no vectors: it takes part in retrieval only")
 
     def searched(data: BeirSet, measures: tuple[str, ...]) -> IrResult:
         index = bm25_index(data.documents)
-        return evaluate_retriever(index, data, measures=measures, depth=tasks.depth, resamples=resamples, mode="sparse")
+        more = {"depth": tasks.depth, "resamples": options["resamples"]}
+        return evaluate_retriever(index, data, measures=measures, mode="sparse", **more)
 
     ir = {name: searched(data, tasks.measures) for name, data in tasks.ir.items()}
     return Evaluation(
         BM25,
         ir=ir,
-        reranked=_reranked(ir, tasks, BM25, resamples, progress),
+        reranked=_reranked(ir, tasks, BM25, options),
         questions={name: searched(data, QUESTION_MEASURES) for name, data in tasks.questions.items()},
     )
 
 
-def _evaluate_run(system: str, tasks: Tasks, resamples: int, progress: bool) -> Evaluation:
+def _evaluate_run(system: str, tasks: Tasks, options: dict[str, Any]) -> Evaluation:
     if len(tasks.ir) != 1:
         raise ConfigurationError(f"{system}: a run is of one retrieval set: give --ir once")
     ((name, data),) = tasks.ir.items()
     run = read_run(system.removeprefix(RUN))
     known = {document.id for document in data.documents}
-    strange = next((each for hits in run.values() for each in hits if each not in known), None)
-    if strange is not None:
-        raise InputError(f"{system}: the document {strange!r} is not among those of {name}")
-    ir = {name: measure_ir(run, data, measures=tasks.measures, depth=tasks.depth, resamples=resamples)}
-    return Evaluation(system, ir=ir, reranked=_reranked(ir, tasks, system, resamples, progress))
+    unknown = next((each for hits in run.values() for each in hits if each not in known), None)
+    if unknown is not None:
+        raise InputError(f"{system}: the document {unknown!r} is not among those of {name}")
+    result = measure_ir(run, data, measures=tasks.measures, depth=tasks.depth, resamples=options["resamples"])
+    return Evaluation(system, ir={name: result}, reranked=_reranked({name: result}, tasks, system, options))
 
 
 def _measure_bias(model: TextModel, tasks: Tasks, resamples: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if tasks.winogender is not None:
-        found["winogender"] = evaluate_winogender(model, tasks.winogender, resamples=resamples)
-    if tasks.winobias is not None:
-        found["winobias"] = evaluate_winobias(model, tasks.winobias, resamples=resamples)
-    return found
+    tests = {"winogender": (evaluate_winogender, tasks.winogender), "winobias": (evaluate_winobias, tasks.winobias)}
+    return {name: test(model, data, resamples=resamples) for name, (test, data) in tests.items() if data is not None}
 
 
 def _named(paths: Iterable[Path], load: Callable[[Path], Data]) -> dict[str, Data]:
-    """Data under its own name, or under its path where that name is taken."""
+    """Load data under its own name, or under its path if that name is taken."""
     found: dict[str, Data] = {}
     for path in paths:
         data = load(path)
         name = data.name if data.name not in found else str(path)
         found[name] = replace(data, name=name)  # type: ignore[type-var]
     return found
-
-
-def _with_interval(figures: dict[str, float], measure: str, interval: Interval | None) -> dict[str, Any]:
-    return {**figures, f"{measure}_interval": interval.bounds} if interval else dict(figures)

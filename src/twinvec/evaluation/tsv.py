@@ -1,6 +1,6 @@
-"""Rows of the files that evaluation reads: TSV with a header line and no quoting, and texts.
+"""The files that evaluation reads: TSV with a header line and without quoting, and texts.
 
-Every error names file and line. What the columns mean is left to the readers of each task.
+Every error names file and line. The readers of each task interpret the columns.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from twinvec.errors import InputError
 from twinvec.support.lines import read_jsonl, read_lines, text_field
@@ -17,13 +18,12 @@ from twinvec.text import check_text
 
 
 def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The wanted ``columns`` of a TSV file, row by row, each with its place ("file:line") for later errors.
+    """Yield the wanted ``columns`` of a TSV file, row by row, each after its place ("file:line").
 
-    The first line names the columns, in any order; there may be more than the wanted ones. A ``"`` is part of the
-    text. Blank lines are passed over.
+    The first line names the columns, in any order; other columns are ignored. A ``"`` is part of the text. Blank lines
+    are skipped.
 
-    Raises:
-        InputError: the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
+    Raises InputError if the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
     """
     reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
     header: list[str] | None = None
@@ -53,11 +53,26 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[
         raise InputError(f"{path}: no rows below the header")
 
 
-def read_texts(path: Path) -> list[str]:
-    """Texts of a file: its lines without the blank ones, or the ``text`` of every line of a ``.jsonl`` file.
+def read_columns(
+    paths: Sequence[Path], columns: Sequence[str], parse: Callable[[str, str], Any]
+) -> tuple[list[Any], list[str], list[str]]:
+    """Return three ``columns`` of TSV files, each as a list; ``parse(text, place)`` converts the first column.
 
-    Raises:
-        InputError: the file cannot be read, holds no text, or a line is at fault.
+    Raises InputError as ``read_table`` and ``parse`` do.
+    """
+    rows = [
+        (parse(first, place), second, third)
+        for path in paths
+        for place, (first, second, third) in read_table(path, columns)
+    ]
+    first, second, third = (list(column) for column in zip(*rows, strict=True))
+    return first, second, third
+
+
+def read_nonblank_texts(path: Path) -> list[str]:
+    """Return the non-blank lines of a text file, or the ``text`` of every line of a ``.jsonl`` file.
+
+    Raises InputError if the file cannot be read or holds no text, or if a line is at fault.
     """
     if path.suffix == ".jsonl":
         return [text_field(row, "text", place) for place, row in read_jsonl(path)]
@@ -68,12 +83,8 @@ def read_texts(path: Path) -> list[str]:
     return kept
 
 
-def number(text: str, place: str, name: str = "score") -> float:
-    """A finite number written as ``text``.
-
-    Raises:
-        InputError: it is none.
-    """
+def parse_number(text: str, place: str, name: str = "score") -> float:
+    """Return the finite number that ``text`` holds; raise InputError if it holds anything else."""
     try:
         value = float(text)
     except ValueError:
@@ -83,18 +94,14 @@ def number(text: str, place: str, name: str = "score") -> float:
     return value
 
 
-def whole_number(text: str, place: str, name: str = "score") -> int:
-    """A whole number written as ``text``.
-
-    Raises:
-        InputError: it is none.
-    """
+def parse_integer(text: str, place: str, name: str = "score") -> int:
+    """Return the integer that ``text`` holds; raise InputError if it holds anything else."""
     if re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) is None:
         raise InputError(f"{place}: {name} {text!r} is not a whole number")
     return int(text)
 
 
 def data_name(path: Path) -> str:
-    """How results name a file or a folder: ``stsb/test`` for ``.../stsb/test.tsv``, ``scifact`` for a folder."""
+    """Return the name of data in results: ``stsb/test`` for ``.../stsb/test.tsv``, ``scifact`` for a folder."""
     path = path.resolve()
     return path.name if path.is_dir() else f"{path.parent.name}/{path.stem}"

@@ -1,4 +1,4 @@
-"""Export: a model folder with one graph that ends in the pooled, normalised vector."""
+"""Export: a model folder with a graph that ends in the pooled, normalised vector."""
 
 from __future__ import annotations
 

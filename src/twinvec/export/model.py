@@ -1,14 +1,14 @@
-"""A model -> a folder that has all of the model and its graph beside it: ``twinvec export``.
+"""Export a model: a folder with the model and a graph of it, as ``twinvec export`` makes.
 
-The folder is a copy of the model with its tokenizer and settings, the graph below ``openvino/`` or ``onnx/``, and
-``twinvec.json`` with the hashes of weights and graph, what the graph was made of, how near it comes to the original,
-and the ranges that int8 storage needs. ``Encoder(folder)`` computes with the graph and needs neither torch nor
-transformers. Beside an ONNX graph lies the tokenizer as the encoder uses it: ``onnx/`` is a model for FastEmbed too.
+The folder is a copy of the model with its tokenizer and settings. The graph lies in ``openvino/`` or ``onnx/``.
+``twinvec.json`` records the hashes of weights and graphs, what each graph was made of, how close it comes to the
+original, and the value ranges that int8 storage needs. ``Encoder(folder)`` computes with the graph and imports neither
+torch nor transformers. ``onnx/`` also holds the tokenizer as the encoder uses it, and so is a model for FastEmbed.
 
-All is made in a folder beside its place. A new folder is then moved there in one step. A folder that is there already
-may be a mount, into which nothing can be moved from outside: all is made inside it, under a hidden name, and moved file
-by file. Where it holds the model the graph goes under a name of its own, and the new manifest, moved last, is what
-makes it count; so whenever an export is killed, what was there before stays whole.
+A killed export leaves what was there before intact. The export is built in a temporary folder next to the output. A new
+output is then created by one rename. An existing output may be a mount, which no rename from outside can reach; its
+temporary folder is a hidden one inside it, and files are moved one by one. A graph gets a new file name, and the
+manifest, which makes it valid, is moved last.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from typing import Any, Literal, get_args
 
 from twinvec.engines.cpu import sums_bytes_exactly
 from twinvec.engines.exports import EXPORTS, export_key, graph_files, read_exports
-from twinvec.engines.graph_cache import EXACT
+from twinvec.engines.graph_cache import EXACT, cached_graph
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName, files_of
 from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
 from twinvec.export.quantization import BOUNDS, import_nncf, quantize
-from twinvec.export.subjects import Exportable, open_exportable
+from twinvec.export.subjects import Subject, open_subject
 from twinvec.models.encoder_spec import read_modules
-from twinvec.models.finding import find_model
 from twinvec.models.integrity import MANIFEST, optional_json, read_object, sha256, write_manifest
 from twinvec.support.checks import check_choice, integer
 from twinvec.support.locks import exclusive_lock
@@ -44,7 +43,7 @@ from twinvec.tokens.tokenizer import TextTokenizer
 ExportPrecision = Literal["float32", "int8"]
 
 LEAST_TEXTS = 32
-"""Fewest different texts to calibrate on and to measure with."""
+"""Smallest number of distinct texts to calibrate on and to measure with."""
 
 _CALIBRATION = 300
 _SAMPLE = 600
@@ -55,18 +54,18 @@ _MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.md", "LICENSE*
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What an export made.
+    """The result of an export.
 
     Attributes:
         folder: The model's folder.
         graph: The graph in it.
         engine: "openvino" or "onnx".
         precision: "float32" or "int8".
-        passed: Whether ``precision="auto"`` uses it.
+        passed: Whether ``precision="auto"`` uses the graph.
         quality: For int8, measured on held-out texts: "cosine_mean", "cosine_worst" (cross-encoders: "correlation") and
             "top10_overlap"; for float32 "difference", the largest on texts of all kinds.
-        calibrated_on: How many texts took part in the calibration of int8.
-        measured_on: How many did not, and int8 was measured on them.
+        calibrated_on: Number of texts that int8 was calibrated on.
+        measured_on: Number of held-out texts that int8 was measured on.
     """
 
     folder: Path
@@ -92,18 +91,18 @@ def export_model(
 
     Args:
         model: A folder or a hub name, as for ``Encoder``.
-        output: The new folder, or one that holds the same model, which then has this export too.
-        engine: What the graph is for.
-        precision: Of the graph.
-        calibrate: Texts of the kind that will be encoded; int8 needs them. A sample of a few hundred is taken. For an
-            encoder the ranges of int8 storage come from them as well, in either precision.
-        dims: For ``Encoder(folder, dim=...)``: ranges of vectors that are cut to so many dimensions, too.
+        output: A new folder, or one that holds the same model, to which the graph is added.
+        engine: Engine that computes the graph.
+        precision: Precision of the graph.
+        calibrate: Texts of the kind that will be encoded, of which a few hundred are sampled. int8 needs them. For an
+            encoder they also give the value ranges of int8 storage, in either precision.
+        dims: Truncated sizes, as in ``Encoder(folder, dim=...)``, to measure value ranges for as well.
 
     Raises:
-        ConfigurationError: int8 or dims without texts, dims that the model does not have, or an output that cannot be
-            written or is something else.
-        InputError: fewer than ``LEAST_TEXTS`` different texts that are not blank.
-        TextError: a text is refused by the input gate.
+        ConfigurationError: int8 or ``dims`` without texts, a dim that the model does not have, or an output that cannot
+            be written or holds something else.
+        InputError: fewer than ``LEAST_TEXTS`` distinct texts that are not blank.
+        TextError: the input gate refuses a text.
         MissingExtraError: the engine's package or NNCF is not installed.
         ModelError: the model is not found, damaged or not supported.
         EngineError: the model cannot be converted or quantised, or its float32 graph is not exact.
@@ -120,20 +119,20 @@ def export_model(
     if precision == "int8":
         import_nncf()
     sample = [] if calibrate is None else sample_texts(calibrate)
-    subject = open_exportable(find_model(model).path)
+    subject = open_subject(model)
     for dim in dims:
         if not 1 <= integer(dim, "dim") <= subject.dim:
             has = f"the model's {subject.dim}" if subject.dim else "nothing, since a cross-encoder has no vectors"
             raise ConfigurationError(f"dim must lie between 1 and {has}, got {dim}")
     output = Path(output).expanduser().resolve()
     with _held(output), _workshop(output) as workshop:
-        subject = _in_place(output, subject)
+        subject = _existing(output, subject)
         made = workshop / "model"
         _copy_model(subject, made)
         entry = _add_graph(made, subject, engine, precision, sample)
         if calibrate is not None:
             _update_manifest(made, subject.ranges(made, engine, sample, dims))
-        _put_in_place(made, output)
+        _move_into_place(made, output)
     return ExportReport(
         folder=output,
         graph=output / entry["graph"],
@@ -147,11 +146,11 @@ def export_model(
 
 
 def sample_texts(texts: Iterable[str]) -> list[str]:
-    """Up to 600 different texts that are not blank, drawn evenly from all; the same ones every time.
+    """Draw up to 600 distinct texts that are not blank, uniformly and with a fixed seed.
 
     Raises:
         InputError: there are fewer than ``LEAST_TEXTS``.
-        TextError: a text is refused by the input gate.
+        TextError: the input gate refuses a text.
     """
     rng = random.Random(0)
     kept: dict[int, str] = {}
@@ -167,7 +166,7 @@ def sample_texts(texts: Iterable[str]) -> list[str]:
             kept[place] = text
     if len(kept) < LEAST_TEXTS:
         raise InputError(
-            f"{len(kept)} different texts that are not blank: at least {LEAST_TEXTS} are needed, half to measure on"
+            f"{len(kept)} distinct texts that are not blank; expected at least {LEAST_TEXTS}, half to measure on"
         )
     sample = [kept[place] for place in sorted(kept)]
     rng.shuffle(sample)
@@ -179,13 +178,15 @@ def _calibration_size(sample: list[str]) -> int:
 
 
 def _add_graph(
-    folder: Path, subject: Exportable, engine: RuntimeName, precision: ExportPrecision, sample: list[str]
+    folder: Path, subject: Subject, engine: RuntimeName, precision: ExportPrecision, sample: list[str]
 ) -> dict[str, Any]:
-    """Put the graph into a model's folder; what the manifest says of it."""
-    runtime = RUNTIMES[engine]
-    exact = subject.graph(engine)
+    """Put the graph into a model's folder, and return its entry in the manifest."""
+    runtime, model = RUNTIMES[engine], subject.model
+    exact = cached_graph(engine, model)
     if not exact.exact:
-        raise EngineError(f"{subject.folder}: its graph is not exact: {exact.difference:.2g}, expected at most {EXACT}")
+        raise EngineError(
+            f"{model.spec.folder}: its graph is not exact: {exact.difference:.2g}, expected at most {EXACT}"
+        )
     size, bits = _calibration_size(sample), 8 if sums_bytes_exactly() else 7
     graph = folder / engine / f"made{runtime.suffixes[0]}"
     graph.parent.mkdir(exist_ok=True)
@@ -195,21 +196,21 @@ def _add_graph(
         for path in files_of(exact.path):
             shutil.copyfile(path, graph.with_suffix(path.suffix))
     hashes = "".join(sha256(path) for path in files_of(graph))
-    name = f"{precision}-{hashlib.sha256(hashes.encode()).hexdigest()[:8]}"  # one of its own: see the top
+    name = f"{precision}-{hashlib.sha256(hashes.encode()).hexdigest()[:8]}"  # unique: see the module's docstring
     for path in files_of(graph):
         path.replace(path.with_stem(name))
     if engine == "onnx":
-        _add_tokenizer(folder, subject.tokenizer)
+        _add_tokenizer(folder, model.tokenizer)
     entry: dict[str, Any] = {
         "graph": f"{engine}/{name}{runtime.suffixes[0]}",
-        "network": subject.digest,
+        "network": model.graph,
         "made_by": f"{runtime.package} {runtime.version}",
         "passed": precision == "float32",
         "quality": {"difference": exact.difference} if precision == "float32" else {},
         "texts": {"calibrated": 0, "measured": 0},
     }
     key = export_key(engine, precision)
-    _add_export(folder, key, entry)  # without its figures, so that it can be measured
+    _add_export(folder, key, entry)  # without quality, so that an encoder can load the graph and measure it
     if precision == "int8":
         entry |= {"made_by": f"{entry['made_by']}, nncf {version('nncf')}", "weight_bits": bits}
         entry["quality"] = subject.quality(folder, engine, sample[size:])
@@ -220,7 +221,7 @@ def _add_graph(
 
 
 def _add_tokenizer(folder: Path, tokenizer: TextTokenizer) -> None:
-    """For FastEmbed: beside the graph the tokenizer as the encoder uses it, in the model's own the encoder's limit."""
+    """For FastEmbed, write the tokenizer as the encoder uses it to ``onnx/``, and the limit to the model's own."""
     limit = {"model_max_length": tokenizer.max_tokens}
     _write_json(
         folder / "onnx" / _TOKENIZER_SETTINGS,
@@ -241,15 +242,15 @@ def _add_export(folder: Path, key: str, entry: dict[str, Any]) -> None:
 
 
 def _update_manifest(folder: Path, extra: dict[str, Any]) -> None:
-    """Replace or add keys; the hashes are those of the files as they are."""
+    """Replace or add keys of the manifest, and record the files' current hashes."""
     manifest = optional_json(folder / MANIFEST) | extra
     write_manifest(folder, manifest, graph_files(folder, manifest[EXPORTS]))
 
 
-def _copy_model(subject: Exportable, target: Path) -> None:
-    """What a model needs, with its exports: no checkpoints, other formats or exports of other weights or settings."""
-    root = subject.root
-    exports = {key: entry for key, entry in read_exports(root).items() if entry.get("network") == subject.digest}
+def _copy_model(subject: Subject, target: Path) -> None:
+    """Copy what a model needs and the graphs of its present weights, but no checkpoints and other formats."""
+    root = subject.model.root
+    exports = {key: entry for key, entry in read_exports(root).items() if entry.get("network") == subject.model.graph}
     homes = {root, *(root / name for name in RUNTIMES), *(home for _, home in read_modules(root))}
     files = [path for home in sorted(homes) for pattern in _MODEL_FILES for path in home.glob(pattern)]
     for path in [*files, *graph_files(root, exports)]:
@@ -259,26 +260,26 @@ def _copy_model(subject: Exportable, target: Path) -> None:
     _update_manifest(target, {EXPORTS: exports})
 
 
-def _in_place(output: Path, subject: Exportable) -> Exportable:
-    """The model as the output has it, with a limit or prompts of its own maybe; the subject where there is none yet."""
+def _existing(output: Path, subject: Subject) -> Subject:
+    """Return the model that the output holds, which may have other limits or prompts; the subject if it is empty."""
     if not output.exists() or (output.is_dir() and not _content(output)):
         return subject
     try:
-        found = open_exportable(find_model(output).path)
-        reason = "" if found.digest == subject.digest else "its weights are others"
+        found = open_subject(output)
+        reason = "" if found.model.graph == subject.model.graph else "its weights differ"
     except ModelError as error:
         reason = str(error)
     if reason:
-        raise ConfigurationError(f"{output}: is there and does not hold this model ({reason}); choose another folder")
+        raise ConfigurationError(f"{output}: exists and does not hold this model ({reason}); choose another folder")
     return found
 
 
 def _content(output: Path) -> list[Path]:
-    """What lies in a folder, without what exports hide there."""
+    """List a folder's files and folders, without the hidden ones of exports."""
     return [path for path in output.iterdir() if not path.name.startswith(f"{_HIDDEN}.")]
 
 
-def _put_in_place(made: Path, output: Path) -> None:
+def _move_into_place(made: Path, output: Path) -> None:
     if not output.is_dir():
         made.replace(output)
         return
@@ -287,35 +288,35 @@ def _put_in_place(made: Path, output: Path) -> None:
     if _content(output):
         changed = {made / _TOKENIZER_SETTINGS, made / MANIFEST}
         files = [path for path in files if path in changed or path.parent.name in RUNTIMES]
-    for path in sorted(files, key=_turn):
+    for path in sorted(files, key=_move_order):
         place = output / path.relative_to(made)
         place.parent.mkdir(parents=True, exist_ok=True)
         path.replace(place)
     graphs = (f"{name}/{precision}-????????.*" for name in RUNTIMES for precision in get_args(ExportPrecision))
     for path in chain.from_iterable(map(output.glob, graphs)):
         if path.name not in kept:
-            path.unlink()  # of an earlier export, which this one replaces
+            path.unlink()  # of an earlier export that this one replaces
 
 
-def _turn(path: Path) -> int:
-    """When a file is moved: weights after all that says how they are used, so that half a model is refused."""
+def _move_order(path: Path) -> int:
+    """Move settings first, then weights, so that a half-moved model is refused; the manifest last."""
     return 2 if path.name == MANIFEST else int(path.suffix == ".safetensors")
 
 
-def _beside(output: Path) -> tuple[Path, str]:
-    """Where an export keeps its lock and what it makes, and how their names begin; see the top."""
+def _work_place(output: Path) -> tuple[Path, str]:
+    """Return the folder of an export's lock and temporary folder, and the prefix of their names."""
     return (output, _HIDDEN) if output.is_dir() else (output.parent, f".{output.name}")
 
 
 @contextmanager
 def _held(output: Path) -> Iterator[None]:
-    """Keep other exports out, and name the output where it cannot be written."""
-    home, name = _beside(output)
+    """Lock the output against other exports; errors of writing name it."""
+    home, name = _work_place(output)
     busy = f"{output}: another process is exporting into it"
     try:
         home.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(home / f"{name}.lock", busy):
-            if _beside(output)[0] != home:  # made meanwhile, so the lock is another now
+            if _work_place(output)[0] != home:  # another export has made the folder, and it has another lock
                 raise ConfigurationError(busy)
             yield
     except OSError as error:
@@ -324,8 +325,8 @@ def _held(output: Path) -> Iterator[None]:
 
 @contextmanager
 def _workshop(output: Path) -> Iterator[Path]:
-    """A folder to make things in. What a killed export left of its own goes first."""
-    home, name = _beside(output)
+    """Make a temporary folder; remove those that killed exports left."""
+    home, name = _work_place(output)
     prefix = f"{name}.export-"
     for left_over in home.glob(f"{prefix}*/"):
         shutil.rmtree(left_over, ignore_errors=True)

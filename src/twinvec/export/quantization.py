@@ -1,11 +1,11 @@
-"""A graph of float32 -> one of int8, by NNCF's quantisation after training, and how much it lost.
+"""Quantise a float32 graph to int8 after training, by NNCF, and measure the loss.
 
-Weights and activations take one byte. The ranges of the activations are calibrated on sample texts and fixed in the
-graph, so that a vector hardly depends on what else is in its batch. SmoothQuant (Xiao et al. 2023) moves outliers from
-activations into weights first.
+Weights and activations take one byte. The ranges of activations are calibrated on sample texts and fixed in the graph,
+so that a vector hardly depends on the other texts of its batch. SmoothQuant (Xiao et al. 2023) first moves outliers
+from activations into weights.
 
-The loss is measured on texts that had no part in the calibration: how near vectors or scores are to those of float32,
-and what is left of the ten best of a ranking.
+The loss is measured on held-out texts: how close vectors or scores are to those of float32, and how many of the ten
+best of a ranking remain.
 """
 
 from __future__ import annotations
@@ -31,16 +31,20 @@ from twinvec.tokens.batching import Batch
 
 TOP = 10
 BOUNDS = {"cosine_mean": 0.99, "cosine_worst": 0.95, "correlation": 0.99, "top10_overlap": 0.85}
-"""An int8 export that falls below one of these is used only where int8 is asked for by name."""
+"""Smallest figures of an int8 export that ``precision="auto"`` uses."""
 
-_SMOOTHING = 0.8  # on MiniLM-L6 0.95, the default of NNCF, gives a worst cosine of 0.993, this 0.996
+_SMOOTHING = 0.8  # worst cosine on MiniLM-L6: 0.996, with NNCF's default of 0.95: 0.993
 
 
 def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target: Path, *, weight_bits: int) -> None:
-    """Write the int8 graph ``target`` of the float32 one, both for a runtime, calibrated on batches.
+    """Quantise a runtime's float32 ``graph`` to the int8 graph ``target``.
 
-    Each batch should be one text: padding would have a say in the ranges. Weights use 8 bits, or 7 where the processor
-    needs room for sums (``engines.processor``).
+    Args:
+        runtime: The runtime of both graphs.
+        graph: The float32 graph.
+        batches: Batches to calibrate on, one text each, since padding would influence the ranges.
+        target: Path of the int8 graph.
+        weight_bits: 8, or 7 if the processor sums int8 products in 16 bits (``engines.cpu.sums_bytes_exactly``).
 
     Raises:
         MissingExtraError: NNCF or the package that reads the graph is not installed.
@@ -49,7 +53,7 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
     nncf = import_nncf()
     try:
         model, names = _read_openvino(graph) if runtime == "openvino" else _read_onnx(graph)
-        with _own_output():
+        with _off_stdout():
             made = nncf.quantize(
                 model,
                 nncf.Dataset(batches, lambda batch: {name: batch.inputs[name] for name in names}),
@@ -64,14 +68,14 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
             import_onnx().save(made, target)
     except MissingExtraError:
         raise
-    except Exception as error:  # NNCF raises all kinds
+    except Exception as error:  # NNCF raises errors of many types
         raise EngineError(f"{graph}: cannot be quantised: {type(error).__name__}: {error}") from error
     if runtime == "openvino":
         save_graph(made, target)
 
 
 def _read_openvino(graph: Path) -> tuple[Any, list[str]]:
-    """The graph and the names of its inputs."""
+    """Return the graph and the names of its inputs."""
     model = shared_core().read_model(graph)
     return model, [port.any_name for port in model.inputs]
 
@@ -82,16 +86,16 @@ def _read_onnx(graph: Path) -> tuple[Any, list[str]]:
 
 
 def cosine_quality(exact_ND: FloatArray, found_ND: FloatArray, queries: int) -> dict[str, float]:
-    """How near vectors come to the exact ones, and what of the rankings of the first ``queries`` among all is left.
+    """Compare vectors with the exact ones; each of the first ``queries`` rows ranks all others.
 
     Returns:
-        "cosine_mean" and "cosine_worst", of the first ``queries`` rows, and "top10_overlap", from 0 to 1.
+        "cosine_mean" and "cosine_worst" of the first ``queries`` rows, and their "top10_overlap", from 0 to 1.
     """
     exact_ND, found_ND = unit(exact_ND), unit(found_ND)
     cosines = (exact_ND[:queries] * found_ND[:queries]).sum(axis=1)
     exact_QN, found_QN = exact_ND[:queries] @ exact_ND.T, found_ND[:queries] @ found_ND.T
     for scores_QN in (exact_QN, found_QN):
-        np.fill_diagonal(scores_QN, -np.inf)  # a text is its own best match
+        np.fill_diagonal(scores_QN, -np.inf)  # exclude the text itself
     return {
         "cosine_mean": float(cosines.mean()),
         "cosine_worst": float(cosines.min()),
@@ -100,7 +104,7 @@ def cosine_quality(exact_ND: FloatArray, found_ND: FloatArray, queries: int) -> 
 
 
 def score_quality(exact_QN: FloatArray, found_QN: FloatArray) -> dict[str, float]:
-    """The same for the scores of Q queries with N texts each.
+    """Compare the scores of Q queries with N texts each with the exact ones.
 
     Returns:
         "correlation" of the scores, and "top10_overlap", from 0 to 1.
@@ -113,22 +117,22 @@ def score_quality(exact_QN: FloatArray, found_QN: FloatArray) -> dict[str, float
 
 
 def top_overlap(exact_QN: FloatArray, found_QN: FloatArray) -> float:
-    """The share of the ten best (of the half, where there are fewer than twenty) that are still among them."""
+    """Return the share of the ten best that are still among the ten best; with N < 20, of the best half."""
     top = max(1, min(TOP, exact_QN.shape[1] // 2))
     exact, found = (np.argpartition(-scores_QN, top - 1, axis=1)[:, :top] for scores_QN in (exact_QN, found_QN))
     shared = [len(np.intersect1d(a, b)) for a, b in zip(exact, found, strict=True)]
     return float(np.mean(shared) / top)
 
 
-def _own_output() -> contextlib.AbstractContextManager[Any]:
-    """NNCF draws its progress on standard output, which is for results; on a terminal, standard error shows it."""
+def _off_stdout() -> contextlib.AbstractContextManager[Any]:
+    """Keep NNCF's progress bars off standard output, which is for results; a terminal's standard error shows them."""
     return contextlib.redirect_stdout(sys.stderr if sys.stderr.isatty() else io.StringIO())
 
 
 def import_nncf() -> Any:
     """Import nncf; errors as for ``import_extra``."""
     telemetry.switch_off()
-    with telemetry.switched_off():  # it imports OpenVINO, whatever it quantises for
+    with telemetry.switched_off():  # nncf imports OpenVINO
         nncf = import_extra("nncf", "export", "an int8 export")
-    logging.getLogger("nncf").setLevel(logging.ERROR)  # its own way raises the level of others' handlers too
+    logging.getLogger("nncf").setLevel(logging.ERROR)  # nncf's own function would change others' handlers
     return nncf

@@ -1,7 +1,7 @@
-"""What can be exported: encoders and cross-encoders.
+"""Subjects of an export: encoders and cross-encoders.
 
-Each knows its float32 graph, what to calibrate an int8 one on, and how to measure what became of it: through the
-classes that users call, on texts that had no part in the calibration.
+A subject knows its float32 graph, the inputs to calibrate an int8 graph on, and how to measure the loss of that graph:
+through ``Encoder`` and ``CrossEncoderReranker``, on texts that had no part in the calibration.
 """
 
 from __future__ import annotations
@@ -16,110 +16,102 @@ import numpy as np
 from twinvec.arrays import FloatArray, unit
 from twinvec.encoder import Encoder
 from twinvec.engines.exports import RANGES, ranges_key
-from twinvec.engines.graph_cache import CachedGraph, classifier_graph, encoder_graph
+from twinvec.engines.loaded_model import (
+    LoadedCrossEncoder,
+    LoadedEncoder,
+    LoadedModel,
+    load_cross_encoder,
+    load_encoder,
+)
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.export.quantization import cosine_quality, score_quality
-from twinvec.models.cross_encoder_spec import read_classifier
+from twinvec.models.backbone import BackboneSpec
+from twinvec.models.cross_encoder_spec import is_classifier, read_classifier
 from twinvec.models.encoder_spec import read_modules, read_spec
+from twinvec.models.finding import find_model
 from twinvec.models.integrity import read_object
-from twinvec.models.space import SPACE_PROBES, classifier_digest, graph_digest, network_digest
+from twinvec.models.space import SPACE_PROBES
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.storage import measure_ranges
 from twinvec.tokens.batching import Batch
-from twinvec.tokens.tokenizer import TextTokenizer
 
 QUERY_WORDS = 8
-"""What is taken of a text to stand for a query: users' texts are mostly passages."""
+"""Number of leading words of a text that stand for a query, since users' texts are mostly passages."""
 
 _QUERIES = 200
 _PAIR_QUERIES = 20
 _PAIR_TEXTS = 50
 
 
-class Exportable(Protocol):
-    """A model of either kind.
+class Subject(Protocol):
+    """A model to export.
 
-    Attributes:
-        root: The model's folder.
-        folder: Where the backbone lies.
-        digest: Of what its graph computes.
-        tokenizer: The model's.
-        dim: Size of its vectors; 0 where it makes none.
+    In ``ranges`` and ``quality``, ``copy`` is a copy of the model's folder; all graphs in it belong to the model.
     """
 
-    root: Path
-    folder: Path
-    digest: str
-    tokenizer: TextTokenizer
-    dim: int
+    @property
+    def model(self) -> LoadedModel[BackboneSpec]:
+        """Folder, settings, tokenizer and digest."""
+        ...
 
-    def graph(self, runtime: RuntimeName) -> CachedGraph:
-        """Its float32 graph for a runtime."""
+    @property
+    def dim(self) -> int:
+        """Size of the vectors; 0 for a cross-encoder."""
         ...
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """One input for each text."""
+        """Return one input for each text."""
         ...
 
     def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
-        """The ranges of its vectors, whole and cut to ``dims``, by the manifest's keys; none without vectors.
-
-        ``copy`` is a copy of the model's folder whose exports are all of what the model computes now.
-        """
+        """Return the value ranges of the vectors, whole and truncated to ``dims``, by the manifest's keys."""
         ...
 
     def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
-        """How near the int8 export for a runtime in such a copy comes to float32."""
+        """Return how close the int8 graph for a runtime comes to float32."""
         ...
 
 
-def open_exportable(root: Path) -> Exportable:
-    """The model in a folder.
+def open_subject(name: str | Path) -> Subject:
+    """Find a model and read it.
 
     Raises:
-        ModelError: it is neither an encoder nor a cross-encoder that can be used.
+        ModelError: the model is not found, damaged, or neither an encoder nor a cross-encoder.
     """
-    config = read_object(read_modules(root)[0][1] / "config.json")
-    architectures = config.get("architectures") or ()
-    pairs = any(str(name).endswith("ForSequenceClassification") for name in architectures)
-    if pairs and [kind for kind, _ in read_modules(root)] == ["Transformer"]:
-        return _CrossEncoder(root)
-    return _BiEncoder(root)
+    found = find_model(name)
+    modules = read_modules(found.path)
+    if [kind for kind, _ in modules] == ["Transformer"] and is_classifier(read_object(modules[0][1] / "config.json")):
+        return _CrossEncoder(load_cross_encoder(found, read_classifier(found.path)))
+    return _Encoder(load_encoder(found, read_spec(found.path)))
 
 
-class _BiEncoder:
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._spec = read_spec(root)
-        self._network = network_digest(self._spec)
-        self._known: dict[str, FloatArray] = {}
-        self.dim = self._spec.dim
-        self.folder = self._spec.folder
-        self.digest = graph_digest(self._spec, self._network)
-        self.tokenizer = TextTokenizer(self.folder, self._spec.max_tokens, lower_case=self._spec.lower_case)
-
-    def graph(self, runtime: RuntimeName) -> CachedGraph:
-        return encoder_graph(runtime, self._spec, self.tokenizer, self.digest)
+class _Encoder:
+    def __init__(self, model: LoadedEncoder) -> None:
+        self.model = model
+        self.dim = model.spec.dim
+        self._exact_vectors: dict[str, FloatArray] = {}
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """Every other text as a query, and texts of all kinds, so that nothing is far outside the ranges."""
-        query, document = self._spec.prompts["query"], self._spec.prompts["document"]
+        """Take every other text as a query, and add texts of all kinds, so that few inputs leave the ranges."""
+        tokenizer, prompts = self.model.tokenizer, self.model.spec.prompts
+        query, document = prompts["query"], prompts["document"]
         inputs = [f"{query}{_beginning(text)}" if row % 2 else f"{document}{text}" for row, text in enumerate(texts)]
-        tokens = self.tokenizer.encode([*inputs, *(f"{document}{probe}" for probe in SPACE_PROBES)])
-        return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in np.flatnonzero(tokens.lengths)]
+        tokens = tokenizer.encode([*inputs, *(f"{document}{probe}" for probe in SPACE_PROBES)])
+        return [tokens.batch(np.array([row]), tokenizer.pad_id) for row in np.flatnonzero(tokens.lengths)]
 
     def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
-        whole_ND = self._exact(copy, runtime, texts)
-        tables = {RANGES: self._ranges(whole_ND)}
+        vectors_ND = self._exact(copy, runtime, texts)
+        tables = {RANGES: self._ranges(vectors_ND)}
         for dim in dims:
-            cut_ND = whole_ND[:, :dim]
-            tables[ranges_key(dim)] = self._ranges(unit(cut_ND) if self._spec.normalizes else cut_ND)
+            truncated_ND = vectors_ND[:, :dim]
+            normalised = self.model.spec.normalizes
+            tables[ranges_key(dim)] = self._ranges(unit(truncated_ND) if normalised else truncated_ND)
         return tables
 
     def _ranges(self, vectors_ND: FloatArray) -> dict[str, Any]:
         found = measure_ranges(vectors_ND)
         return {
-            "network": self._network,
+            "network": self.model.network,
             "dim": vectors_ND.shape[1],
             "low": found.low_D.tolist(),
             "high": found.high_D.tolist(),
@@ -131,31 +123,26 @@ class _BiEncoder:
         return cosine_quality(self._exact(copy, runtime, texts), found, min(_QUERIES, len(texts)))
 
     def _exact(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> FloatArray:
-        """The vectors of float32, each text computed once."""
-        new = [text for text in texts if text not in self._known]
+        """Return the float32 vectors, each text computed once."""
+        new = [text for text in texts if text not in self._exact_vectors]
         encoder = Encoder(copy, engine=runtime, precision="float32")
-        self._known.update(zip(new, encoder.encode_document(new), strict=True))
-        return np.stack([self._known[text] for text in texts])
+        self._exact_vectors.update(zip(new, encoder.encode_document(new), strict=True))
+        return np.stack([self._exact_vectors[text] for text in texts])
 
 
 class _CrossEncoder:
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._spec = read_classifier(root)
-        self.dim = 0
-        self.folder = self._spec.folder
-        self.digest = classifier_digest(self._spec)
-        self.tokenizer = TextTokenizer(self.folder, self._spec.max_tokens, lower_case=self._spec.lower_case)
+    dim = 0
 
-    def graph(self, runtime: RuntimeName) -> CachedGraph:
-        return classifier_graph(runtime, self._spec, self.tokenizer, self.digest)
+    def __init__(self, model: LoadedCrossEncoder) -> None:
+        self.model = model
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """Beginnings of texts with their own text and with another's, in turn."""
+        """Pair beginnings of texts with their own text and with the next one, in turn."""
+        tokenizer = self.model.tokenizer
         neighbours = pairwise([*texts, texts[0]])
         pairs = [(_beginning(text), other if row % 2 else text) for row, (text, other) in enumerate(neighbours)]
-        tokens = self.tokenizer.encode_pairs([*pairs, *zip(SPACE_PROBES, SPACE_PROBES[3:], strict=False)])
-        return [tokens.batch(np.array([row]), self.tokenizer.pad_id) for row in range(len(tokens.lengths))]
+        tokens = tokenizer.encode_pairs([*pairs, *zip(SPACE_PROBES, SPACE_PROBES[3:], strict=False)])
+        return [tokens.batch(np.array([row]), tokenizer.pad_id) for row in range(len(tokens.lengths))]
 
     def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
         return {}

@@ -1,4 +1,4 @@
-"""Models: a name becomes a verified folder, its settings, and the digest of its space."""
+"""Models: a name -> a verified folder, its settings, and the digest of its space."""
 
 from __future__ import annotations
 

@@ -1,20 +1,23 @@
-"""The settings of a backbone, as its own files and those of the Transformer module around it say them.
+"""The backbone of a model: its settings, which backbones are supported, and how many tokens one reads.
 
-What a bi-encoder and a cross-encoder have in common: which backbones there are, and how many tokens go in.
+Encoders and cross-encoders share this. The settings come from the backbone's ``config.json`` and from the Transformer
+module's ``sentence_bert_config.json``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from twinvec.errors import ModelIntegrityError, UnsupportedModelError
+from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
 from twinvec.models.integrity import describe, optional_json, read_object
+from twinvec.support.checks import integer
 
 BACKBONES = {"bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta"}
 """``model_type`` of the supported backbones (MiniLM models are of type bert or xlm-roberta)."""
 LEAST_TOKENS = 3
-"""Fewest tokens an input limit may leave: two special ones, and one of the text."""
+"""Smallest limit of an encoder's input: two special tokens and one of the text."""
 
 _TRANSFORMER_CONFIGS = (
     "sentence_bert_config.json",
@@ -23,7 +26,7 @@ _TRANSFORMER_CONFIGS = (
     "sentence_xlm-roberta_config.json",
 )
 _OFFSET_POSITIONS = {"roberta", "xlm-roberta", "mpnet"}  # positions start after the padding id
-_TRANSFORMER_SETTINGS: dict[str, tuple[Any, ...]] = {  # those that change vectors, and what is supported
+_SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {  # settings that change vectors -> supported values
     "transformer_task": (None, "feature-extraction"),
     "module_output_name": (None, "token_embeddings"),
     "modality_config": (None, {}, {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}),
@@ -34,8 +37,123 @@ _TRANSFORMER_SETTINGS: dict[str, tuple[Any, ...]] = {  # those that change vecto
 }
 
 
-def read_backbone_config(folder: Path) -> dict[str, Any]:
-    """The backbone's ``config.json``, if its ``model_type`` is supported."""
+@dataclass(frozen=True, slots=True)
+class BackboneSpec:
+    """Settings of a backbone and of its input.
+
+    Attributes:
+        folder: Folder of the backbone, its configuration and the tokenizer.
+        config: The backbone's ``config.json``.
+        max_tokens: Longest input in tokens, special tokens included.
+        lower_case: Whether texts are lower-cased before the tokenizer's own normalisation.
+        positions: Longest input that the backbone has positions for.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    max_tokens: int
+    lower_case: bool
+    positions: int
+
+    least_tokens: ClassVar[int] = LEAST_TOKENS
+
+    def with_max_tokens(self, max_tokens: int | None) -> Self:
+        """Return the same model with another limit; None keeps the limit.
+
+        Raises:
+            ConfigurationError: the model cannot have this limit.
+        """
+        if max_tokens is None:
+            return self
+        if not self.least_tokens <= integer(max_tokens, "max_tokens") <= self.positions:
+            raise ConfigurationError(
+                f"max_tokens must lie between {self.least_tokens} and the model's {self.positions} positions, "
+                f"got {max_tokens}"
+            )
+        return replace(self, max_tokens=int(max_tokens))
+
+
+def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec:
+    """Read and check a backbone's ``config.json``; ``sentence_config`` is from ``read_transformer_config``.
+
+    Raises:
+        ModelIntegrityError: a file is missing or malformed, or the limit leaves no room for text.
+        UnsupportedModelError: the ``model_type`` is not in ``BACKBONES``.
+    """
+    config = _read_config(folder)
+    return BackboneSpec(
+        folder=folder,
+        config=config,
+        max_tokens=max_input_tokens(folder, config, sentence_config),
+        lower_case=bool(sentence_config.get("do_lower_case", False)),
+        positions=position_limit(config),
+    )
+
+
+def max_input_tokens(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> int:
+    """Return the input limit in tokens: the Transformer module's or the tokenizer's, at most ``position_limit``."""
+    positions = position_limit(config)
+    path, key = folder / "sentence_bert_config.json", "max_seq_length"
+    stated = optional_limit(sentence_config, key, path)
+    if stated is None:
+        path, key = folder / "tokenizer_config.json", "model_max_length"
+        stated = optional_limit(optional_json(path), key, path)
+    if stated is not None and stated < LEAST_TOKENS:
+        raise ModelIntegrityError(f"{path}: {key} is {stated}, which leaves no room for text between special tokens")
+    return min(stated or positions, positions)
+
+
+def position_limit(config: dict[str, Any]) -> int:
+    """Return the number of tokens that the backbone has positions for."""
+    positions: int = config.get("max_position_embeddings", 512)
+    if config["model_type"] in _OFFSET_POSITIONS:
+        positions -= config.get("pad_token_id", 1) + 1
+    return positions
+
+
+def read_transformer_config(folder: Path) -> dict[str, Any]:
+    """Return the Transformer module's own settings. Old folders name the file after the backbone."""
+    for name in _TRANSFORMER_CONFIGS:
+        if (folder / name).is_file():
+            return optional_json(folder / name)
+    return {}
+
+
+def refuse_settings(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> None:
+    """Refuse settings that change the vectors and are not implemented here."""
+    if (folder / "adapter_config.json").is_file():
+        raise UnsupportedModelError(
+            f"{folder / 'adapter_config.json'}: adapters are not supported; merge it into the model's weights"
+        )
+    for key in ("is_decoder", "add_cross_attention", "quantization_config"):
+        if config.get(key):
+            raise UnsupportedModelError(f"{folder / 'config.json'}: {key} {config[key]!r} is not supported")
+    for key, supported in _SUPPORTED_SETTINGS.items():
+        if sentence_config.get(key) not in supported:
+            raise UnsupportedModelError(
+                f"{folder / 'sentence_bert_config.json'}: {key} {sentence_config[key]!r} is not supported"
+            )
+
+
+def positive(config: dict[str, Any], key: str, path: Path) -> int:
+    """Return a setting that must be a whole number of at least 1."""
+    value = config.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected a whole number of at least 1")
+    return value
+
+
+def optional_limit(config: dict[str, Any], key: str, path: Path) -> int | None:
+    """Return a limit, or None if it is absent. Some libraries write "no limit" as the float 1e30."""
+    value = config.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 1:
+        raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected a number of at least 1")
+    return int(value) if value < 1e18 else None
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     config = read_object(path)
     kind = config.get("model_type")
@@ -45,66 +163,3 @@ def read_backbone_config(folder: Path) -> dict[str, Any]:
         if not isinstance(config.get(key, 0), int):
             raise ModelIntegrityError(f"{path}: {key} is {config[key]!r}, expected a whole number")
     return config
-
-
-def refuse_settings(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> None:
-    """Refuse what would change the vectors and is not done here."""
-    if (folder / "adapter_config.json").is_file():
-        raise UnsupportedModelError(
-            f"{folder / 'adapter_config.json'}: adapters are not supported; merge it into the model's weights"
-        )
-    for key in ("is_decoder", "add_cross_attention", "quantization_config"):
-        if config.get(key):
-            raise UnsupportedModelError(f"{folder / 'config.json'}: {key} {config[key]!r} is not supported")
-    for key, supported in _TRANSFORMER_SETTINGS.items():
-        if sentence_config.get(key) not in supported:
-            raise UnsupportedModelError(
-                f"{folder / 'sentence_bert_config.json'}: {key} {sentence_config[key]!r} is not supported"
-            )
-
-
-def read_transformer_config(folder: Path) -> dict[str, Any]:
-    """The Transformer module's own settings; the file is named after the backbone in folders of old."""
-    for name in _TRANSFORMER_CONFIGS:
-        if (folder / name).is_file():
-            return optional_json(folder / name)
-    return {}
-
-
-def max_input_tokens(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> int:
-    """The input limit in tokens: the module's or the tokenizer's, and never more than the backbone has positions."""
-    positions = position_limit(config)
-    path, key = folder / "sentence_bert_config.json", "max_seq_length"
-    stated = limit(sentence_config, key, path)
-    if stated is None:
-        path, key = folder / "tokenizer_config.json", "model_max_length"
-        stated = limit(optional_json(path), key, path)
-    if stated is not None and stated < LEAST_TOKENS:
-        raise ModelIntegrityError(f"{path}: {key} is {stated}, which leaves no room for text between special tokens")
-    return min(stated or positions, positions)
-
-
-def position_limit(config: dict[str, Any]) -> int:
-    """How many tokens the backbone has positions for."""
-    positions: int = config.get("max_position_embeddings", 512)
-    if config["model_type"] in _OFFSET_POSITIONS:
-        positions -= config.get("pad_token_id", 1) + 1
-    return positions
-
-
-def positive(config: dict[str, Any], key: str, path: Path) -> int:
-    """A whole number from 1."""
-    value = config.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected a whole number from 1")
-    return value
-
-
-def limit(config: dict[str, Any], key: str, path: Path) -> int | None:
-    """A limit that may be absent; some libraries write "none" as 1e30, a float."""
-    value = config.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 1:
-        raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected a number from 1")
-    return int(value) if value < 1e18 else None

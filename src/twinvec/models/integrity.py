@@ -1,4 +1,7 @@
-"""The files of a model folder: safetensors only, complete, and unchanged since their hashes were recorded."""
+"""Check the files of a model folder: complete safetensors, unchanged since their hashes were recorded.
+
+``twinvec.json``, the manifest, records the hashes.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ MANIFEST = "twinvec.json"
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model folder, those of its modules' folders ("2_Dense") included.
+    """Return the safetensors files of a model folder and of its modules' folders ("2_Dense").
 
     Raises:
-        ModelIntegrityError: a backbone has no weights, weights are pickled only, or a shard index names a file that
-            is missing or lies outside its folder.
+        ModelIntegrityError: a backbone has no weights or only pickled ones, or a shard index names a file that is
+            missing or lies outside its folder.
     """
     homes = [folder, *sorted(path for path in folder.glob("[0-9]*_*") if path.is_dir())]
     files = [path for home in homes for path in _weights_of(home)]
@@ -30,10 +33,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def loaded_weights(home: Path) -> list[Path]:
-    """Of a folder's safetensors files those that a model is loaded from: ``model.safetensors``, or its shards.
+    """Return the files that a model is loaded from: ``model.safetensors``, or the shards of its index.
 
     Raises:
-        ModelIntegrityError: there are none.
+        ModelIntegrityError: the folder holds neither.
     """
     whole, index = home / "model.safetensors", home / "model.safetensors.index.json"
     if whole.is_file():
@@ -62,16 +65,16 @@ def _weights_of(home: Path) -> list[Path]:
             f"{pickled[0]}: pickled weights are refused, since loading them can run code; save the model as safetensors"
         )
     config = home / "config.json"
-    if config.is_file() and "model_type" in read_object(config):  # a backbone's
+    if config.is_file() and "model_type" in read_object(config):  # the folder of a backbone
         raise ModelIntegrityError(f"{home / 'model.safetensors'}: missing")
     return []
 
 
 def verify_folder(folder: Path) -> None:
-    """Check every weight file: readable safetensors and, where ``twinvec.json`` has its hash, unchanged.
+    """Check that every weight file is complete, and that every file in the manifest has the recorded hash.
 
     Raises:
-        ModelIntegrityError: naming the file.
+        ModelIntegrityError: a file is damaged, changed or missing; the message names it.
     """
     recorded = manifest_hashes(folder)
     files = weight_files(folder)
@@ -85,13 +88,13 @@ def verify_folder(folder: Path) -> None:
 
 
 def write_manifest(folder: Path, extra: dict[str, Any] | None = None, graphs: Iterable[Path] = ()) -> None:
-    """Record the hashes of a folder's weights and graphs in its ``twinvec.json``, so that later changes are noticed."""
+    """Write ``twinvec.json`` with the hashes of a folder's weights and graphs, and with ``extra``."""
     hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in [*weight_files(folder), *graphs]}
     atomic_write(folder / MANIFEST, json.dumps({**(extra or {}), "sha256": hashes}, indent=2, sort_keys=True) + "\n")
 
 
 def manifest_hashes(folder: Path) -> dict[str, str]:
-    """File -> sha256 as ``twinvec.json`` has them; empty without that file."""
+    """Return file -> sha256 from ``twinvec.json``; empty if the folder has no such file."""
     path = folder / MANIFEST
     if not path.is_file():
         return {}
@@ -105,7 +108,7 @@ def read_json(path: Path) -> Any:
     """Parse a JSON file of a model.
 
     Raises:
-        ModelIntegrityError: it is missing or no JSON.
+        ModelIntegrityError: the file is missing or not JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -119,7 +122,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """Parse a JSON file of a model that holds an object.
 
     Raises:
-        ModelIntegrityError: it is missing, no JSON, or holds something else.
+        ModelIntegrityError: the file is missing, not JSON, or not an object.
     """
     found = read_json(path)
     if not isinstance(found, dict):
@@ -128,15 +131,15 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def optional_json(path: Path) -> dict[str, Any]:
-    """A JSON object of a model's folder, empty without the file."""
+    """Parse a JSON file that holds an object; return an empty one if the file is missing."""
     return read_object(path) if path.is_file() else {}
 
 
 def safe_relative(name: object, origin: Path) -> PurePosixPath:
-    """A path written in a model's file, which must stay inside the model's folder.
+    """Return a path that the file ``origin`` of a model names; the path must stay inside the model's folder.
 
     Raises:
-        ModelIntegrityError: it is absolute, climbs with ``..``, or is no string; ``origin`` is the file that says it.
+        ModelIntegrityError: the path is absolute, contains ``..``, or is not a string.
     """
     if not isinstance(name, str) or "\\" in name or "\0" in name:
         raise ModelIntegrityError(f"{origin}: bad path {name!r}")
@@ -147,20 +150,20 @@ def safe_relative(name: object, origin: Path) -> PurePosixPath:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes."""
+    """Return the hex digest of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_hash(path: Path, expected: str, authority: str) -> None:
-    """Raise ModelIntegrityError unless the file has the hash that ``authority`` expects."""
+    """Raise ModelIntegrityError unless the file has the expected hash; ``authority`` names its source in the error."""
     actual = sha256(path)
     if actual != expected:
         raise ModelIntegrityError(f"{path}: changed or damaged: its sha256 is {actual}, {authority} {expected}")
 
 
 def check_safetensors(path: Path) -> None:
-    """Raise ModelIntegrityError unless the file is complete safetensors (a pickle is not)."""
+    """Raise ModelIntegrityError unless the file is a complete safetensors file with tensors."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -173,6 +176,6 @@ def check_safetensors(path: Path) -> None:
 
 
 def describe(names: Iterable[str]) -> str:
-    """``a, b and c``, for messages."""
+    """Join names for a message: ``a, b and c``."""
     *first, last = sorted(names)
     return f"{', '.join(first)} and {last}" if first else last

@@ -1,8 +1,8 @@
-"""The space fingerprint: a digest of all that decides a model's vectors.
+"""The space fingerprint: a digest of everything that decides a model's vectors.
 
-Taken from tensors and canonical settings rather than from file bytes, so that saving the same model again, under
-other file names, tensor prefixes or library versions, leaves it as it is; and from nothing that the vectors do
-not depend on (dropout, a pooler that pooling does not use, engine, precision).
+The digest covers tensors and canonical settings, not the bytes of files: it stays the same when a model is saved again
+under other file names, tensor prefixes or library versions. It excludes what does not change the vectors: dropout, a
+pooler that pooling does not use, the engine, the precision.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from twinvec.arrays import FloatArray
 from twinvec.models.encoder_spec import Dense, ModelSpec
 from twinvec.models.integrity import loaded_weights, sha256
 
@@ -27,25 +28,19 @@ _PREFIX = re.compile(r"^(bert|roberta|xlm_roberta|mpnet|distilbert|model)\.")
 _UNUSED = re.compile(
     r"^(pooler|cls|lm_head|classifier|pre_classifier|qa_outputs|head|decoder|vocab_\w+)\b|position_ids$"
 )
-_SETTINGS: dict[str, tuple[tuple[str, Any], ...]] = {
-    "bert": (("num_attention_heads", 12), ("hidden_act", "gelu"), ("layer_norm_eps", 1e-12)),
-    "roberta": (("num_attention_heads", 12), ("hidden_act", "gelu"), ("layer_norm_eps", 1e-12), ("pad_token_id", 1)),
-    "xlm-roberta": (
-        ("num_attention_heads", 12),
-        ("hidden_act", "gelu"),
-        ("layer_norm_eps", 1e-12),
-        ("pad_token_id", 1),
-    ),
-    "mpnet": (("num_attention_heads", 12), ("hidden_act", "gelu"), ("layer_norm_eps", 1e-12), ("pad_token_id", 1)),
-    "distilbert": (("n_heads", 12), ("activation", "gelu")),
-    "modernbert": (
-        ("num_attention_heads", 12),
-        ("hidden_activation", "gelu"),
-        ("norm_eps", 1e-5),
-        ("local_attention", 128),
-        ("layer_types", None),
-        ("rope_parameters", None),
-    ),
+_BERT = {"num_attention_heads": 12, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
+_DEFAULTS: dict[str, dict[str, Any]] = {  # per backbone: settings that its tensors do not show, with their defaults
+    "bert": _BERT,
+    "roberta": {**_BERT, "pad_token_id": 1},
+    "xlm-roberta": {**_BERT, "pad_token_id": 1},
+    "mpnet": {**_BERT, "pad_token_id": 1},
+    "distilbert": {"n_heads": 12, "activation": "gelu"},
+    "modernbert": {
+        "num_attention_heads": 12,
+        "hidden_activation": "gelu",
+        "norm_eps": 1e-5,
+        "local_attention": 128,
+    },
 }
 SPACE_PROBES = (
     "",
@@ -64,16 +59,16 @@ SPACE_PROBES = (
     "antidisestablishmentarianism pneumonoultramicroscopic",
     "\u00a0\u200b\ufeff",
 )
-"""Texts of all kinds: what a tokenizer does with them tells tokenizers apart."""
+"""Texts of all kinds. Their token ids tell tokenizers apart."""
 
 
 def fingerprint(spec: ModelSpec, tokenizer: str, network: str) -> str:
-    """Hex digest (sha256) of the space that a model encodes into.
+    """Return the hex digest (sha256) of the space of a model's vectors.
 
     Args:
         spec: The model's settings.
-        tokenizer: Its tokenizer's ``identity`` by ``SPACE_PROBES``.
-        network: Its ``network_digest``.
+        tokenizer: ``TextTokenizer.identity`` of the model's tokenizer for ``SPACE_PROBES``.
+        network: The model's ``network_digest``.
     """
     settings = {
         "network": network,
@@ -89,7 +84,7 @@ def fingerprint(spec: ModelSpec, tokenizer: str, network: str) -> str:
 
 
 def network_digest(spec: ModelSpec) -> str:
-    """Hex digest (sha256) of what maps token ids to vectors: tensors, the backbone's settings, pooling and head."""
+    """Return the hex digest (sha256) of what maps token ids to vectors: tensors, backbone settings, pooling, head."""
     digest = hashlib.sha256(b"twinvec-network-1")
     settings = {
         "backbone": backbone_settings(spec.config),
@@ -108,27 +103,27 @@ def network_digest(spec: ModelSpec) -> str:
 
 
 def graph_digest(spec: ModelSpec, network: str) -> str:
-    """Hex digest (sha256) of what a model's graph computes: its network, with or without a count of prompt tokens."""
+    """Return the hex digest (sha256) of an encoder's graph: its network, and whether prompt tokens are an input."""
     return hashlib.sha256(f"twinvec-graph-1 {network} {spec.include_prompt}".encode()).hexdigest()
 
 
 def classifier_digest(spec: ClassifierSpec) -> str:
-    """The same for a cross-encoder, from its configuration and the bytes of its weights."""
+    """Return the hex digest (sha256) of a cross-encoder's graph: its ``config.json`` and the bytes of its weights."""
     weights = {path.name: sha256(path) for path in loaded_weights(spec.folder)}
-    told = json.dumps([spec.config, weights], sort_keys=True)
-    return hashlib.sha256(b"twinvec-classifier-1" + told.encode()).hexdigest()
+    identity = json.dumps([spec.config, weights], sort_keys=True)
+    return hashlib.sha256(b"twinvec-classifier-1" + identity.encode()).hexdigest()
 
 
 def backbone_settings(config: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a backbone that its tensors do not show, with the library's defaults filled in."""
+    """Return the settings of a backbone that its tensors do not show, with the defaults of transformers."""
     kind = config["model_type"]
-    settings = {key: config.get(key, default) for key, default in _SETTINGS[kind]}
-    if kind == "modernbert":
-        settings |= _modernbert_attention(config)
-    return {"model_type": kind, **settings}
+    settings = {key: config.get(key, default) for key, default in _DEFAULTS[kind].items()}
+    attention = _modernbert_attention(config) if kind == "modernbert" else {}
+    return {"model_type": kind, **settings, **attention}
 
 
 def _modernbert_attention(config: dict[str, Any]) -> dict[str, Any]:
+    """Return each layer's kind of attention and the rotation bases, from either layout of the configuration."""
     every = int(config.get("global_attn_every_n_layers", 3))
     layers = config.get("layer_types") or [
         "sliding_attention" if index % every else "full_attention" for index in range(config["num_hidden_layers"])
@@ -142,7 +137,8 @@ def _modernbert_attention(config: dict[str, Any]) -> dict[str, Any]:
     return {"layer_types": list(layers), "rope_parameters": {kind: float(theta) for kind, theta in thetas.items()}}
 
 
-def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[np.float32]]]]:
+def _tensors(folder: Path) -> Iterator[tuple[str, FloatArray]]:
+    """Yield the used tensors in order of their names, without the backbone's prefix."""
     from safetensors import safe_open
 
     with ExitStack() as stack:
@@ -157,11 +153,11 @@ def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[np.fl
             yield name, _as_float32(path, file, stored)
 
 
-def _as_float32(path: Path, file: Any, name: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _as_float32(path: Path, file: Any, name: str) -> FloatArray:
     from safetensors import safe_open
 
     if file.get_slice(name).get_dtype() != "BF16":
         return np.ascontiguousarray(file.get_tensor(name), dtype=np.float32)
     with safe_open(path, framework="pt") as torch_file:  # numpy has no bfloat16
-        values: np.ndarray[Any, np.dtype[np.float32]] = torch_file.get_tensor(name).float().numpy()
+        values: FloatArray = torch_file.get_tensor(name).float().numpy()
     return values

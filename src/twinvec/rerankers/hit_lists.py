@@ -1,4 +1,4 @@
-"""What both rerankers do with lists of hits: check them, and put them in the order of new scores."""
+"""Lists of hits, as rerankers take them: how they are checked, and put into the order of new scores."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from twinvec.text import check_text, check_texts
 def checked_hit_lists(
     queries: Sequence[str], hits_lists: Sequence[Sequence[Hit]], limit: int | None
 ) -> tuple[list[str], list[list[Hit]]]:
+    """Return queries and hits as lists, after a check of every text and score; errors name query and hit."""
     if limit is not None:
         check_limit(limit)
     checked = check_texts(queries)
@@ -36,7 +37,7 @@ def checked_hit_lists(
 def reordered(
     hits: Sequence[Hit], stage: str, scores: Iterable[float], final: npt.NDArray[np.floating], limit: int | None
 ) -> list[Hit]:
-    """New hits by ``final``, best first; equal ones in the order they came in."""
+    """Return new hits, best ``final`` score first; hits of equal scores keep their order."""
     new = [
         replace(hit, score=float(score), scores={**hit.scores, stage: float(of_stage)})
         for hit, of_stage, score in zip(hits, scores, final, strict=True)
@@ -44,15 +45,11 @@ def reordered(
     return [new[index] for index in np.argsort(-final, kind="stable")[:limit]]
 
 
-def standardized(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    spread = scores.std() if len(scores) else 0.0
-    return (scores - scores.mean()) / spread if spread > 0 else np.zeros(len(scores))
-
-
 Item = TypeVar("Item")
 
 
 def as_list(values: Iterable[Item], what: str) -> list[Item]:
+    """Return the values as a list; an ``InputError`` names ``what`` they are."""
     if not isinstance(values, Iterable):
         raise InputError(f"{what}: expected a list, got {type(values).__name__}")
     return list(values)

@@ -1,15 +1,14 @@
-"""MaxSim: rerank by the token states of the bi-encoder (late interaction)."""
+"""MaxSim: reranking by the token states of the bi-encoder (late interaction). No further model is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from twinvec.arrays import FloatArray
+from twinvec.arrays import FloatArray, Scores, standardized
 from twinvec.errors import ConfigurationError
-from twinvec.rerankers.hit_lists import checked_hit_lists, reordered, standardized
+from twinvec.rerankers.hit_lists import checked_hit_lists, reordered
 from twinvec.retrieval.base import Hit, TokenEncoder
 from twinvec.support.progress import progress_bar
 
@@ -20,10 +19,10 @@ _TEXTS_AT_ONCE = 256
 class MaxSimReranker:
     """Late interaction over the encoder's own token states, mixed with the score of the stage before.
 
-    MaxSim (Khattab and Zaharia 2020, ColBERT, equation 3) looks for each token of the query at the best cosine with
-    a token of the text; here the mean over the query's tokens is taken instead of the sum. Both scores are
-    standardised within the list of candidates (mean 0, standard deviation 1), since only their order within a list
-    means something, and mixed: ``(1 - mix) * z(before) + mix * z(maxsim)``.
+    MaxSim (Khattab and Zaharia 2020, ColBERT, equation 3) takes, for each token of the query, the best cosine with a
+    token of the text. The sum over the query's tokens is a mean here. Scores are comparable only within one list of
+    candidates, so both are standardised within it (mean 0, standard deviation 1) and mixed:
+    ``(1 - mix) * z(before) + mix * z(maxsim)``.
 
     Args:
         encoder: The encoder that found the candidates, such as an ``Encoder``.
@@ -42,12 +41,12 @@ class MaxSimReranker:
         self._mix = mix
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
-        """New hits, best first, with "maxsim" among their scores and the mixed score as ``score``.
+        """Return new hits, best first: their ``scores`` include "maxsim", their ``score`` is the mixed score.
 
         Raises:
-            TextError: the query or a hit's text is refused by the input gate.
+            TextError: the input gate refuses the query or a hit's text.
             InputError: a hit's score is not finite.
-            ConfigurationError: a limit below 1.
+            ConfigurationError: the limit is below 1.
         """
         return self.rerank_many([query], [hits], limit)[0]
 
@@ -71,43 +70,45 @@ class MaxSimReranker:
         return reranked
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
-        """The MaxSim of each query with each of its hits; where states are kept already, a subclass looks there."""
+        """Return the MaxSim of each query with each of its hits. A subclass may read stored token states instead."""
         scores = [np.zeros(len(hits), dtype=np.float32) for hits in lists]
-        places: dict[str, list[tuple[int, int]]] = {}  # text -> (query, hit) that look at it
+        places: dict[str, list[tuple[int, int]]] = {}  # text -> its places: (query, hit)
         for row, hits in enumerate(lists):
             for column, hit in enumerate(hits):
                 places.setdefault(hit.text, []).append((row, column))
         if not places:
             return scores
         query_states = self.encoder.encode_tokens(queries, prompt="query")
-        texts = list(places)  # those of one query stand together, so that a block has few queries with many texts each
+        texts = list(places)  # in the order of queries, so that a block has few queries with many texts each
         with progress_bar("Reranking", len(texts), "texts", shown=progress) as advance:
             for start in range(0, len(texts), _TEXTS_AT_ONCE):
                 block = texts[start : start + _TEXTS_AT_ONCE]
                 states = self.encoder.encode_tokens(block, prompt="document", on_batch=advance)
-                asked: dict[int, list[tuple[int, int]]] = {}  # query -> (text of the block, hit)
+                by_query: dict[int, list[tuple[int, int]]] = {}  # query -> (text of the block, hit)
                 for number, text in enumerate(block):
                     for row, column in places[text]:
-                        asked.setdefault(row, []).append((number, column))
-                for row, wanted in asked.items():
+                        by_query.setdefault(row, []).append((number, column))
+                for row, wanted in by_query.items():
                     numbers, columns = zip(*wanted, strict=True)
                     scores[row][list(columns)] = maxsim(query_states[row], [states[number] for number in numbers])
         return scores
 
 
-def mixed_scores(
-    before: npt.NDArray[np.floating], maxsim: npt.NDArray[np.floating], mix: float
-) -> npt.NDArray[np.floating]:
-    """The scores of a stage and those of MaxSim for the same n candidates, both standardised, as one: shape (n,)."""
-    return (1 - mix) * standardized(before) + mix * standardized(maxsim)
+def mixed_scores(before: Scores, maxsim: Scores, mix: float) -> Scores:
+    """Mix the scores of a stage with those of MaxSim for the same n candidates, both standardised: shape (n,)."""
+    return (1 - mix) * _z(before) + mix * _z(maxsim)
+
+
+def _z(scores: Scores) -> Scores:
+    return standardized(scores, scores.mean(), scores.std()) if len(scores) else scores
 
 
 def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:
-    """Mean over a query's tokens of the best cosine with a token of a text, for several texts: shape (n,).
+    """Return the mean over a query's tokens of the best cosine with a token of a text, for n texts: shape (n,).
 
     Args:
-        query_QD: The query's token states, of length 1; without any, all texts score 0.
-        texts: For each text its token states (tokens, D), of length 1; a text without any scores 0.
+        query_QD: The query's token states, of length 1. If there are no query tokens, all texts score 0.
+        texts: The token states of each text, (tokens, D), of length 1. A text without tokens scores 0.
     """
     lengths = np.array([len(states_TD) for states_TD in texts], dtype=np.int64)
     scores = np.zeros(len(texts), dtype=np.float32)

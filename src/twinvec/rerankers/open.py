@@ -9,11 +9,11 @@ from twinvec.retrieval.base import Reranker
 
 
 def open_reranker(model: str = "maxsim", *, encoder: Encoder | None = None, device: str | None = None) -> Reranker:
-    """A reranker by name.
+    """Open a reranker by name.
 
     Args:
         model: ``"maxsim"``, or the folder or hub name of a cross-encoder.
-        encoder: Gives the token states for "maxsim"; the default encoder unless given.
+        encoder: Computes the token states for "maxsim" (default: the default encoder).
         device: As for ``Encoder``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Retrieval: hits, documents, filters, BM25, fusion, the exact index in memory, and two stages in one call."""
+"""Retrieval: hits, documents, filters, BM25, fusion, an exact index in memory, and retrieval with reranking."""
 
 from __future__ import annotations
 

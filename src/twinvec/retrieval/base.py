@@ -73,14 +73,14 @@ class TokenEncoder(Protocol):
 
 
 class VectorEncoder(Protocol):
-    """An encoder of queries and documents, for an index."""
+    """An encoder of queries and documents, for an index. ``encode_document`` may also take ``progress``, a bool."""
 
     def encode_query(self, texts: Sequence[str]) -> Any:
         """Vectors of queries: shape (n, dim)."""
         ...
 
-    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> Any:
-        """Vectors of documents: shape (n, dim). ``progress`` shows a bar on a terminal."""
+    def encode_document(self, texts: Sequence[str]) -> Any:
+        """Vectors of documents: shape (n, dim)."""
         ...
 
 

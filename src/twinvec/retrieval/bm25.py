@@ -1,10 +1,10 @@
-"""Words for BM25: one analysis of text, for the memory index and for sparse vectors in a store alike.
+"""BM25: one analysis of text, an index in memory, and sparse vectors for a store.
 
-Normalising is tokenizers', stop words are bm25s', stemming is Snowball's. bm25s itself is imported only by the memory
-index: with scipy, which it brings, that takes longer than a search. A store that multiplies by inverse document
-frequency (Qdrant's ``Modifier.IDF``) gives for the dot product of ``query_vector`` and ``document_vector`` the score
-that ``BM25Index`` gives: BM25 as Lucene has it (Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene
-(accurate)", without the constant factor k1 + 1, as in Lucene since version 8).
+The package tokenizers normalises text, bm25s has the stop words, and Snowball stems. Only the memory index imports
+bm25s itself, because that import takes longer than a search (it loads scipy). ``BM25Index`` computes BM25 as Lucene
+does (Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene (accurate)", without the constant factor
+k1 + 1, as in Lucene since version 8). In a store that multiplies by inverse document frequency (Qdrant's
+``Modifier.IDF``), the dot product of ``query_vector`` and ``document_vector`` is the same score.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 K1 = 1.5
 B = 0.75
 
-
-# Python's \w leaves out the vowel signs of the Indic scripts; that of tokenizers is Unicode's and has them.
+# Python's \w lacks the vowel signs of the Indic scripts; tokenizers' \w follows Unicode and has them.
 _WORDS = normalizers.Sequence(
     [
         normalizers.NFKC(),
@@ -40,22 +39,23 @@ _WORDS = normalizers.Sequence(
         normalizers.Replace(Regex(r"\W+"), " "),
     ]
 )
-# A single Latin letter is an initial or the rest of "it's": it costs more than it brings. A digit ("type 2 diabetes"),
-# a Greek letter and a Chinese character (each a word here, as in Lucene's StandardAnalyzer) stay.
+# A single Latin letter is dropped: it is an initial or the rest of "it's", and makes results worse. A digit ("type 2
+# diabetes"), a Greek letter and a Chinese character stay. Each Chinese character is a word, as in Lucene's
+# StandardAnalyzer.
 _TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
 
 
 class Analyzer:
-    """Text -> stemmed terms.
+    """Turns text into stemmed terms.
 
-    Lower case, compatibility characters unified (NFKC), words of any script, stop words dropped where bm25s has
-    them for the language. Scripts written without spaces other than Chinese are not cut into words.
+    Text is lowercased and normalised (NFKC), and split into words of any script. Stop words are dropped if bm25s has a
+    list for the language. Except for Chinese, scripts without spaces are not split into words.
 
     Args:
         language: A Snowball language.
 
     Raises:
-        ConfigurationError: Snowball does not know the language.
+        ConfigurationError: Snowball has no stemmer for the language.
     """
 
     def __init__(self, language: str = "english") -> None:
@@ -64,7 +64,7 @@ class Analyzer:
         self.language = language
 
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
-        """The terms of each text, in order, repeated as often as they occur."""
+        """Return the terms of each text, in order and with repetitions."""
         stemmer = Stemmer.Stemmer(self.language)  # not shared: it is not safe between threads
         stop_words = _stop_words(self.language)
         words = (_TERM.findall(_WORDS.normalize_str(text)) for text in texts)
@@ -73,7 +73,7 @@ class Analyzer:
 
 @cache
 def _stop_words(language: str) -> frozenset[str]:
-    """Those that bm25s has for a language, from its one module that imports nothing."""
+    """Load the stop words of a language from bm25s's module ``stopwords``, without an import of bm25s."""
     package = find_spec("bm25s")
     assert package is not None
     assert package.origin is not None
@@ -87,10 +87,10 @@ def _stop_words(language: str) -> frozenset[str]:
 
 
 class BM25Index:
-    """BM25 over documents given as terms, held in memory by bm25s.
+    """BM25 scores of documents in memory, computed by bm25s.
 
     Args:
-        terms: Of each document, from one ``Analyzer``.
+        terms: The terms of each document, all from the same ``Analyzer``.
     """
 
     def __init__(self, terms: Sequence[list[str]]) -> None:
@@ -103,7 +103,7 @@ class BM25Index:
             self._index.index(list(terms), show_progress=False)
 
     def scores(self, terms: Sequence[str]) -> npt.NDArray[np.float32]:
-        """The score of every document for a query given as terms: shape (n,), 0 where no term matches."""
+        """Return the score of every document for a query's terms: shape (n,), 0 for documents that share no term."""
         if self._index is None or not terms:
             return np.zeros(self._size, dtype=np.float32)
         scores: npt.NDArray[np.float32] = self._index.get_scores(list(terms))
@@ -115,12 +115,12 @@ SparseVector = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 
 
 def document_vector(terms: Sequence[str], average_length: float) -> SparseVector:
-    """Saturated term frequencies: tf / (tf + k1 (1 - b + b length / average)).
+    """Return a document's saturated term frequencies: tf / (tf + k1 (1 - b + b length / average)).
 
     Args:
-        terms: Of the document.
-        average_length: Mean number of terms of a document of the collection; 0 where it is not known yet, which
-            takes the document as average.
+        terms: The document's terms.
+        average_length: Mean number of terms of the collection's documents; 0 if unknown, which gives the document the
+            average length.
     """
     if not terms:
         return _vector({})
@@ -129,12 +129,12 @@ def document_vector(terms: Sequence[str], average_length: float) -> SparseVector
 
 
 def query_vector(terms: Sequence[str]) -> SparseVector:
-    """Counts of the terms in the query."""
+    """Return the counts of a query's terms."""
     return _vector(dict(Counter(terms)))
 
 
 def _vector(weights: dict[str, float]) -> SparseVector:
-    merged: dict[int, float] = {}  # two terms of one id share a dimension: stores refuse an id that comes twice
+    merged: dict[int, float] = {}  # terms with the same id share a dimension, because stores refuse a repeated id
     for term, weight in weights.items():
         merged[term_id(term)] = merged.get(term_id(term), 0.0) + weight
     ids = sorted(merged)
@@ -143,5 +143,5 @@ def _vector(weights: dict[str, float]) -> SparseVector:
 
 @lru_cache(maxsize=65536)
 def term_id(term: str) -> int:
-    """A term's dimension: 32 bits of its hash, the same in every process."""
+    """Return a term's dimension: 32 bits of its hash, the same in every process."""
     return int.from_bytes(hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=4).digest(), "big")

@@ -1,6 +1,6 @@
-"""What the memory index holds: documents, vectors and terms in rows, and what is derived from them.
+"""The content of a memory index: documents, vectors and terms in rows, and what is derived from them.
 
-A corpus never changes: an addition makes a new one, so that searches in other threads see one state throughout.
+A corpus never changes. An addition makes a new corpus, so that a search in another thread sees one state throughout.
 """
 
 from __future__ import annotations
@@ -9,25 +9,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from twinvec.arrays import FloatArray
+from twinvec.arrays import FloatArray, IntArray
 from twinvec.retrieval.bm25 import BM25Index
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, matches, parse_filter
 
-Rows = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Corpus:
-    """What an index holds at one time; never changed, only replaced.
-
-    Attributes:
-        documents: One a row.
-        vectors_ND: Their vectors, of length 1.
-        terms: Their terms.
-    """
+    """Documents with their vectors, of length 1, and their terms: one row each."""
 
     documents: list[Document]
     vectors_ND: FloatArray
@@ -42,8 +33,8 @@ class Corpus:
         return [document.full_text for document in self.documents]
 
     @cached_property
-    def filled(self) -> Rows:
-        """The rows whose documents are not blank."""
+    def filled(self) -> IntArray:
+        """IntArray of the documents that are not blank."""
         return np.array([row for row, text in enumerate(self.texts) if text.strip()], dtype=np.int64)
 
     @cached_property
@@ -51,14 +42,14 @@ class Corpus:
         return BM25Index(self.terms)
 
     @cached_property
-    def id_ranks(self) -> Rows:
-        """The place of each row in the order of ids."""
+    def id_ranks(self) -> IntArray:
+        """Place of each row in the order of ids."""
         ranks = np.empty(len(self.documents), dtype=np.int64)
         ranks[sorted(range(len(self.documents)), key=lambda row: self.documents[row].id)] = np.arange(len(ranks))
         return ranks
 
-    def allowed(self, filter: Filter | None) -> Rows:
-        """The rows whose documents satisfy ``filter``; never those of blank documents."""
+    def allowed(self, filter: Filter | None) -> IntArray:
+        """Return the rows of the documents that satisfy ``filter``, without those of blank documents."""
         conditions = parse_filter(filter)
         if not conditions:
             return self.filled
@@ -68,7 +59,10 @@ class Corpus:
     def replaced(
         self, wanted: list[Document], changed: list[Document], vectors: FloatArray, terms: list[list[str]]
     ) -> Corpus:
-        """A copy with ``wanted`` in place; of them, ``changed`` come with new vectors and terms."""
+        """Return a corpus with the documents ``wanted`` added or replaced.
+
+        ``vectors`` and ``terms`` belong to the documents ``changed``. The other documents keep theirs.
+        """
         rows = dict(self.rows)
         for document in wanted:
             rows.setdefault(document.id, len(rows))

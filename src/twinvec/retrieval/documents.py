@@ -1,7 +1,7 @@
-"""Documents: what retrieval and ingestion take in.
+"""Documents, the input of retrieval and ingestion.
 
-A document is a text with an id, an optional title and the user's own payload. ``as_document`` makes one of what
-callers have at hand; it knows nothing of files or chunks (``twinvec_qdrant`` does).
+A document is a text with an id, an optional title and a payload of the caller. ``as_document`` converts the other forms
+that callers have. Files and chunks are the business of ``twinvec_qdrant``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Document:
     """A text to find again.
 
     Attributes:
-        id: The caller's name for it, unique in an index or a collection: a path, a URL, a key.
+        id: The caller's name for the document, unique in an index or a collection: a path, a URL, a key.
         text: The text.
-        title: Stands before the text, and before each chunk of it, when it is embedded; may be empty.
-        payload: The caller's own values, as JSON has them; filters look at these.
+        title: Put before the text, and before each of its chunks, when they are embedded; may be empty.
+        payload: JSON values of the caller, which filters compare.
     """
 
     id: str
@@ -34,28 +34,28 @@ class Document:
 
     @property
     def full_text(self) -> str:
-        """What is embedded and found: title, blank line, text; without a title or a text, the other alone.
+        """The embedded text: title, blank line and text, or one of the two if the other is empty.
 
-        Word-piece models read any white space alike, so this gives them the vectors of BEIR's ``title + " " + text``.
+        Word-piece models read all white space alike, so their vectors equal those of BEIR's ``title + " " + text``.
         """
         return f"{self.title}\n\n{self.text}" if self.title and self.text else self.title or self.text
 
 
 DocumentLike = Document | Mapping[str, Any] | str | tuple[str, str]
-"""What ``as_document`` takes: a document, a mapping, a bare text, or a pair of id and text."""
+"""Forms of a document that ``as_document`` takes: a document, a mapping, a text, or a pair of id and text."""
 
 
 def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -> Document:
-    """Make a checked document of ``value``.
+    """Convert ``value`` to a checked document.
 
-    A mapping has ``text``, an id under ``id`` or ``_id`` (the BEIR layout), perhaps ``title`` and ``payload``;
-    what else it holds joins the payload. A bare text gets its ``position`` as id. Documents of LangChain and documents
-    and nodes of LlamaIndex are taken as they are; one of LangChain without an id gets a digest of its text and
-    metadata as id, so that a changed one is another document.
+    A mapping has ``text``, an id under ``id`` or ``_id`` (the BEIR layout), and optionally ``title`` and ``payload``;
+    its other keys join the payload. A text gets its ``position`` as id. Documents of LangChain, and documents and nodes
+    of LlamaIndex, are converted too. A LangChain document without an id gets a digest of its text and metadata as id,
+    so that a changed document gets another id.
 
     Raises:
-        DocumentError: there is no text or no id, or an id, a title or a payload is of the wrong type.
-        TextError: the text is refused by the input gate.
+        DocumentError: the text or the id is missing, or a text, id, title or payload has the wrong type.
+        TextError: the input gate refuses the text, the title or the id.
     """
     if isinstance(value, str):
         document = Document(str(position), value)
@@ -86,7 +86,7 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
 
 
 def as_documents(values: Iterable[object]) -> Iterator[Document]:
-    """``as_document`` for each of ``values``; stops at the first that is refused."""
+    """Convert each value by ``as_document``; the first refused value raises its error."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise DocumentError(f"expected an iterable of documents, got {type(values).__name__}")
     return (as_document(value, position) for position, value in enumerate(values))
@@ -114,7 +114,7 @@ def _from_mapping(value: Mapping[str, Any], position: int) -> Document:
 def _from_langchain(value: Any, position: int) -> Document:
     payload = dict(value.metadata)
     identity = getattr(value, "id", None)
-    if identity is None:  # as LangChain's own indexing does it: the same content is the same document
+    if identity is None:  # as in LangChain's own indexing: equal content means the same document
         try:
             content = json.dumps([value.page_content, payload], sort_keys=True)
         except (TypeError, ValueError, RecursionError) as error:

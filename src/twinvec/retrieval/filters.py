@@ -1,4 +1,4 @@
-"""Filters over payloads: one small mapping for every retriever.
+"""Filters on payloads: one small mapping for every retriever.
 
     {"lang": "en"}                              equal
     {"lang": ["en", "de"]}                      any of
@@ -6,8 +6,8 @@
     {"author.name": "Ada"}                      a nested key
     {"id": ["a.md", "b.md"]}                    the document's own id
 
-All conditions must hold. Where the payload has a list, one matching element is enough. A missing key never
-matches. This file checks filters and evaluates them in memory; stores compile them to their own language.
+All conditions must hold. A list in the payload matches if one of its elements does. A missing key never matches.
+This module checks filters and evaluates them in memory; stores translate them to their own language.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Filter = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One checked condition: ``key`` is any of ``any_of``, or lies within ``bounds`` (name, limit)."""
+    """A checked condition: the value of ``key`` is one of ``any_of``, or lies within ``bounds`` (name, limit)."""
 
     key: str
     any_of: tuple[Scalar, ...] = ()
@@ -39,11 +39,11 @@ class Condition:
 
 
 def parse_filter(filter: Filter | None) -> list[Condition]:
-    """Check a filter.
+    """Check a filter and return its conditions.
 
     Raises:
-        FilterError: a key is no string, a value is of a type that cannot be compared, or one that no payload has (not
-            finite, an integer beyond 64 bits, a lone surrogate), or a range is malformed.
+        FilterError: a key is not a string, a range is malformed, or a value cannot be compared: a type other than
+            string, number and boolean, a number that is not finite or exceeds 64 bits, or a lone surrogate.
     """
     if filter is None:
         return []
@@ -53,7 +53,7 @@ def parse_filter(filter: Filter | None) -> list[Condition]:
 
 
 def matches(conditions: Sequence[Condition], identity: str, payload: Mapping[str, Any]) -> bool:
-    """Whether the document with this id and payload satisfies every condition."""
+    """Return whether the document with this id and payload satisfies every condition."""
     return all(any(_holds(c, value) for value in _values(identity, payload, c.key)) for c in conditions)
 
 

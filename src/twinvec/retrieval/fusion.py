@@ -1,17 +1,17 @@
-"""Fusion: the scores of two stages -> one.
+"""Fusion: one score for each candidate from the scores of two stages.
 
-All methods take the scores of both stages for the same candidates and give one score for each; larger is better.
-Scores are complete: a candidate that one stage found is scored by the other too.
+Every method takes the scores of both stages for the same candidates; larger is better. A candidate that only one stage
+found is scored by the other stage too.
 
 ``"adaptive"``, the default: z(dense) + w BM25, where z standardises over the candidates (mean 0, standard deviation 1).
-    A cosine means something only beside other cosines of the same model and query, so it is standardised. A BM25 score
-    is a sum of log-odds weights (Robertson and Zaragoza 2009): it says by itself how much the words tell, so w is a
-    constant, 0.25. Where a query shares only common words with the documents, its BM25 scores are small and weigh
-    little; methods that scale every query's BM25 scores to the same spread, or look at ranks alone, blow them up. In a
-    search for keywords the sum is small because its terms are few: there, measured by the best score a term, the words
-    get the spread of the vectors or more, w = 0.1 (best / terms)^2 / sd(BM25), if that is above 0.25.
+    Cosines are comparable only within one model and query, so they are standardised. A BM25 score is a sum of log-odds
+    weights (Robertson and Zaragoza 2009) and comparable across queries, so w is a constant, 0.25. If a query shares
+    only common words with the documents, its BM25 scores are small and weigh little. Methods that scale every query's
+    BM25 scores to the same spread, or use ranks alone, inflate such scores. The scores of a keyword query are small
+    because it has few terms. Its best score per term shows that the keywords match, and the weight grows with it:
+    w = 0.1 (best / terms)^2 / sd(BM25), if that is above 0.25.
 ``"rrf"``: the sum of 1 / (60 + rank), reciprocal rank fusion (Cormack, Clarke and Büttcher 2009). Equal scores share a
-    rank; a sparse score of 0 has none.
+    rank; a sparse score of 0 has no rank.
 ``"distribution"``: the sum of (score - (mean - 3 sd)) / (6 sd), distribution-based score fusion, as in Qdrant.
 """
 
@@ -23,26 +23,26 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.arrays import FloatArray
+from twinvec.arrays import FloatArray, standardized
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.checks import check_choice
 
 FusionMethod = Literal["adaptive", "rrf", "distribution"]
 
 CANDIDATES = 100
-"""How many results of each stage to fuse, unless more are asked for."""
+"""How many results of each stage to fuse; a larger limit raises it."""
 
 EVIDENCE = 0.25
-"""Standard deviations of the dense scores that a BM25 score of 1 is worth.
+"""w: how many standard deviations of the dense scores a BM25 score of 1 is worth.
 
-Anything from 0.2 to 0.3 gives much the same on sets from captions to abstracts; see ``benchmarks/RETRIEVAL.md``.
+Values from 0.2 to 0.3 give similar results on sets from captions to abstracts; see ``benchmarks/RETRIEVAL.md``.
 """
 
 KEYWORDS = 0.1
-"""How much keywords weigh, as said above; anything from 0.1 to 0.2 gives much the same."""
+"""The factor of w for keyword queries; values from 0.1 to 0.2 give similar results."""
 
 RRF_K = 60
-_LARGEST = 1e30  # a weight; beyond, the sum is no number any more
+_LARGEST = 1e30  # of a weight; a larger one makes the sum infinite
 
 _Scores = npt.NDArray[np.float64]
 
@@ -61,15 +61,15 @@ def fuse(
     Args:
         dense: Similarities of vectors, of any scale.
         sparse: BM25 scores; 0 where no term matches.
-        method: See the top of this file.
-        weights: Of the dense and the sparse part of the sum.
-        terms: How many terms the query has, where that is known ("adaptive" looks at it).
-        first: How many candidates, from the first on, are those that means, deviations and ranks are taken among; all
-            unless given. Others that come behind them then change none of their scores.
+        method: The formula; see the module's docstring.
+        weights: Weights of the dense and the sparse part of the sum.
+        terms: Number of terms of the query, if known; "adaptive" uses it.
+        first: Means, deviations and ranks come from this many first candidates only (default: all), so that the
+            candidates behind them do not change their scores.
 
     Raises:
-        InputError: the scores do not pair up, or one is not finite.
-        ConfigurationError: an unknown method, or a weight that is negative or not finite.
+        InputError: the two arrays differ in length, or a score is not finite.
+        ConfigurationError: the method is unknown, or a weight is negative or not finite.
     """
     check_method(method)
     if len(weights) != 2 or not all(isinstance(each, Real) and 0 <= each <= _LARGEST for each in weights):
@@ -79,17 +79,17 @@ def fuse(
         raise InputError(f"expected a dense and a sparse score for each candidate, got {len(d)} and {len(s)}")
     among_d, among_s = d[:first], s[:first]
     if method == "adaptive":
-        d, s = _standardized(d, among_d), _evidence(among_s, terms) * s
+        d, s = _z(d, among_d), _evidence(among_s, terms) * s
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:
-        d, s = (_standardized(d, among_d) + 3) / 6, (_standardized(s, among_s) + 3) / 6
+        d, s = (_z(d, among_d) + 3) / 6, (_z(s, among_s) + 3) / 6
     return (weights[0] * d + weights[1] * s).astype(np.float32)
 
 
 def _evidence(sparse: _Scores, terms: int | None) -> float:
-    """Standard deviations of the dense scores that a BM25 score of 1 is worth for this query."""
-    spread = float(sparse.std()) if sparse.size and np.ptp(sparse) > 0 else 0.0
+    """Return w for one query."""
+    spread = float(_deviation(sparse))
     if not terms or not spread:
         return EVIDENCE
     return max(EVIDENCE, KEYWORDS * (float(sparse.max()) / terms) ** 2 / spread)
@@ -99,7 +99,7 @@ def check_method(method: str) -> None:
     """Refuse an unknown method.
 
     Raises:
-        ConfigurationError: it is none of ``FusionMethod``.
+        ConfigurationError: it names the methods.
     """
     check_choice(method, FusionMethod, "fusion")
 
@@ -114,12 +114,16 @@ def _checked(scores: FloatArray, name: str) -> _Scores:
     return checked
 
 
-def _standardized(scores: _Scores, among: _Scores) -> _Scores:
-    """So that those they are ``among`` have mean 0 and standard deviation 1; zeros where these are all equal."""
-    spread = among.std() if among.size and np.ptp(among) > 0 else 0.0  # rounding can leave equal scores a spread
-    return (scores - among.mean()) / spread if spread > 0 else np.zeros_like(scores)
+def _deviation(scores: _Scores) -> np.float64:
+    """Return the standard deviation: 0 for equal scores, which rounding can give a tiny one."""
+    return scores.std() if scores.size and np.ptp(scores) > 0 else np.float64(0)
+
+
+def _z(scores: _Scores, among: _Scores) -> _Scores:
+    """Standardise scores by the mean and the deviation of ``among``."""
+    return standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
 
 
 def _ranks(scores: _Scores, among: _Scores) -> _Scores:
-    """1 for the largest; equal scores share the best of their ranks."""
+    """Rank scores from 1 for the largest; equal scores share the best of their ranks."""
     return np.searchsorted(np.sort(-among), -scores).astype(np.float64) + 1

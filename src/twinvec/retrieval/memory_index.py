@@ -1,23 +1,23 @@
-"""Retrieval: what a hit is, what a retriever is, exact search in memory, and two stages in one call.
+"""``MemoryIndex``: exact search over documents in memory.
 
-``MemoryIndex`` compares the query with every document, by vectors and by words (``lexical``), and fuses both
-(``fusion``). It is the reference for quality and the right store up to some hundred thousand texts; what has to
-survive the process belongs into a collection (``twinvec_qdrant``). ``RetrieveRerank`` puts a reranker behind any
-retriever.
+The index compares a query with every document, by vectors and by words (``retrieval.bm25``), and fuses the scores
+(``retrieval.fusion``). It is the reference for quality and serves up to some hundred thousand texts. Documents that
+must outlive the process belong in a collection (``twinvec_qdrant``).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, unit, without_direction
+from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import BadVectorError
 from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_limit
 from twinvec.retrieval.bm25 import Analyzer
-from twinvec.retrieval.corpus import Corpus, Rows
+from twinvec.retrieval.corpus import Corpus
 from twinvec.retrieval.documents import Document, DocumentLike, as_documents
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, check_method, fuse
@@ -34,13 +34,13 @@ class MemoryIndex:
     may run in different threads: a search sees the index as it was when it began.
 
     Args:
-        encoder: Gives the vectors, by ``encode_query`` and ``encode_document``.
-        documents: What to start with, as for ``add``.
+        encoder: Computes the vectors, by ``encode_query`` and ``encode_document``.
+        documents: The first documents, as for ``add``.
         language: Snowball language of the stemmer for BM25.
         fusion: How hybrid search fuses its two stages; see ``twinvec.retrieval.fusion``.
 
     Raises:
-        ConfigurationError: no stemmer for ``language``, an unknown method of fusion; and what ``add`` raises.
+        ConfigurationError: ``language`` has no stemmer, or the method of fusion is unknown; and what ``add`` raises.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class MemoryIndex:
         return len(self._corpus.documents)
 
     def add(self, documents: Iterable[DocumentLike], *, progress: bool = False) -> None:
-        """Add documents: anything that ``as_document`` takes; the same id again replaces the earlier document.
+        """Add documents in any form that ``as_document`` takes. A document replaces an earlier one with the same id.
 
-        All or none: when a document is refused, the index stays as it was. Only new texts are encoded.
+        Only new texts are encoded. If a document is refused, none is added.
 
         Raises:
-            DocumentError: a document without a text or an id, or with values of the wrong type.
-            TextError: a text refused by the input gate.
-            BadVectorError: the encoder gave a vector that is not finite, is zero, or of another size.
+            DocumentError: a document lacks a text or an id, or has a value of the wrong type.
+            TextError: the input gate refuses a text.
+            BadVectorError: the encoder returned a vector that is zero, is not finite, or has another size.
         """
         wanted = list({document.id: document for document in as_documents(documents)}.values())
         if not wanted:
@@ -78,7 +78,7 @@ class MemoryIndex:
         with self._adding:
             old = self._corpus
             changed = [d for d in wanted if (row := old.rows.get(d.id)) is None or old.texts[row] != d.full_text]
-            vectors = self._encoded(changed, progress)
+            vectors = self._document_vectors(changed, progress)
             terms = self._analyzer.terms([document.full_text for document in changed])
             self._corpus = old.replaced(wanted, changed, vectors, terms)
 
@@ -91,17 +91,17 @@ class MemoryIndex:
         mode: Mode = "hybrid",
         weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[Hit]:
-        """At most ``limit`` hits, best first, that satisfy ``filter``; equal scores in the order of their ids.
+        """Return at most ``limit`` hits that satisfy ``filter``, best first; equal scores in the order of their ids.
 
-        A hybrid search fuses the best 100 of each stage (more where ``limit`` asks for more). A sparse search finds
-        only documents that share a term with the query. A blank query finds nothing, and a blank document is never
-        found. ``weights`` are those of vectors and of words in a hybrid search; see ``twinvec.retrieval.fusion``.
+        A hybrid search fuses the best 100 hits of each stage (``limit`` of them if that is more). A sparse search
+        finds only documents that share a term with the query. A blank query finds nothing, and a blank document is
+        never found. ``weights`` are those of vectors and words in a hybrid search; see ``twinvec.retrieval.fusion``.
 
         Raises:
-            TextError: the query is refused by the input gate.
-            FilterError: the filter has no meaning.
-            ConfigurationError: an unknown mode, a limit below 1, or weights that are no two numbers from 0.
-            BadVectorError: the encoder gave a vector that is not finite, or of another size.
+            TextError: the input gate refuses the query.
+            FilterError: the filter is malformed.
+            ConfigurationError: the mode is unknown, the limit is below 1, or the weights are not two numbers from 0.
+            BadVectorError: the encoder returned a vector that is not finite or has another size.
         """
         check_text(query, "query")
         return self.search_many([query], limit, filter, mode=mode, weights=weights)[0]
@@ -120,30 +120,31 @@ class MemoryIndex:
         check_limit(limit)
         check_choice(mode, Mode, "mode")
         corpus = self._corpus
-        allowed = corpus.allowed(filter)
-        asked = [query for query in dict.fromkeys(queries) if query.strip()]
+        ranking = _Ranking(corpus, corpus.allowed(filter), limit, mode, weights, self._fusion)
+        distinct = [query for query in dict.fromkeys(queries) if query.strip()]
         found: dict[str, list[Hit]] = {}
-        if len(allowed) and asked:
-            terms = self._analyzer.terms(asked) if mode != "dense" else [[]] * len(asked)
-            scores = self._scores(corpus, asked, terms, allowed, mode)
-            for query, words, (dense, sparse) in zip(asked, terms, scores, strict=True):
-                found[query] = self._hits(corpus, dense, sparse, allowed, limit, mode, weights, len(words))
+        if len(ranking.rows) and distinct:
+            terms = self._analyzer.terms(distinct) if mode != "dense" else [[]] * len(distinct)
+            scores = self._scores(ranking, distinct, terms)
+            for query, words, (dense, sparse) in zip(distinct, terms, scores, strict=True):
+                found[query] = ranking.hits(dense, sparse, len(words))
         return [list(found.get(query, ())) for query in queries]
 
     def _scores(
-        self, corpus: Corpus, queries: list[str], terms: list[list[str]], allowed: Rows, mode: Mode
+        self, ranking: _Ranking, queries: list[str], terms: list[list[str]]
     ) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """For each query the dense and the sparse scores of the allowed rows; zeros for a stage left out."""
-        nothing = np.zeros(len(allowed), dtype=np.float32)
+        """Yield the dense and the sparse scores of each query; zeros for a stage that the mode leaves out."""
+        corpus, rows, mode = ranking.corpus, ranking.rows, ranking.mode
+        nothing = np.zeros(len(rows), dtype=np.float32)
         block = max(1, _BLOCK_SCORES // len(corpus.documents))
         for start in range(0, len(queries), block):
             part = queries[start : start + block]
             if mode != "sparse":
                 vectors_QD = self._query_vectors(part, corpus.vectors_ND.shape[1])
                 # rounded: the order in which products are summed must not decide between equal documents
-                dense_QN = np.round(vectors_QD @ corpus.vectors_ND.T, 6)[:, allowed]
+                dense_QN = np.round(vectors_QD @ corpus.vectors_ND.T, 6)[:, rows]
             for index in range(len(part)):
-                sparse = corpus.bm25.scores(terms[start + index])[allowed] if mode != "dense" else nothing
+                sparse = corpus.bm25.scores(terms[start + index])[rows] if mode != "dense" else nothing
                 yield dense_QN[index] if mode != "sparse" else nothing, sparse
 
     def _query_vectors(self, queries: list[str], dim: int) -> FloatArray:
@@ -155,46 +156,13 @@ class MemoryIndex:
             )
         return unit(vectors_QD)
 
-    def _hits(
-        self,
-        corpus: Corpus,
-        dense: FloatArray,
-        sparse: FloatArray,
-        allowed: Rows,
-        limit: int,
-        mode: Mode,
-        weights: tuple[float, float],
-        terms: int,
-    ) -> list[Hit]:
-        ranks = corpus.id_ranks[allowed]
-        if mode == "dense":
-            best, stages = _top(dense, ranks, limit), {"dense": dense}
-        elif mode == "sparse":
-            best, stages = _top(sparse, ranks, limit), {"sparse": sparse}
-            best = best[sparse[best] > 0]
-        else:
-            depth = max(limit, CANDIDATES)
-            by_words = _top(sparse, ranks, depth)
-            union = np.union1d(_top(dense, ranks, depth), by_words[sparse[by_words] > 0])
-            fused = np.zeros_like(dense)
-            fused[union] = fuse(dense[union], sparse[union], method=self._fusion, weights=weights, terms=terms)
-            best = union[_top(fused[union], ranks[union], limit)]
-            stages = {"dense": dense, "sparse": sparse, "fused": fused}
-        hits = []
-        for each in best:
-            document = corpus.documents[allowed[each]]
-            scores = {name: float(values[each]) for name, values in stages.items()}
-            score = next(reversed(scores.values()))
-            hits.append(Hit(document.id, document.full_text, score, scores, dict(document.payload)))
-        return hits
-
-    def _encoded(self, documents: list[Document], progress: bool) -> FloatArray:
-        """The vectors of documents, checked, of length 1."""
+    def _document_vectors(self, documents: list[Document], progress: bool) -> FloatArray:
         dim = self._corpus.vectors_ND.shape[1]
         if not documents:
             return np.empty((0, dim), dtype=np.float32)
         texts = [document.full_text for document in documents]
-        vectors_ND = np.asarray(self._encoder.encode_document(texts, progress=progress), dtype=np.float32)
+        shown = {"progress": True} if progress else {}
+        vectors_ND = np.asarray(self._encoder.encode_document(texts, **shown), dtype=np.float32)
         expected = (len(documents), dim or vectors_ND.shape[-1])
         if vectors_ND.shape != expected:
             raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape}, expected {expected}")
@@ -204,10 +172,54 @@ class MemoryIndex:
         return unit(vectors_ND)
 
 
-def _top(scores: FloatArray, ranks: Rows, limit: int) -> Rows:
-    """Indices of the ``limit`` largest scores, in order; equal ones by ``ranks``."""
-    within = np.arange(len(scores))
-    if limit < len(scores):
-        threshold = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        within = np.flatnonzero(scores >= threshold)
-    return within[np.lexsort((ranks[within], -scores[within]))][:limit]
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """Turns scores into hits: what a search asked for, and where it looks.
+
+    Attributes:
+        corpus: The documents.
+        rows: Rows of ``corpus`` that the filter allows; scores are of these rows, in this order.
+        limit: Largest number of hits.
+        mode: The stages.
+        weights: Weights of the two stages of a hybrid search.
+        fusion: How a hybrid search fuses them.
+    """
+
+    corpus: Corpus
+    rows: IntArray
+    limit: int
+    mode: Mode
+    weights: tuple[float, float]
+    fusion: FusionMethod
+
+    def hits(self, dense: FloatArray, sparse: FloatArray, terms: int) -> list[Hit]:
+        """Return the hits of one query, best first; ``terms`` is the number of its terms."""
+        if self.mode == "hybrid":
+            best, final = self._fused(dense, sparse, terms)
+            stages = {"dense": dense, "sparse": sparse, "fused": final}
+        else:
+            final = dense if self.mode == "dense" else sparse
+            best = self._top(final, np.arange(len(final)), self.limit)
+            stages = {self.mode: final}
+            if self.mode == "sparse":
+                best = best[sparse[best] > 0]
+        return [self._hit(index, float(final[index]), stages) for index in best]
+
+    def _fused(self, dense: FloatArray, sparse: FloatArray, terms: int) -> tuple[IntArray, FloatArray]:
+        everything, depth = np.arange(len(dense)), max(self.limit, CANDIDATES)
+        by_words = self._top(sparse, everything, depth)
+        candidates = np.union1d(self._top(dense, everything, depth), by_words[sparse[by_words] > 0])
+        fused = np.zeros_like(dense)
+        fused[candidates] = fuse(
+            dense[candidates], sparse[candidates], method=self.fusion, weights=self.weights, terms=terms
+        )
+        return self._top(fused, candidates, self.limit), fused
+
+    def _top(self, scores: FloatArray, among: IntArray, limit: int) -> IntArray:
+        """Return those ``limit`` indices ``among`` whose scores are largest, best first; equal scores by id."""
+        return among[largest(scores[among], limit, self.corpus.id_ranks[self.rows[among]])]
+
+    def _hit(self, index: int, score: float, stages: dict[str, FloatArray]) -> Hit:
+        document = self.corpus.documents[self.rows[index]]
+        scores = {stage: float(values[index]) for stage, values in stages.items()}
+        return Hit(document.id, document.full_text, score, scores, dict(document.payload))

@@ -1,7 +1,7 @@
-"""Collections by name: the core knows no store, an installed package offers one.
+"""Opening a collection by its name. The core has no store; an installed package provides one.
 
-The package names, in the entry-point group ``twinvec.retrievers``, a function ``open(name, path, *, url, encoder,
-create)`` that gives a collection: a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``, ``get`` and
+The package declares, in the entry-point group ``twinvec.retrievers``, a function ``open(name, path, *, url, encoder,
+create)``. It returns a collection: a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``, ``get`` and
 ``notes``.
 """
 
@@ -15,17 +15,17 @@ from twinvec.errors import ConfigurationError
 
 
 def open_collection(name: str, path: Path | None = None, *, url: str | None = None, encoder: Any = None) -> Any:
-    """Open a collection that is there; used with ``with``.
+    """Open an existing collection, as a context manager.
 
     Args:
-        name: Its name in the store.
-        path: Folder of an embedded store, the store's default unless given.
-        url: Address of a server, in place of a folder.
-        encoder: In place of the model that the collection was made with.
+        name: Name of the collection.
+        path: Folder of an embedded store (default: the store's).
+        url: Address of a server, instead of a folder.
+        encoder: An open encoder (default: the model that the collection was made with).
 
     Raises:
-        ConfigurationError: no installed package offers a store, or ``path`` and ``url`` are both given.
-        TwinvecError: what the store raises: there is no such collection, another process holds it, ...
+        ConfigurationError: no installed package provides a store, or both ``path`` and ``url`` are given.
+        TwinvecError: the store cannot open the collection: it does not exist, another process holds it, ...
     """
     for entry in entry_points(group="twinvec.retrievers"):
         return entry.load()(name, path, url=url, encoder=encoder, create=False)

@@ -1,4 +1,4 @@
-"""Retrieve many candidates, rerank them, keep the best."""
+"""Two stages in one call: a retriever finds candidates, a reranker orders them. Both stages take many queries."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class BatchReranker(Reranker, Protocol):
         *,
         progress: bool = False,
     ) -> list[list[Hit]]:
-        """``rerank`` for each query and its hits; ``progress`` shows a bar on a terminal."""
+        """Rerank the hits of each query; ``progress`` shows a bar on a terminal."""
         ...
 
 
 class RetrieveRerank:
-    """Retrieve many candidates, rerank them, keep the best.
+    """Retrieves many candidates, reranks them and keeps the best.
 
     Args:
-        retriever: Finds the candidates; its ``search_many`` is used where it has one.
-        reranker: Scores them again; its ``rerank_many`` is used where it has one.
-        candidates: How many to retrieve, or the limit of a search where that is more.
+        retriever: Finds the candidates, by ``search_many`` if it has this method.
+        reranker: Scores them again, by ``rerank_many`` if it has this method.
+        candidates: How many to retrieve; a larger limit of a search raises it.
 
     Raises:
         ConfigurationError: ``candidates`` is below 1.
@@ -46,10 +46,10 @@ class RetrieveRerank:
         self.candidates = candidates
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None, **options: Any) -> list[Hit]:
-        """At most ``limit`` hits, best first, with the scores of all stages; ``options`` go to the retriever.
+        """Return at most ``limit`` hits, best first, with the scores of all stages. The retriever gets ``options``.
 
         Raises:
-            ConfigurationError: a limit below 1; and whatever retriever and reranker raise.
+            ConfigurationError: the limit is below 1; and what retriever and reranker raise.
         """
         check_limit(limit)
         hits = self.retriever.search(query, limit=max(limit, self.candidates), filter=filter, **options)
@@ -66,7 +66,7 @@ class RetrieveRerank:
 
 
 def search_many(retriever: Retriever, queries: Sequence[str], limit: int = 10, **options: Any) -> list[list[Hit]]:
-    """Hits for each query: by ``search_many`` where the retriever has it, else one query after the other."""
+    """Return the hits of each query, by ``search_many`` if the retriever has it, else query by query."""
     if hasattr(retriever, "search_many"):
         found: list[list[Hit]] = retriever.search_many(queries, limit=limit, **options)
         return found
@@ -81,9 +81,9 @@ def rerank_many(
     *,
     progress: bool = False,
 ) -> list[list[Hit]]:
-    """New hits for each query: by ``rerank_many`` where the reranker has it, else one query after the other."""
+    """Return new hits for each query, by ``rerank_many`` if the reranker has it, else query by query."""
     if isinstance(reranker, BatchReranker):
-        shown = {"progress": True} if progress else {}  # one of somebody else's may have no bar
+        shown = {"progress": True} if progress else {}  # a reranker of another project may lack the option
         return reranker.rerank_many(queries, hits_lists, limit, **shown)
     reranked = []
     with progress_bar("Reranking", len(queries), "queries", shown=progress) as advance:

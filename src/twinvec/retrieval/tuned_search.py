@@ -1,4 +1,4 @@
-"""How a collection is searched, as ``tuning`` chose it: a setting, kept in its notes, and a search that goes by it."""
+"""Tuned search: the setting that ``evaluation.tuning`` chose for a collection, kept in its notes, and a retriever."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.retrieve_rerank import RetrieveRerank
 
 NOTES = "twinvec.search"
-"""Namespace of the collection's notes in which the choice is kept."""
+"""Namespace of the collection's notes that holds the setting."""
 
 _KEY = "setting"
 
@@ -21,10 +21,10 @@ class Setting:
     """How to search.
 
     Attributes:
-        mode: The first stage.
-        words: Weight of words beside vectors, which weigh 1; of hybrid search.
-        mix: Weight of MaxSim behind it; 0 for none.
-        candidates: How many hits MaxSim looks at.
+        mode: Mode of the first stage.
+        words: Weight of words in a hybrid search; vectors have weight 1.
+        mix: Weight of MaxSim as a second stage; 0 leaves it out.
+        candidates: How many hits MaxSim reranks.
     """
 
     mode: Mode
@@ -34,12 +34,12 @@ class Setting:
 
     @property
     def single(self) -> bool:
-        """Whether it is one stage alone."""
+        """Whether the search has one stage only."""
         return self.mode != "hybrid" and not self.mix
 
     @property
     def first_stage(self) -> dict[str, Any]:
-        """Options of the search for the first stage."""
+        """Keyword arguments of ``search`` for the first stage."""
         weights = {"weights": (1.0, self.words)} if self.mode == "hybrid" else {}
         return {"mode": self.mode, **weights}
 
@@ -50,12 +50,12 @@ class Setting:
 
 
 def save(collection: Any, setting: Setting, measure: str) -> None:
-    """Keep the choice, and what it was made by, with the collection, in its notes."""
+    """Write the setting, and the measure that chose it, into the collection's notes."""
     collection.notes(NOTES).put({_KEY: {**asdict(setting), "measure": measure}})
 
 
 def saved(collection: Any) -> Setting | None:
-    """The choice that was kept with the collection."""
+    """Return the setting in the collection's notes, or None."""
     for key, fields in collection.notes(NOTES).find():
         if key == _KEY:
             return Setting(fields["mode"], float(fields["words"]), float(fields["mix"]), int(fields["candidates"]))
@@ -63,17 +63,17 @@ def saved(collection: Any) -> Setting | None:
 
 
 class TunedSearch:
-    """A retriever that searches a collection by the choice kept with it; hybrid, where there is none.
+    """A retriever that searches a collection by its saved setting (default: hybrid search).
 
     Args:
-        collection: With ``notes``, ``maxsim`` and a search with modes, such as ``twinvec_qdrant.Collection``.
+        collection: A collection with ``notes``, ``maxsim`` and modes of search: ``twinvec_qdrant.Collection``.
 
     Attributes:
-        setting: The choice.
-        reranker: What comes behind the first stage, or None.
+        setting: The setting.
+        reranker: The second stage, or None.
 
     Raises:
-        ConfigurationError: the choice asks for MaxSim, which the collection's encoder does not offer.
+        ConfigurationError: the setting asks for MaxSim, and the collection's encoder has no token states.
     """
 
     def __init__(self, collection: Any) -> None:
@@ -85,7 +85,7 @@ class TunedSearch:
             self._retriever = RetrieveRerank(collection, self.reranker, self.setting.candidates)
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
-        """As the collection's ``search``."""
+        """Search as the collection's ``search`` does, by the setting."""
         hits: list[Hit] = self._retriever.search(query, limit, filter=filter, **self.setting.first_stage)
         return hits
 

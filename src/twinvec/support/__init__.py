@@ -1,1 +1,1 @@
-"""Support: helpers that know nothing of embeddings."""
+"""Support: helpers that do not depend on embeddings."""

@@ -1,8 +1,8 @@
-"""Checks of arguments: a choice among names, and integers. Errors name the argument, its value and what is allowed."""
+"""Checks of arguments: choices, integers and unknown names. Errors name the argument, its value and what is allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any, get_args
 
@@ -24,6 +24,16 @@ def check_choice(value: object, choices: Any, what: str, error: type[TwinvecErro
     known: Iterable[object] = get_args(choices) or tuple(choices)
     if value not in known:
         raise error(f"{what} {value!r} is not one of {', '.join(map(str, known))}")
+
+
+def refuse_unknown(arguments: Mapping[str, object]) -> None:
+    """Refuse keyword arguments that are left over when all known ones are taken.
+
+    Raises:
+        ConfigurationError: it names all of them.
+    """
+    if arguments:
+        raise ConfigurationError(f"unknown arguments: {', '.join(sorted(arguments))}")
 
 
 def is_integer(value: object) -> bool:

@@ -1,6 +1,6 @@
-"""Lazy public names: a package names what it exports, and imports the module behind a name at its first use.
+"""Lazy public names: a package lists its names and imports the module of a name at its first use.
 
-``import twinvec`` and ``twinvec --help`` stay quick this way: neither loads torch nor a Qdrant client.
+So ``import twinvec`` and ``twinvec --help`` load neither torch nor a Qdrant client, and stay quick.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines and JSON lines of files that users hand in. Every error names file and line."""
+"""Reading the lines of text files and JSON lines files. Every error names file and line."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file as they stand, line ends included.
+    """Yield the lines of a text file, line ends included.
 
     Raises:
-        InputError: the file cannot be read, is packed, or a line is not UTF-8.
+        InputError: the file cannot be read or is compressed, or a line is not UTF-8.
     """
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if number == 1 and line.startswith(_GZIP):
-                    raise InputError(f"{path}: packed by gzip; unpack it first")
+                    raise InputError(f"{path}: compressed by gzip; decompress it first")
                 try:
                     yield line.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
@@ -33,10 +33,10 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a JSON lines file, each with its place ("file:line"). Blank lines are passed over.
+    """Yield the objects of a JSON lines file, each with its place ("file:line"). Blank lines are skipped.
 
     Raises:
-        InputError: the file cannot be read or is empty, or a line is no JSON object.
+        InputError: the file cannot be read or is empty, or a line is not a JSON object.
     """
     rows = 0
     for number, line in enumerate(read_lines(path), 1):
@@ -50,25 +50,25 @@ def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
-    """A line of JSON that is an object.
+    """Parse a line of JSON that must be an object.
 
     Raises:
-        InputError: it is none; the message begins with ``place``.
+        InputError: the line is not a JSON object; the message begins with ``place``.
     """
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place}: no JSON: {error}") from error
+        raise InputError(f"{place}: not JSON: {error}") from error
     if not isinstance(value, dict):
         raise InputError(f"{place}: expected a JSON object, got {type(value).__name__}")
     return value
 
 
 def text_field(row: dict[str, Any], name: str, place: str) -> str:
-    """The string under ``name``.
+    """Return the string of a row under ``name``.
 
     Raises:
-        InputError: there is none, or it is no string that the input gate lets through.
+        InputError: the row lacks the key, or the input gate refuses the value.
     """
     if name not in row:
         raise InputError(f"{place}: no {name!r} among {', '.join(map(repr, sorted(row))) or 'no keys'}")
@@ -76,10 +76,10 @@ def text_field(row: dict[str, Any], name: str, place: str) -> str:
 
 
 def read_texts(path: Path, field: str = "text") -> Iterator[str]:
-    """Each line of a text file, without its end, or ``field`` of each object of a ``.jsonl`` file.
+    """Yield each line of a text file, without its line end, or ``field`` of each object of a ``.jsonl`` file.
 
     Raises:
-        InputError: the file cannot be read, or a line is at fault; named by its number.
+        InputError: the file cannot be read, or a line is invalid; the message names file and line.
     """
     if path.suffix == ".jsonl":
         return (text_field(row, field, place) for place, row in read_jsonl(path))

@@ -1,4 +1,4 @@
-"""One process at a time."""
+"""A file lock that one process at a time holds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from twinvec.errors import ConfigurationError
 
 @contextmanager
 def exclusive_lock(lock: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file, which is gone afterwards; a process that dies lets go of it.
+    """Hold a lock file, which is removed afterwards. The lock of a process that dies is released.
 
     Raises:
-        ConfigurationError: another holder is at work; it says ``busy``.
-        OSError: the file cannot be made.
+        ConfigurationError: another process holds the lock; the message is ``busy``.
+        OSError: the file cannot be created.
     """
     from filelock import FileLock, Timeout
 
@@ -27,5 +27,5 @@ def exclusive_lock(lock: Path, busy: str) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)  # while it is held: afterwards it may be another's
+        lock.unlink(missing_ok=True)  # before the release: after it, the file may be another process's lock
         held.release()

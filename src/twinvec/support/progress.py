@@ -1,4 +1,4 @@
-"""Progress bars for long work: on stderr, only where someone watches a terminal."""
+"""Progress bars for long work, on stderr, if it is a terminal."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """Tells the bar what more is done."""
+    """Advances the bar."""
 
     def __call__(self, count: int, /, *, failed: int = 0) -> None:
-        """So many more items are done, of which so many have failed."""
+        """Add ``count`` finished items, of which ``failed`` have failed."""
         ...
 
 
 def unseen(count: int, /, *, failed: int = 0) -> None:
-    """The ``Advance`` of a bar that nobody sees."""
+    """The ``Advance`` of a bar that is not shown."""
 
 
 @contextmanager
 def progress_bar(label: str, total: int | None, unit: str, *, shown: bool = True) -> Iterator[Advance]:
-    """A bar with rate, remaining time and failures, silent off a terminal; ``total`` None where the end is unknown."""
+    """Show a bar with rate, remaining time and failures, on a terminal only; ``total`` is None if it is unknown."""
     if not shown or not sys.stderr.isatty():
         yield unseen
         return

@@ -1,4 +1,4 @@
-"""Items -> lists that are small enough for one call."""
+"""Cutting items into lists that are small enough for one call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Item = TypeVar("Item")
 def sliced_by_weight(
     items: Iterable[Item], weigh: Callable[[Item], int], *, most: int, heaviest: int
 ) -> Iterator[list[Item]]:
-    """Cut items, in order, into lists of at most ``most`` that weigh at most ``heaviest``; a heavier one is alone."""
+    """Yield the items in order, in lists of at most ``most`` items and a weight of at most ``heaviest``.
+
+    An item that is heavier by itself gets a list of its own.
+    """
     part: list[Item] = []
     weight = 0
     for item in items:

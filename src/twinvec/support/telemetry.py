@@ -1,7 +1,6 @@
-"""Libraries that report their use to their makers are told not to.
+"""Switching off the telemetry of libraries.
 
-ONNX Runtime sends what graphs are made of, OpenVINO that it is imported and what it converts, NNCF what it is called
-for.
+ONNX Runtime reports what graphs consist of, OpenVINO reports imports and conversions, and NNCF reports its calls.
 """
 
 from __future__ import annotations
@@ -17,16 +16,19 @@ _one_at_a_time = threading.RLock()
 
 
 def switch_off() -> None:
-    """For the libraries that look when they are loaded: call it before. Switches that are set stay as they are."""
+    """Switch off the telemetry of libraries that read their switch when they load: call this before.
+
+    A switch that is set already keeps its value.
+    """
     for name, value in _SWITCHES.items():
         os.environ.setdefault(name, value)
 
 
 @contextmanager
 def switched_off() -> Iterator[None]:
-    """For OpenVINO, which reports when it is imported and when it converts, and knows the switch of build servers only.
+    """Switch off OpenVINO's telemetry inside the block: its import and its conversions belong there.
 
-    That switch is the environment's ``CI``, which means something to others too, so it is put back.
+    Its only switch is the environment variable ``CI``, which other programs read too, so the old value is restored.
     """
     with _one_at_a_time:
         before = os.environ.get(_NO_REPORTS)

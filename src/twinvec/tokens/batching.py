@@ -1,9 +1,9 @@
 """Lengths -> batches under a token budget.
 
-Texts are taken in order of length, so that a batch holds texts of about the same length and little of the work is
-padding. A batch ends where (texts in it) x (its longest text) would exceed the budget, or where the next text would
-bring the padding in it above a sixteenth of the budget (at least 32 tokens): a call more costs less than that. A
-count limits it as well, because very short texts would otherwise make batches that are slow to collate.
+Texts are sorted by length, so that a batch holds texts of similar length and little padding. Three limits end a batch:
+its padded size, (number of texts) x (longest text), reaches the budget; its padding reaches a sixteenth of the budget
+(at least 32 tokens), which costs more than another call of the engine; or it holds the largest number of texts, since a
+batch of very many short texts is slow to collate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from twinvec.arrays import IntArray
 
-_CALL_TOKENS = 32  # what calling an engine once more costs, in tokens
+_CALL_TOKENS = 32  # cost of one more call of an engine, in tokens
 
 
 def token_budget_batches(
@@ -26,8 +26,8 @@ def token_budget_batches(
 
     Args:
         lengths: Tokens of each text, shape (n,).
-        budget: Largest padded size of a batch, in tokens; a text above it makes a batch of its own.
-        max_texts: Largest number of texts in a batch; one for 16 tokens of the budget, but at least 512, unless given.
+        budget: Largest padded size of a batch, in tokens; a longer text makes a batch by itself.
+        max_texts: Largest number of texts in a batch; default: budget / 16, but at least 512.
     """
     max_texts = max(512, budget // 16) if max_texts is None else max_texts
     if budget < 1 or max_texts < 1:
@@ -52,9 +52,9 @@ class Batch:
     Attributes:
         ids_BT: Token ids.
         mask_BT: 1 for a token, 0 for padding.
-        types_BT: Segment of each token (pairs of a cross-encoder), or None for all zero.
-        prompt_tokens: How many leading tokens pooling leaves out (models with ``include_prompt: false``).
-        alone: Whether no other batch of the same call is computed beside it, so that all cores may work on it.
+        types_BT: Segment of each token (pairs of a cross-encoder); None means all zero.
+        prompt_tokens: Number of leading tokens that pooling leaves out (models with ``include_prompt: false``).
+        alone: Whether the call computes no other batch at the same time, so that all cores may compute this one.
     """
 
     ids_BT: IntArray
@@ -65,7 +65,7 @@ class Batch:
 
     @property
     def inputs(self) -> dict[str, IntArray]:
-        """All that a graph may ask for, by the names of its inputs."""
+        """Arrays by the names of a graph's inputs."""
         return {
             "input_ids": self.ids_BT,
             "attention_mask": self.mask_BT,
@@ -74,6 +74,6 @@ class Batch:
         }
 
     def rows(self, start: int, stop: int) -> Batch:
-        """The texts from ``start`` to ``stop``, padded as they are."""
+        """Return the rows from ``start`` to ``stop``, with their padding."""
         types_BT = None if self.types_BT is None else self.types_BT[start:stop]
         return Batch(self.ids_BT[start:stop], self.mask_BT[start:stop], types_BT, self.prompt_tokens)

@@ -1,7 +1,7 @@
-"""Texts -> token ids, on the Rust tokenizer of the model's folder.
+"""Texts -> token ids, with the Rust tokenizer of the model's folder.
 
-Ids are kept ragged, in one flat array with offsets, until a batch is cut from them. Truncation is the model's, and
-counted.
+Ids are ragged: one flat array with offsets, from which batches are cut. Inputs are truncated to the model's limit, and
+the truncated ones are counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _TEXTS_AT_ONCE = 1024
-_CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # all of their tokens are in memory, those beyond the cut too
+_CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # all their tokens are in memory, before truncation
 _WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer")
 _BYTE_LEVEL = ("RobertaTokenizer",)
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
@@ -39,7 +39,7 @@ class TokenIds:
         ids: All ids one after another, shape (total,).
         offsets: Text i has ``ids[offsets[i]:offsets[i + 1]]``, shape (n + 1,).
         types: Segments, parallel to ``ids``, or None.
-        truncated: How many of the texts were cut.
+        truncated: Number of truncated texts.
     """
 
     ids: npt.NDArray[np.int32]
@@ -71,55 +71,54 @@ class TextTokenizer:
     """The tokenizer of a model folder; safe to share between threads.
 
     Args:
-        folder: Holds ``tokenizer.json`` and ``tokenizer_config.json``.
-        max_tokens: Longer inputs are cut to this many tokens, special tokens included.
+        folder: Folder with ``tokenizer.json`` and ``tokenizer_config.json``.
+        max_tokens: Inputs are truncated to this number of tokens, special tokens included.
         lower_case: Lower-case first (sentence-transformers' ``do_lower_case``).
 
     Attributes:
-        cut_side: "left" or "right": which end is cut off.
-        pad_id: The token that padding is made of.
+        cut_side: "left" or "right": the end that truncation removes.
+        pad_id: Token id of padding.
     """
 
     def __init__(self, folder: Path, max_tokens: int, *, lower_case: bool = False) -> None:
         self.max_tokens = max_tokens
         self._whole = _load(folder, lower_case)
-        self._cutting = self._copy()
+        self._truncating = self._copy()
         settings = optional_json(folder / "tokenizer_config.json")
         self.cut_side = "left" if settings.get("truncation_side") == "left" else "right"
-        self._cutting.enable_truncation(max_tokens, direction=self.cut_side)
+        self._truncating.enable_truncation(max_tokens, direction=self.cut_side)
         self.pad_id = _pad_id(folder, settings, self._whole)
 
     def encode(self, texts: Sequence[str]) -> TokenIds:
-        """Token ids with special tokens, cut to ``max_tokens``."""
+        """Return token ids with special tokens, truncated to ``max_tokens``."""
         return self._encode(texts, with_types=False)
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> TokenIds:
-        """Token ids and segments of pairs; the longer side is cut first."""
+        """Return token ids and segments of pairs; the longer text of a pair is truncated first."""
         return self._encode(pairs, with_types=True)
 
     def count(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Tokens of each text without any cut, special tokens included, shape (n,)."""
+        """Return the number of tokens of each text before truncation, special tokens included: shape (n,)."""
         counts = [len(encoding) for part in _parts(texts) for encoding in self._whole.encode_batch_fast(part)]
         return np.array(counts, dtype=np.int64)
 
     def identity(self, probes: Sequence[str]) -> str:
-        """Hex digest of what the tokenizer does: its vocabulary, the ids it gives to ``probes``, the side it cuts."""
+        """Return the hex digest of vocabulary, ids of ``probes``, padding id and truncation side."""
         ids = [encoding.ids for encoding in self._whole.encode_batch(list(probes))]
         vocabulary = sorted(self._whole.get_vocab(with_added_tokens=True).items())
-        told = [vocabulary, ids, self.pad_id, self.cut_side]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([vocabulary, ids, self.pad_id, self.cut_side]).encode()).hexdigest()
 
     @property
     def pad_token(self) -> str | None:
-        """The text of the token that padding is made of."""
+        """The text of the padding token."""
         return self._whole.id_to_token(self.pad_id)
 
     def save(self, path: Path) -> None:
-        """Write it as one file (``tokenizer.json``): what it does to a text before any cut or padding."""
+        """Write the tokenizer, without truncation and padding, as one file (``tokenizer.json``)."""
         path.write_text(self._whole.to_str(), encoding="utf-8")
 
     def for_chunking(self) -> Tokenizer:
-        """A Rust tokenizer of the same folder that cuts nothing, for a chunker to keep."""
+        """Return a copy of the Rust tokenizer that truncates nothing, for a chunker to keep."""
         return self._copy()
 
     def _copy(self) -> Tokenizer:
@@ -133,7 +132,7 @@ class TextTokenizer:
         lengths: list[int] = []
         truncated = 0
         for part in _parts(inputs):
-            for encoding in self._cutting.encode_batch_fast(part):
+            for encoding in self._truncating.encode_batch_fast(part):
                 ids.append(np.array(encoding.ids, dtype=np.int32))
                 lengths.append(len(encoding))
                 truncated += bool(encoding.overflowing)
@@ -148,7 +147,7 @@ class TextTokenizer:
 
 
 def _parts(inputs: Sequence[Any]) -> Iterator[list[Any]]:
-    """Texts or pairs in lists small enough to be tokenised at once."""
+    """Yield lists of texts or pairs that are small enough to be tokenised at once."""
     return sliced_by_weight(inputs, _characters, most=_TEXTS_AT_ONCE, heaviest=_CHARACTERS_AT_ONCE)
 
 
@@ -165,7 +164,7 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
             tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises bare Exception
             raise ModelIntegrityError(f"{path}: cannot be read as a tokenizer: {error}") from error
-        _apply(optional_json(folder / "tokenizer_config.json"), tokenizer)
+        _apply_settings(optional_json(folder / "tokenizer_config.json"), tokenizer)
     else:
         tokenizer = _convert(folder)
     if lower_case:
@@ -177,8 +176,8 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
     return tokenizer
 
 
-def _apply(settings: dict[str, Any], tokenizer: Tokenizer) -> None:
-    """What ``tokenizer_config.json`` says goes before what ``tokenizer.json`` says, as in transformers."""
+def _apply_settings(settings: dict[str, Any], tokenizer: Tokenizer) -> None:
+    """Let ``tokenizer_config.json`` override ``tokenizer.json``, as transformers does."""
     from tokenizers import normalizers, pre_tokenizers
 
     kind = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
@@ -194,7 +193,7 @@ def _apply(settings: dict[str, Any], tokenizer: Tokenizer) -> None:
 
 
 def _convert(folder: Path) -> Tokenizer:
-    """Folders of old have a vocabulary only; transformers converts them."""
+    """Let transformers convert the vocabulary of an old folder that has no ``tokenizer.json``."""
     if not any((folder / name).is_file() for name in _VOCABULARIES):
         raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and there is no vocabulary to make it from")
     from transformers import AutoTokenizer

@@ -1,4 +1,4 @@
-"""What is longer than a model reads is cut: counted always, said once."""
+"""Truncation of inputs: always counted, logged once."""
 
 from __future__ import annotations
 
@@ -16,59 +16,61 @@ logger = logging.getLogger(__name__)
 
 
 class TruncationCounter:
-    """Base of the classes that users hand texts to.
+    """Base of the classes that take texts from users and truncate them.
 
     Attributes:
-        name: The model's.
-        max_tokens: Longest input that it reads.
-        truncated: How many inputs were cut so far.
+        name: Name of the model.
+        max_tokens: Limit of the model's input.
+        truncated: Number of inputs truncated so far.
     """
 
     name: str
     max_tokens: int
     truncated = 0
-    _told_of_cuts = False
+    _has_warned = False
 
     @contextmanager
-    def _counting_cuts(
+    def _counting_truncations(
         self, tokenize: Callable[[list[Item]], TokenIds], total: int, inputs: str
     ) -> Iterator[Callable[[list[Item]], TokenIds]]:
-        """``tokenize``, with what it cuts of so many different ``inputs`` counted, and told at the end."""
-        cut = 0
+        """Wrap ``tokenize``: count the inputs that it truncates, and log them at the end.
 
-        def counted(part: list[Item]) -> TokenIds:
-            nonlocal cut
+        ``total`` and ``inputs`` ("texts") are for the message: how many distinct inputs, and of which kind.
+        """
+        truncated = 0
+
+        def counting(part: list[Item]) -> TokenIds:
+            nonlocal truncated
             tokens = tokenize(part)
-            cut += tokens.truncated
+            truncated += tokens.truncated
             return tokens
 
-        yield counted
-        if not cut:
+        yield counting
+        if not truncated:
             return
-        self.truncated += cut
+        self.truncated += truncated
         logger.log(
-            logging.DEBUG if self._told_of_cuts else logging.WARNING,
-            "%d of %d different %s are longer than the %d tokens that %s reads and were cut there; said once, "
-            "later ones are counted (%s.truncated)",
-            cut,
+            logging.DEBUG if self._has_warned else logging.WARNING,
+            "%d of %d distinct %s exceed the %d-token limit of %s and were truncated (logged once; see %s.truncated)",
+            truncated,
             total,
             inputs,
             self.max_tokens,
             self.name,
             type(self).__name__,
         )
-        self._told_of_cuts = True
+        self._has_warned = True
 
 
 @contextmanager
 def unreported_truncations() -> Iterator[None]:
-    """Nothing is said of cuts meanwhile; they are counted."""
+    """Count truncations without logging them."""
 
-    def passes(record: logging.LogRecord) -> bool:
+    def is_severe(record: logging.LogRecord) -> bool:
         return record.levelno > logging.WARNING
 
-    logger.addFilter(passes)
+    logger.addFilter(is_severe)
     try:
         yield
     finally:
-        logger.removeFilter(passes)
+        logger.removeFilter(is_severe)

@@ -1,7 +1,7 @@
-"""The objectives of training, as pure functions of tensors: what to minimise, given the vectors of the texts.
+"""The objectives of training as pure functions of tensors: what to minimise, given the vectors of the texts.
 
-Every function returns a scalar, the mean over its rows unless it says otherwise. No models, no batches, no texts:
-``losses`` makes modules of these, ``infonce`` computes the first one without ever holding the whole matrix.
+Each function returns a scalar, the mean over its rows unless its docstring says otherwise. ``losses`` makes modules of
+these functions, and computes ``info_nce`` in tiles.
 
 Shapes: B rows of a batch, N candidates, D dimensions, F features, K classes.
 """
@@ -40,18 +40,18 @@ def info_nce(
         loss = 1/B sum_i  -log( exp(s_ii) / sum_j exp(s_ij) ),    s_ij = scale * similarity(anchor_i, candidate_j)
 
     Args:
-        anchors_BD: One vector a row.
-        candidates_ND: Candidates 0..B-1 are the anchors' positives, in order; the rest hard negatives, any number.
+        anchors_BD: One vector for each row.
+        candidates_ND: Candidates 0..B-1 are the positives of the anchors, in order; the rest are hard negatives.
         scale: 1 / temperature.
-        similarity: "cosine", or "dot" for the vectors as they are.
-        symmetric: The mean of this and of picking each positive's anchor among all anchors.
-        excluded_BN: True where a pair is known to be no negative (equal texts, say); never applies to a positive
-            itself. The reverse direction leaves out the same pairs.
-        false_negative_margin: Leave out negatives whose similarity, unscaled, exceeds that of the positive by more
-            than this; None keeps all.
+        similarity: "cosine", or "dot" for the product of the vectors as they are.
+        symmetric: Average with the reverse direction, which picks each positive's anchor among all anchors.
+        excluded_BN: True for a pair that must not count as a negative (equal texts, for example); ignored for an
+            anchor and its own positive. The reverse direction leaves out the same pairs.
+        false_negative_margin: Leave out negatives whose similarity, unscaled, exceeds the positive's by more than this;
+            None keeps all.
 
     Raises:
-        ConfigurationError: shapes that do not fit, fewer candidates than anchors, or a setting without meaning.
+        ConfigurationError: shapes do not fit, there are fewer candidates than anchors, or a setting is invalid.
     """
     check_info_nce(anchors_BD, candidates_ND, scale, similarity)
     rows = len(anchors_BD)
@@ -84,7 +84,7 @@ def _pick_diagonal(scores_BN: Tensor, margin: float | None) -> Tensor:
 
 
 def check_info_nce(anchors_BD: Tensor, candidates_ND: Tensor, scale: float, similarity: str) -> None:
-    """Raise ConfigurationError unless the arguments of ``info_nce`` have a meaning."""
+    """Raise ConfigurationError if the arguments of ``info_nce`` are invalid."""
     if anchors_BD.dim() != 2 or candidates_ND.dim() != 2 or anchors_BD.shape[1] != candidates_ND.shape[1]:
         raise ConfigurationError(
             f"info_nce: expected anchors (B, D) and candidates (N, D), got {tuple(anchors_BD.shape)} and "
@@ -93,7 +93,7 @@ def check_info_nce(anchors_BD: Tensor, candidates_ND: Tensor, scale: float, simi
     if not 1 <= len(anchors_BD) <= len(candidates_ND):
         raise ConfigurationError(
             f"info_nce: {len(anchors_BD)} anchors and {len(candidates_ND)} candidates; expected at least one anchor, "
-            "and a positive for each, first among the candidates"
+            "and the positive of each at the start of the candidates"
         )
     if not 0 < scale < float("inf"):
         raise ConfigurationError(f"info_nce: scale must be positive and finite, got {scale}")
@@ -104,17 +104,17 @@ def check_info_nce(anchors_BD: Tensor, candidates_ND: Tensor, scale: float, simi
 def contrastive(
     u_BD: Tensor, v_BD: Tensor, labels_B: Tensor, *, distance: Distance = "cosine", margin: float = 0.5
 ) -> Tensor:
-    """Pull positive pairs together, push negative ones apart up to a margin (Hadsell et al. 2006, equation 4).
+    """Pull positive pairs together, push negative pairs apart up to a margin (Hadsell et al. 2006, equation 4).
 
         loss = 1/B sum_i  y_i d_i^2 + (1 - y_i) max(margin - d_i, 0)^2
 
-    The paper, and sentence-transformers' ``ContrastiveLoss`` with it, take half of this value.
+    The paper and sentence-transformers' ``ContrastiveLoss`` take half of this value.
 
     Args:
-        u_BD, v_BD: The two arms.
-        labels_B: 1 for a positive pair, 0 for a negative one; values between weight both terms.
+        u_BD, v_BD: The two texts of each pair.
+        labels_B: 1 for a positive pair, 0 for a negative pair; values between weight both terms.
         distance: "cosine" (1 - cosine), "euclidean" or "manhattan".
-        margin: Distance from which a negative pair costs nothing.
+        margin: Distance beyond which a negative pair costs nothing.
     """
     _check_pairs("contrastive", u_BD, v_BD, labels_B)
     distances_B = _contrastive_distance(u_BD, v_BD, distance)
@@ -125,10 +125,10 @@ def contrastive(
 def online_contrastive(
     u_BD: Tensor, v_BD: Tensor, labels_B: Tensor, *, distance: Distance = "cosine", margin: float = 0.5
 ) -> Tensor:
-    """``contrastive`` over the hard pairs of the batch only, as a **sum** (as sentence-transformers has it).
+    """``contrastive`` over only the hard pairs of the batch, as a **sum** (as in sentence-transformers).
 
-    Hard are positives farther apart than the closest negative, and negatives closer than the farthest positive;
-    where a batch has one kind only, those beyond its mean. Labels are 0 or 1.
+    A positive pair is hard if it is farther apart than the closest negative pair, and a negative pair if it is closer
+    than the farthest positive pair. In a batch of one kind, the pairs beyond its mean are hard. Labels are 0 or 1.
     """
     _check_pairs("online_contrastive", u_BD, v_BD, labels_B)
     distances_B = _contrastive_distance(u_BD, v_BD, distance)
@@ -146,8 +146,8 @@ def triplet(
     distance: Distance = "euclidean",
     margin: float = 1.0,
 ) -> Tensor:
-    """The negative must lie farther from the anchor than the positive, by a margin (Reimers and Gurevych 2019,
-    section 3, margin 1).
+    """Push the negative farther from the anchor than the positive, by a margin (Reimers and Gurevych 2019, section 3,
+    margin 1).
 
         loss = 1/B sum_i  max(d(a_i, p_i) - d(a_i, n_i) + margin, 0)
     """
@@ -172,12 +172,12 @@ def cosine_regression(u_BD: Tensor, v_BD: Tensor, targets_B: Tensor) -> Tensor:
 
 
 def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") -> Tensor:
-    """What the classifier sees of a pair: (B, F), F = D times the parts (Reimers and Gurevych 2019, table 6).
+    """Return the classifier's features of pairs: (B, F), F = D times the parts (Reimers and Gurevych 2019, table 6).
 
     Args:
-        u_BD, v_BD: The two arms.
-        concatenation: u, v, |u-v| and u*v, any of them in any order, such as ``CONCATENATIONS``; blanks and outer
-            parentheses do not matter.
+        u_BD, v_BD: The two texts of each pair.
+        concatenation: Any of u, v, |u-v| and u*v, in any order, as in ``CONCATENATIONS``; spaces and outer
+            parentheses are ignored.
     """
     names = concatenation_parts(concatenation)
     parts = {"u": u_BD, "v": v_BD}
@@ -189,16 +189,16 @@ def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") 
 
 
 def concatenation_parts(concatenation: str) -> tuple[str, ...]:
-    """The parts of a concatenation, in order.
+    """Return the parts of a concatenation, in order.
 
     Raises:
-        ConfigurationError: a part is unknown, or comes twice.
+        ConfigurationError: a part is unknown or is repeated.
     """
     parts = tuple(concatenation.replace(" ", "").removeprefix("(").removesuffix(")").split(","))
     if not set(parts) <= set(_PARTS) or len(set(parts)) < len(parts):
         raise ConfigurationError(
-            f"concatenation {concatenation!r} is unknown; it must be some of {', '.join(_PARTS)}, each once, with "
-            "commas between them"
+            f"concatenation {concatenation!r} is unknown; it must be some of {', '.join(_PARTS)}, each once, "
+            "separated by commas"
         )
     return parts
 
@@ -222,7 +222,7 @@ def _check_pairs(name: str, u_BD: Tensor, v_BD: Tensor, labels_B: Tensor) -> Non
 
 
 def _contrastive_distance(u_BD: Tensor, v_BD: Tensor, distance: str) -> Tensor:
-    # torch's pairwise_distance shifts the difference by 1e-6, which sentence-transformers has here but not in triplets
+    # torch's pairwise_distance adds 1e-6 to the difference, as sentence-transformers does here but not in triplets
     if distance == "cosine":
         return 1 - functional.cosine_similarity(u_BD, v_BD)
     return functional.pairwise_distance(u_BD, v_BD, p=_order(distance))

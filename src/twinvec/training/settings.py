@@ -1,4 +1,4 @@
-"""The sections of a configuration, each checked by itself; ``config`` puts them together."""
+"""The sections of a training configuration, each checked alone; ``run.config`` puts them together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Role = Literal["anchor", "positive", "negative", "negatives", "sentence1", "sent
 
 
 class Section(BaseModel):
-    """Fields that cannot be changed; unknown ones, and numbers that are not finite, are errors."""
+    """A frozen section; unknown fields and numbers that are not finite are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -24,9 +24,9 @@ class InfoNCE(Section):
     similarity: Literal["cosine", "dot"] = "cosine"
     symmetric: bool = False
     mask_texts: bool = True
-    """Leave out negatives whose text is that of the anchor or of one of its positives."""
+    """Leave out negatives with the text of the anchor or of one of its positives."""
     false_negative_margin: float | None = None
-    """Leave out negatives more similar than the positive by more than this."""
+    """Leave out negatives whose similarity exceeds the positive's by more than this; default: keep all."""
 
 
 class Triplet(Section):
@@ -56,7 +56,7 @@ class Softmax(Section):
 
     name: Literal["softmax"]
     concatenation: str = "u,v,|u-v|"
-    """Any of u, v, |u-v| and u*v, in this order or another."""
+    """Any of u, v, |u-v| and u*v, in any order."""
 
     @field_validator("concatenation")
     @classmethod
@@ -68,13 +68,13 @@ class Softmax(Section):
 
 
 class Binary(Section):
-    """Cross-encoders: is the positive relevant to the anchor, with the row's negatives as counter-examples."""
+    """For cross-encoders: tell the positive of an anchor from the row's negatives."""
 
     name: Literal["binary"]
 
 
 class Graded(Section):
-    """Cross-encoders: the score of a pair."""
+    """For cross-encoders: predict the score of a pair."""
 
     name: Literal["graded"]
 
@@ -90,16 +90,16 @@ class Source(Section):
     path: Path
     """A .jsonl, .csv, .tsv or .parquet file."""
     name: str = ""
-    """What reports call it; the file's name unless given."""
+    """Name in reports; default: the file's name."""
     columns: dict[Role, str | list[str]] = {}
-    """Role -> column of the file; a role that is not named is looked for under its own name."""
+    """Role -> column of the file; default: the column with the role's name."""
     score_range: tuple[float, float] | None = (0.0, 1.0)
-    """Lowest and highest score of the file; scores are scaled from it to 0..1. None: they stay as they are, from -1
-    to 1 for cosine_regression, from 0 to 1 for graded."""
+    """Lowest and highest score of the file, scaled to 0..1. None leaves scores as they are: -1 to 1 for
+    cosine_regression, 0 to 1 for graded."""
     weight: float | None = Field(default=None, gt=0)
-    """Share of this dataset among the others; all or none have one."""
+    """Share of this dataset; give it to all datasets or to none."""
     limit: int | None = Field(default=None, ge=1)
-    """Use the first rows only."""
+    """Use only this many rows, from the first."""
 
     @field_validator("score_range")
     @classmethod
@@ -110,56 +110,56 @@ class Source(Section):
 
 
 class Batches(Section):
-    """How batches are made, and how they go through the model."""
+    """How batches are drawn, and how they go through the model."""
 
     size: int = Field(default=64, ge=1)
-    """Rows of a batch, of all processes together."""
+    """Rows of a batch, over all processes."""
     datasets: int = Field(default=1, ge=1)
-    """How many datasets every batch draws from."""
+    """Number of datasets that each batch draws from."""
     power: float = Field(default=1.0, ge=0)
-    """Datasets are drawn by their size to this power: 1 by size, 0 all alike."""
+    """Datasets are drawn by size to this power: 1 is by size, 0 draws all alike."""
     cap: int | None = Field(default=None, ge=1)
-    """Datasets count as no larger than this."""
+    """Largest size at which a dataset counts."""
     unique_texts: bool = True
-    """No anchor and no positive twice in a batch (info_nce only)."""
+    """Keep each anchor and each positive to one row of a batch (info_nce only)."""
     token_budget: int | None = Field(default=None, ge=1)
-    """Padded tokens that go through the model at a time; chosen by device unless given."""
+    """Padded tokens that go through the model at a time; default: by device."""
     kept_tokens: int | None = Field(default=None, ge=0)
-    """Padded tokens of a batch whose activations are held; the rest of a larger batch is computed twice."""
+    """Padded tokens of a batch whose activations are held; the rest is computed twice. Default: by device."""
 
 
 class Schedule(Section):
-    """How long, how fast, in what precision."""
+    """How long to train, at what learning rate, in what precision."""
 
     epochs: float = Field(default=1.0, gt=0)
     steps: int | None = Field(default=None, ge=1)
-    """Number of steps; epochs do not count then."""
+    """Number of steps, in place of epochs."""
     learning_rate: float = Field(default=2e-5, gt=0)
     warmup: float = Field(default=0.1, ge=0)
-    """Steps of warm-up; below 1 a share of all steps."""
+    """Warm-up steps; a value below 1 is a share of all steps."""
     decay: Literal["linear", "cosine", "constant_with_warmup"] = "linear"
     weight_decay: float = Field(default=0.01, ge=0)
     gradient_clip: float = Field(default=1.0, gt=0)
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Of the computation (autocast); weights are float32."""
+    """Precision of the computation (autocast); weights are float32."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     checkpoint_every: int = Field(default=200, ge=1)
     """Steps between checkpoints."""
     log_every: int = Field(default=10, ge=1)
-    """Steps between the points of the loss curve."""
+    """Steps between two points of the loss curve."""
     report_to: list[Literal["tensorboard", "wandb"]] = []
 
 
 class Evaluation(Section):
-    """What is measured while training; the checkpoint that is best by the first of them is kept."""
+    """What to measure during training; the checkpoint with the best first score is kept."""
 
     pairs: Path | None = None
-    """Pairs (anchor, positive): each anchor's positive is looked for among all positives, by a cross-encoder among
-    the row's negatives."""
+    """Pairs (anchor, positive): how well each anchor's positive is found among all positives (a cross-encoder: among
+    the row's negatives)."""
     sts: Path | None = None
-    """Scored pairs (score, sentence1, sentence2): correlation of cosine and score."""
+    """Scored pairs (score, sentence1, sentence2): the correlation of cosine and score."""
     every: int | None = Field(default=None, ge=1)
-    """Steps between measurements, a multiple of which are checkpoints; only before and after unless given."""
+    """Steps between measurements, each with a checkpoint; default: measure only before and after training."""
     patience: int | None = Field(default=None, ge=1)
     """Stop after this many measurements without a gain."""
 
@@ -173,10 +173,10 @@ class Evaluation(Section):
 
 
 class Lora(Section):
-    """Low-rank adapters (Hu et al. 2021) instead of all weights; merged into the model in the end. Needs peft."""
+    """Train low-rank adapters (Hu et al. 2021) in place of all weights; they are merged at the end. Needs peft."""
 
     rank: int = Field(default=8, ge=1)
     alpha: int = Field(default=16, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: list[str] = ["query", "value"]
-    """Names of the linear layers that get one."""
+    """Names of the linear layers that get an adapter."""

@@ -12,7 +12,7 @@ import pytest
 import twinvec as package
 from twinvec.errors import ModelNotFoundError
 
-HEAVY = ("torch", "transformers", "sentence_transformers", "qdrant_client", "qdrant_edge", "rich")
+HEAVY = ("torch", "transformers", "sentence_transformers", "qdrant_client", "qdrant_edge", "openvino", "scipy")
 
 
 def test_help_lists_every_command_and_loads_nothing_heavy():
@@ -23,8 +23,34 @@ def test_help_lists_every_command_and_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     for command in ("encode", "similarity", "evaluate", "train", "ingest", "search", "info"):
-        assert f"\n  {command} " in done.stdout
+        assert f"\n│ {command} " in done.stdout
     assert "LOADED []" in done.stdout
+
+
+def test_help_groups_the_commands_in_panels(twinvec):
+    shown = twinvec("--help").out
+    panels = [line.strip("╭─╮ ") for line in shown.splitlines() if line.startswith("╭")]
+    assert panels == ["Options", "Encode and compare", "Train and evaluate", "Collections", "Maintenance"]
+    last = shown.split("─ Maintenance ─")[1]
+    assert all(f"│ {command} " in last for command in ("drop", "migrate", "push", "reindex", "verify"))
+
+
+def test_the_same_option_has_the_same_words_in_every_command():
+    import typer
+
+    from twinvec.cli.app import build_app
+
+    words: dict[str, set[str]] = {}
+    for command in typer.main.get_command(build_app()).commands.values():
+        for option in command.params:
+            for flag in set(option.opts) & {"--path", "--url", "--json", "--wait", "--split"}:
+                words.setdefault(flag, set()).add(option.help)
+    assert len(words) == 5
+    assert {flag: len(each) for flag, each in words.items()} == dict.fromkeys(words, 1), words
+
+
+def test_completion_can_be_installed(twinvec):
+    assert "--install-completion" in twinvec("--help").out
 
 
 def test_version(twinvec):
@@ -35,7 +61,7 @@ def test_version(twinvec):
 def test_every_command_explains_itself(twinvec, command):
     done = twinvec(command, "--help")
     assert done.code == 0
-    assert f"twinvec {command} " in done.out.split("Options:")[0].split("\n", 1)[1], "an example"
+    assert f"twinvec {command} " in done.out.split("╭─")[0].split("Usage:")[1].split("\n", 1)[1], "an example"
 
 
 @pytest.mark.parametrize("arguments", [["no-such-command"], ["similarity", "one"], ["encode", "--no-such-option"]])

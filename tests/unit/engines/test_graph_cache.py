@@ -18,12 +18,11 @@ import pytest
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines import openvino as engines_openvino
 from twinvec.engines import select, tracing
-from twinvec.engines.graph_cache import cache_folder, encoder_graph
+from twinvec.engines.graph_cache import cache_folder, cached_graph
 from twinvec.engines.openvino import OpenVinoEngine, has_bfloat16, save_graph
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
 from twinvec.models.integrity import sha256
-from twinvec.models.space import graph_digest
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +50,7 @@ def graph(cache, tiny_model):
     encoder = Encoder(tiny_model("bert"))
 
     def find():
-        return encoder_graph(
-            "openvino", encoder._spec, encoder.tokenizer, graph_digest(encoder._spec, encoder._network)
-        )
+        return cached_graph("openvino", encoder._model)
 
     return find
 

@@ -41,7 +41,7 @@ def test_a_missing_split_names_those_there(beir):
         ("qrels/test.tsv", "q1\tcats", r"test.tsv:6: 2 fields, expected 3"),
         ("corpus.jsonl", '{"_id": "cats", "text": "again"}', r"corpus.jsonl:6: the id 'cats' is used twice"),
         ("corpus.jsonl", '{"_id": "x", "title": "no text"}', r"corpus.jsonl:6: document 5: no 'text'"),
-        ("corpus.jsonl", '{"_id": "x", "text": "cut of', r"corpus.jsonl:6: no JSON"),
+        ("corpus.jsonl", '{"_id": "x", "text": "cut of', r"corpus.jsonl:6: not JSON"),
         ("queries.jsonl", '{"_id": "q1", "text": "again"}', r"queries.jsonl:4: the id 'q1' is used twice"),
         ("queries.jsonl", '{"_id": "q4"}', r"queries.jsonl:4: no 'text'"),
     ],

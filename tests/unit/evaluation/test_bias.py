@@ -104,7 +104,7 @@ def test_winobias_by_hand(write, table_model):
 @pytest.mark.parametrize(
     ("anti", "said"),
     [
-        (ANTI[:2], "3 lines, anti_stereotyped_type1.txt.dev has 2; they go in pairs"),
+        (ANTI[:2], "3 lines, anti_stereotyped_type1.txt.dev has 2; lines must come in pairs"),
         (["no number [she]", *ANTI[1:]], "anti_stereotyped_type1.txt.dev:1: expected a number and a sentence"),
         (["", "1 nobody here", *ANTI[1:]], "anti_stereotyped_type1.txt.dev:2: expected a number and a sentence"),
         (["1 nobody here", *ANTI[1:]], "anti_stereotyped_type1.txt.dev:1: expected a number and a sentence"),

@@ -37,7 +37,7 @@ def refused(done, said):
         ("--sts", STS.replace("0\tc", "5\tc"), "f.tsv: all 2 scores are 5"),
         ("--sts", STS.encode("utf-16"), "f.tsv:1: not UTF-8"),
         ("--sts", STS.encode() + b"3\t\xff\tb\n", "f.tsv:4: not UTF-8"),
-        ("--sts", gzip.compress(STS.encode(), mtime=0), "f.tsv: packed by gzip; unpack it first"),
+        ("--sts", gzip.compress(STS.encode(), mtime=0), "f.tsv: compressed by gzip; decompress it first"),
         ("--nli", NLI + " \ta\tb\n", "f.tsv:4: the label is empty"),
         ("--nli", NLI.replace("no", "yes"), "f.tsv: every label is 'yes'; at least two are needed"),
         ("--pairs", LABELLED + "2\ta\tb\n", "f.tsv:4: label '2' is neither 0 nor 1"),
@@ -101,7 +101,7 @@ def test_a_missing_package_is_named_before_any_work(twinvec, beir, tmp_path, mon
         ("corpus.jsonl", "[1, 2]", "corpus.jsonl:6: expected a JSON object, got list"),
         ("queries.jsonl", '{"_id": "q1", "text": "again"}', "queries.jsonl:4: the id 'q1' is used twice"),
         ("queries.jsonl", '{"_id": 7, "text": "what"}', "queries.jsonl:4: '_id': expected a string, got int"),
-        ("queries.jsonl", '{"_id": "q7", "text"', "queries.jsonl:4: no JSON"),
+        ("queries.jsonl", '{"_id": "q7", "text"', "queries.jsonl:4: not JSON"),
     ],
 )
 @pytest.mark.parametrize("command", ["evaluate", "compare", "tune"])

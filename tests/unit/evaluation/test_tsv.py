@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twinvec.errors import InputError
-from twinvec.evaluation.tsv import data_name, number, read_jsonl, read_table, read_texts
+from twinvec.evaluation.tsv import data_name, parse_number, read_jsonl, read_nonblank_texts, read_table
 
 COLUMNS = ("score", "sentence1", "sentence2")
 
@@ -48,9 +48,9 @@ def test_a_missing_file_is_an_input_error(tmp_path):
     ("content", "place", "said"),
     [
         ("", "", "empty"),
-        ('{"a": 1}\n{"a": \n', ":2", "no JSON"),
+        ('{"a": 1}\n{"a": \n', ":2", "not JSON"),
         ('{"a": 1}\n\n[1]\n', ":3", "expected a JSON object, got list"),
-        ("[" * 100_000 + "\n", ":1", "no JSON"),
+        ("[" * 100_000 + "\n", ":1", "not JSON"),
     ],
 )
 def test_malformed_json_lines_are_refused_by_file_and_line(tmp_path, content, place, said):
@@ -63,18 +63,18 @@ def test_malformed_json_lines_are_refused_by_file_and_line(tmp_path, content, pl
 @pytest.mark.parametrize("text", ["", "high", "nan", "inf", "1,5", "0x10"])
 def test_a_score_is_a_finite_number(text):
     with pytest.raises(InputError, match=r"f.tsv:2: score .* is not a number"):
-        number(text, "f.tsv:2")
+        parse_number(text, "f.tsv:2")
 
 
 def test_texts_come_from_lines_or_from_json(tmp_path):
-    assert read_texts(write(tmp_path / "a.txt", "one\r\n\n two \n")) == ["one", " two "]
-    assert read_texts(write(tmp_path / "a.jsonl", '{"text": "one\\ntwo"}\n')) == ["one\ntwo"]
+    assert read_nonblank_texts(write(tmp_path / "a.txt", "one\r\n\n two \n")) == ["one", " two "]
+    assert read_nonblank_texts(write(tmp_path / "a.jsonl", '{"text": "one\\ntwo"}\n')) == ["one\ntwo"]
     with pytest.raises(InputError, match=r"b.txt: the file is empty"):
-        read_texts(write(tmp_path / "b.txt", "\n \n"))
+        read_nonblank_texts(write(tmp_path / "b.txt", "\n \n"))
     with pytest.raises(InputError, match=r"b.jsonl:2: no 'text'"):
-        read_texts(write(tmp_path / "b.jsonl", '{"text": "a"}\n{"body": "b"}\n'))
+        read_nonblank_texts(write(tmp_path / "b.jsonl", '{"text": "a"}\n{"body": "b"}\n'))
     with pytest.raises(InputError, match=r"c.jsonl:1: 'text': lone surrogate"):
-        read_texts(write(tmp_path / "c.jsonl", '{"text": "\\ud800"}\n'))
+        read_nonblank_texts(write(tmp_path / "c.jsonl", '{"text": "\\ud800"}\n'))
 
 
 def test_results_are_named_after_folder_and_file(tmp_path):

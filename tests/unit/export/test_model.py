@@ -214,9 +214,11 @@ def test_dims_that_a_model_has_not(source, tiny_cross_encoder, tmp_path):
 
 def test_int8_storage_needs_ranges(int8, source):
     for encoder in (Encoder(source), Encoder(int8[0], dim=5)):
-        with pytest.raises(ConfigurationError, match=rf"no ranges .* -o FOLDER --calibrate TEXTS --dim {encoder.dim}"):
+        with pytest.raises(
+            ConfigurationError, match=rf"folder has none; .* -o FOLDER --calibrate TEXTS --dim {encoder.dim}"
+        ):
             encoder.encode(["fox"], storage="int8")
-        with pytest.raises(ConfigurationError, match="no ranges"):
+        with pytest.raises(ConfigurationError, match="int8 storage needs the value range of each"):
             encoder.restore(np.zeros((1, encoder.dim), dtype=np.int8))
 
 
@@ -278,7 +280,7 @@ def test_a_graph_of_other_weights_is_refused(copy, tiny_model):
     with pytest.raises(ModelIntegrityError, match="made of other weights or settings; export the model again"):
         Encoder(copy).encode("fox")
     assert Encoder(copy, engine="torch").encode("fox").shape == (24,)
-    with pytest.raises(ConfigurationError, match="no ranges"):
+    with pytest.raises(ConfigurationError, match="int8 storage needs the value range of each"):
         Encoder(copy, engine="torch").encode("fox", storage="int8")
 
 
@@ -330,7 +332,7 @@ def test_calls_that_cannot_work(source, tmp_path):
     with pytest.raises(ConfigurationError, match="precision 'int4' is not one of float32, int8"):
         export_model(source, out, precision="int4")
     for texts in ([], TEXTS[: LEAST_TEXTS - 1], ["fox", " ", ""] * 50):
-        with pytest.raises(InputError, match="different texts"):
+        with pytest.raises(InputError, match="distinct texts"):
             export_model(source, out, precision="int8", calibrate=texts)
     with pytest.raises(TextError, match="text 120: expected a string"):
         export_model(source, out, precision="int8", calibrate=[*TEXTS, None])
@@ -443,7 +445,7 @@ def test_a_kill_half_way_leaves_what_was_there(source, int8, tmp_path, there):
     before = files_of(tmp_path)
     program = (
         "import os, signal, sys, twinvec.export.model as export;"
-        "export._put_in_place = lambda made, output: os.kill(os.getpid(), signal.SIGKILL);"
+        "export._move_into_place = lambda made, output: os.kill(os.getpid(), signal.SIGKILL);"
         "export.export_model(sys.argv[1], sys.argv[2])"
     )
     run = subprocess.run([sys.executable, "-c", program, str(source), str(out)], timeout=300, check=False)
@@ -493,10 +495,10 @@ def test_the_command_says_nothing_of_texts_that_are_cut(
     texts.write_text("\n".join(f"{text} {'fox ' * 90}" for text in OTHERS))
     done = twinvec("export", source, "-o", tmp_path / "out", "--precision", "int8", "--calibrate", texts)
     assert done.code == 0, done.err
-    assert "were cut there" not in caplog.text + done.err
+    assert "and were truncated" not in caplog.text + done.err
     model = opened(tmp_path / "out")
     _ = model.encode("fox " * 90) if kind == "encoder" else model.score([("fox", "fox " * 90)])
-    assert "were cut there" in caplog.text
+    assert "and were truncated" in caplog.text
 
 
 def test_the_sample(monkeypatch):
@@ -549,7 +551,7 @@ def test_the_command_names_what_is_wrong(twinvec, source, tmp_path):
     empty.write_text("")
     for options, message in (
         (["--precision", "int8"], "--calibrate TEXTS"),
-        (["--calibrate", empty], "0 different texts"),
+        (["--calibrate", empty], "0 distinct texts"),
         (["--calibrate", tmp_path / "nowhere.txt"], "cannot be read"),
         (["--calibrate", empty, "--calibrate-collection", "docs"], "exclude each other"),
     ):

@@ -154,7 +154,7 @@ def test_other_backbones(tiny_copy, kind):
         ("config.json", {"hidden_size": "wide"}, "hidden_size is 'wide', expected a whole number"),
         ("config.json", {"hidden_size": None}, "hidden_size is None, expected a whole number"),
         ("config.json", {"max_position_embeddings": "66"}, "max_position_embeddings is '66'"),
-        ("sentence_bert_config.json", {"max_seq_length": -1}, "max_seq_length is -1, expected a number from 1"),
+        ("sentence_bert_config.json", {"max_seq_length": -1}, "max_seq_length is -1, expected a number of at least 1"),
         ("sentence_bert_config.json", {"max_seq_length": "long"}, "max_seq_length is 'long'"),
         ("config_sentence_transformers.json", {"truncate_dim": 0}, "truncate_dim is 0"),
         ("config_sentence_transformers.json", {"prompts": ["find: "]}, "prompts are"),

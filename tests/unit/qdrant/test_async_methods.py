@@ -11,8 +11,8 @@ import sys
 import textwrap
 import threading
 
+from twinvec.support.async_methods import MOST_AT_ONCE
 from twinvec_qdrant import Collection
-from twinvec_qdrant.async_methods import MOST_AT_ONCE
 
 NOTES = [("tea", "green tea"), ("bread", "rye bread"), ("rain", "rain over the harbour")]
 
@@ -59,12 +59,12 @@ async def test_a_twin_sees_the_context_of_its_caller(collection, words, monkeypa
 def test_a_forked_process_has_twins_of_its_own():
     program = textwrap.dedent("""
         import asyncio, os
-        from twinvec_qdrant.async_methods import awaitable
-        twin = awaitable(lambda: 7)
-        assert asyncio.run(twin()) == 7
+        from twinvec.support.async_methods import awaitable
+        twin = awaitable(lambda self: self)
+        assert asyncio.run(twin(7)) == 7
         child = os.fork()
         if child == 0:
-            os._exit(asyncio.run(asyncio.wait_for(twin(), 20)))
+            os._exit(asyncio.run(asyncio.wait_for(twin(7), 20)))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     """)
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

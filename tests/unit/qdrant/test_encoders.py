@@ -193,7 +193,7 @@ def test_what_cannot_work_is_refused(place, encoder, monkeypatch):
             Collection.open("notes", encoder=encoder, late_interaction=True, **place)
     options = {"encoder": encoder, "late_interaction": True, "chunking": ChunkSettings(enabled=False)}
     with Collection.open("whole", **options, **place) as whole:
-        with pytest.raises(ConfigurationError, match="leave them out"):
+        with pytest.raises(ConfigurationError, match="leave vectors out"):
             whole.ingest([("a", "text")], vectors={"a": [1.0] * encoder.dim})
         with pytest.raises(ConfigurationError, match="keeps token states"):
             Collection.open("whole", encoder=encoder, late_interaction=False, **place)

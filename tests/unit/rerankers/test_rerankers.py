@@ -242,10 +242,10 @@ def test_long_pairs_are_cut_counted_and_reported_once(tiny_cross_encoder, caplog
         reranker.score(pairs)
         reranker.rerank("fox", hits_of(["cat " * 50, "cat"]))
     assert reranker.truncated == 3  # distinct pairs of each call
-    told = [record for record in caplog.records if "were cut there" in record.message]
+    told = [record for record in caplog.records if "and were truncated" in record.message]
     assert [record.levelno for record in told] == [logging.WARNING, logging.DEBUG]
-    assert "2 of 3 different pairs are longer than the 8 tokens that" in told[0].message
-    assert "(CrossEncoderReranker.truncated)" in told[0].message
+    assert "2 of 3 distinct pairs exceed the 8-token limit of" in told[0].message
+    assert "; see CrossEncoderReranker.truncated)" in told[0].message
 
 
 def test_copies_load_an_engine_of_their_own(cross_encoder):

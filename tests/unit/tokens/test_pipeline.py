@@ -6,10 +6,11 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from twinvec.tokens.pipeline import run_batches
+from twinvec.tokens.pipeline import PipelineSettings, run_batches
 from twinvec.tokens.tokenizer import TokenIds
 
 
@@ -27,13 +28,13 @@ def collect(numbers, compute=sums, **options):
     found = np.full(len(numbers), np.nan)
     lengths_found = np.full(len(numbers), -1)
     options = {"token_budget": 64, "workers": 1, "pad_id": 0} | options
-    for indices, lengths, result in run_batches(numbers, tokenize, compute, **options):
+    for indices, lengths, result in run_batches(numbers, tokenize, compute, PipelineSettings(**options)):
         assert np.isnan(found[indices]).all(), "an input came twice"
         found[indices], lengths_found[indices] = result[:, 0], lengths
     return found, lengths_found
 
 
-@settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40, deadline=None)
 @given(
     numbers=st.lists(st.integers(0, 50), max_size=60),
     window=st.integers(1, 70),
@@ -107,8 +108,8 @@ def test_the_next_window_is_tokenised_meanwhile():
         assert done[min(number + 1, 3)].wait(60)
         return sums(batch)
 
-    options = {"token_budget": 64, "workers": 1, "pad_id": 0, "window": 1}
-    results = list(run_batches([1, 2, 3, 4], tokenize_and_tell, compute, **options))
+    settings = PipelineSettings(token_budget=64, workers=1, pad_id=0, window=1)
+    results = list(run_batches([1, 2, 3, 4], tokenize_and_tell, compute, settings))
     assert windows == [1, 1, 1, 1]
     assert [indices.tolist() for indices, _, _ in results] == [[0], [1], [2], [3]]
 
@@ -120,7 +121,8 @@ def test_the_engine_need_not_wait_until_many_texts_are_tokenised():
         windows.append(len(part))
         return tokenize(part)
 
-    assert len(list(run_batches([1] * 20_000, tokenize_and_tell, sums, token_budget=512, workers=1, pad_id=0))) == 40
+    settings = PipelineSettings(token_budget=512, workers=1, pad_id=0)
+    assert len(list(run_batches([1] * 20_000, tokenize_and_tell, sums, settings))) == 40
     assert windows == [1024, 2048, 4096, 8192, 4640]
 
 
@@ -131,8 +133,8 @@ def test_no_more_than_two_windows_are_tokenised_ahead():
         tokenised.append(part)
         return tokenize(part)
 
-    options = {"token_budget": 64, "workers": 1, "pad_id": 0, "window": 1}
-    for done, _ in enumerate(run_batches([2] * 20, counting, sums, **options)):
+    settings = PipelineSettings(token_budget=64, workers=1, pad_id=0, window=1)
+    for done, _ in enumerate(run_batches([2] * 20, counting, sums, settings)):
         assert len(tokenised) <= done + 2
 
 
@@ -155,8 +157,8 @@ def test_an_error_of_the_tokenizer_comes_through():
             raise RuntimeError("bad text")
         return tokenize(part)
 
-    options = {"token_budget": 64, "workers": 1, "pad_id": 0, "window": 1}
-    results = run_batches([1, 2, 3, 4], broken, sums, **options)
+    settings = PipelineSettings(token_budget=64, workers=1, pad_id=0, window=1)
+    results = run_batches([1, 2, 3, 4], broken, sums, settings)
     with pytest.raises(RuntimeError, match="bad text"):
         list(results)
 
@@ -169,7 +171,8 @@ def test_a_caller_may_stop_early(workers):
         calls.append(batch)
         return sums(batch)
 
-    results = run_batches([4] * 500, tokenize, compute, token_budget=4, workers=workers, pad_id=0, window=100)
+    settings = PipelineSettings(token_budget=4, workers=workers, pad_id=0, window=100)
+    results = run_batches([4] * 500, tokenize, compute, settings)
     next(results)
     results.close()
     assert 1 <= len(calls) <= 20

@@ -92,9 +92,9 @@ def test_long_texts_are_tokenised_few_at_a_time(monkeypatch):
     counts = tokenizer.count(texts)
     monkeypatch.setattr("twinvec.tokens.tokenizer._CHARACTERS_AT_ONCE", 12)
     for name, function, inputs, sizes in (
-        ("_cutting", tokenizer.encode, texts, [3, 1, 3, 1]),
+        ("_truncating", tokenizer.encode, texts, [3, 1, 3, 1]),
         ("_whole", tokenizer.count, texts, [3, 1, 3, 1]),
-        ("_cutting", tokenizer.encode_pairs, pairs, [2, 1, 1, 1, 2, 1]),
+        ("_truncating", tokenizer.encode_pairs, pairs, [2, 1, 1, 1, 2, 1]),
     ):
         watched = Sized(getattr(tokenizer, name))
         with monkeypatch.context() as patch:

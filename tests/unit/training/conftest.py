@@ -1,8 +1,12 @@
-"""One SentenceTransformer for the tests of training, and features to feed losses with."""
+"""One SentenceTransformer for the tests of training, and runs without what only costs time."""
 
 from __future__ import annotations
 
 import copy
+import gc
+import sys
+from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,3 +38,28 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _short_collections():
+    """Every run ends with a garbage collection, which need not look at all modules that are imported."""
+    if "sentence_transformers" in sys.modules:
+        _freeze()
+
+
+@cache
+def _freeze() -> None:
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def drawn():
+    """For tests that look at the picture of a run."""
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(request, monkeypatch):
+    """Runs of four steps take longer to draw than to train: the picture is left empty, but for tests with ``drawn``."""
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **options: Path(path).touch())

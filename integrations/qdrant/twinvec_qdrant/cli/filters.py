@@ -1,35 +1,30 @@
-"""Filters as written on a command line, such as ``year>=2020``."""
+"""Filters as a command line writes them, such as ``year>=2020``."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-if TYPE_CHECKING:
-    pass
-
-
 _CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
-
-
 _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
+_MEANT = {"=": "=", ">": ">=", "<": "<="}  # by the character that follows "="
 
 
-_MEANT = {"=": "=", ">": ">=", "<": "<="}  # by what follows "="
+def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
+    """Return the filter that the conditions state together.
 
-
-def _filter(conditions: Sequence[str]) -> dict[str, Any]:
-    """``["lang=en", "lang=de", "year>=2020"]`` -> ``{"lang": ["en", "de"], "year": {"gte": 2020}}``."""
+    ``["lang=en", "lang=de", "year>=2020"]`` gives ``{"lang": ["en", "de"], "year": {"gte": 2020}}``.
+    """
     wanted: dict[str, Any] = {}
     for condition in conditions:
         match = _CONDITION.fullmatch(condition.strip())
         if match is None:
             raise typer.BadParameter(f"--filter {condition!r}: expected KEY=VALUE, or >=, <=, >, < in place of =")
-        key, value = match["key"], _value(match["value"])
+        key, value = match["key"], _parsed(match["value"])
         if match["operator"] == "=":
             _check_equal(condition, key, match["value"])
             known = wanted.setdefault(key, [])
@@ -42,24 +37,24 @@ def _filter(conditions: Sequence[str]) -> dict[str, Any]:
             if fits:
                 known[_BOUNDS[match["operator"]]] = value
         if not fits:
-            raise typer.BadParameter(f"--filter {condition!r}: {key} is compared by = and by order; use one of them")
+            raise typer.BadParameter(f"--filter {condition!r}: {key} has both = and a bound; give one of them")
     return wanted
 
 
 def _check_equal(condition: str, key: str, value: str) -> None:
-    """Refuse what looks like another operator, and would ask for a strange key or value."""
+    """Refuse ``!=``, ``==``, ``=>`` and ``=<``, which would name a strange key or value."""
     if key.endswith("!"):
-        raise typer.BadParameter(f"--filter {condition!r}: there is no !=; list what is wanted, KEY=VALUE for each")
+        raise typer.BadParameter(f"--filter {condition!r}: != is not supported; give KEY=VALUE for each wanted value")
     if meant := _MEANT.get(value[:1]):
         quoted = json.dumps(value, ensure_ascii=False)
         raise typer.BadParameter(
-            f"--filter {condition!r}: there is no ={value[0]}; write {key}{meant}{value[1:].lstrip()}, "
-            f"or, for that very text, '{key}={quoted}'"
+            f"--filter {condition!r}: ={value[0]} is not an operator; write {key}{meant}{value[1:].lstrip()}, "
+            f"or '{key}={quoted}' for that exact text"
         )
 
 
-def _value(text: str) -> Any:
-    """A number, true or false where it reads as one, else the text; a quoted text is a text."""
+def _parsed(text: str) -> Any:
+    """Return the number, the boolean or the quoted text that JSON reads, else the text itself."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The commands of upkeep: what there is, whether it is sound, the way to another model, and the end."""
+"""The commands ``twinvec verify``, ``twinvec migrate``, ``twinvec reindex`` and ``twinvec push``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.cli.terminal import properties, show, show_json, table
+from twinvec.cli.options import MAINTENANCE_PANEL, AsJson, CollectionName, StorePath, StoreUrl
+from twinvec.cli.terminal import properties, show, show_json
 from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
-    AsJson,
-    Name,
-    Place,
-    Url,
+    CollectionPlace,
+    QuantizationOption,
     Wait,
-    check_place,
+    as_text,
     open_collection,
-    plain,
 )
 from twinvec_qdrant.settings import IndexSettings, Quantization
 
@@ -27,66 +25,77 @@ if TYPE_CHECKING:
     from twinvec_qdrant.maintenance.migration_check import JudgedCheck
 
 
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``twinvec``."""
+    app.command("verify", rich_help_panel=MAINTENANCE_PANEL)(verify_command)
+    app.command("migrate", rich_help_panel=MAINTENANCE_PANEL)(migrate_command)
+    app.command("reindex", rich_help_panel=MAINTENANCE_PANEL)(reindex_command)
+    app.command("push", rich_help_panel=MAINTENANCE_PANEL)(push_command)
+
+
 def verify_command(
-    collection: Name,
-    path: Place = None,
-    url: Url = None,
+    collection: CollectionName,
+    path: StorePath = None,
+    url: StoreUrl = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Remove left-over chunks; let the next ingest restore what is missing.")
+        bool, typer.Option("--repair", help="Delete stray chunks, and let the next ingest restore missing ones.")
     ] = False,
     wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
-    """Look whether the store still holds all that it acknowledged. Exit code 1 if it does not.
+    """Check that the store holds all that it acknowledged.
+
+    The exit code is 1 if something is missing.
 
     \b
     twinvec verify --collection docs --repair
     """
-    with open_collection(collection, path, url, None, create=False, wait=wait) as opened:
+    with open_collection(CollectionPlace(collection, path, url, wait)) as opened:
         report = opened.verify(repair=repair)
     if as_json:
         show_json({**asdict(report), "sound": report.sound})
     else:
-        figures = {"documents": report.sources, "chunks": report.chunks, "stray chunks": report.stray}
-        shown = {name: f"{value:,}" for name, value in figures.items()}
         damaged = {"incomplete": report.incomplete, "forgotten": report.forgotten}
-        counts = {f"{kind} documents": f"{len(sources):,}" for kind, sources in damaged.items()}
-        show(collection, properties({**shown, **counts}))
+        figures = {"documents": report.sources, "chunks": report.chunks, "stray chunks": report.stray}
+        figures |= {f"{kind} documents": len(sources) for kind, sources in damaged.items()}
+        show(collection, properties({name: as_text(value) for name, value in figures.items()}))
         for kind, sources in damaged.items():
             for source in sources:
                 typer.echo(f"{kind}: {source}{': ingest it again' if repair else ''}", err=True)
     if not report.sound and not repair:
-        typer.echo("--repair mends it; documents that are named here have to be ingested again then", err=True)
+        typer.echo("--repair repairs the collection; then ingest the documents named here again", err=True)
         raise typer.Exit(1)
 
 
 def migrate_command(
-    collection: Name,
-    to: Annotated[str | None, typer.Option(metavar="MODEL", help="default, a folder, or org/name@commit.")] = None,
-    path: Place = None,
-    url: Url = None,
-    rate: Annotated[float | None, typer.Option(min=0.01, help="Chunks a second, at most.")] = None,
+    collection: CollectionName,
+    to: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="The new model: default, a folder, or org/name@commit.")
+    ] = None,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    rate: Annotated[float | None, typer.Option(min=0.01, help="Most chunks to encode in a second.")] = None,
     ir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Judged queries (BEIR's files): switch only if --to finds no worse."),
+        typer.Option(metavar="DIR", help="Judged queries (BEIR layout): switch only if the new model finds no worse."),
     ] = None,
     quantization: Annotated[
-        Quantization | None, typer.Option(help="Index the vectors anew, with these small copies to search by.")
+        Quantization | None, typer.Option(help="The same as twinvec reindex --quantization.")
     ] = None,
     drop: Annotated[
-        bool, typer.Option("--drop-others", help="Remove the vectors of every model but the one in force.")
+        bool, typer.Option("--drop-others", help="Delete the vectors of every model but the current one.")
     ] = False,
     wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a collection over to another model while it is searched; killed, the next run goes on.
+    """Move a collection to another model while searches go on.
 
-    The old vectors stay, so that migrating back is quick, until --drop-others. With --ir, nDCG@10 before and after is
-    shown, and the old model stays in force, with exit code 1, where it falls beyond chance (paired test, 95%).
+    An interrupted migration resumes at the next run. The old vectors stay until --drop-others, so that the way back is
+    quick. With --ir, the command compares nDCG@10 before and after. If the new model is worse beyond chance (paired
+    test, 95%), the old model stays and the exit code is 1.
 
     \b
     twinvec migrate --collection docs --to ./my-model --ir ./questions
-    twinvec migrate --collection docs --quantization int8
     twinvec migrate --collection docs --drop-others
     """
     from twinvec.encoder import Encoder
@@ -94,17 +103,13 @@ def migrate_command(
     if [to is not None, quantization is not None, drop].count(True) != 1:
         raise typer.BadParameter("give one of --to MODEL, --quantization and --drop-others")
     if ir is not None and to is None:
-        raise typer.BadParameter("--ir goes with --to")
-    with open_collection(collection, path, url, None, create=False, wait=wait) as opened:
-        if quantization is not None:
-            _reindex(opened, quantization, as_json)
-            return
+        raise typer.BadParameter("--ir needs --to")
+    with open_collection(CollectionPlace(collection, path, url, wait)) as opened:
         if to is None:
-            dropped = opened.drop_others()
-            if as_json:
-                show_json({"dropped": dropped})
+            if quantization is not None:
+                _reindex(opened, quantization, as_json)
             else:
-                typer.echo(f"dropped the vectors of {', '.join(dropped)}" if dropped else "there are no others")
+                _drop_others(opened, as_json)
             return
         check = None if ir is None else _judged(opened, ir)
         report = opened.migrate(Encoder(to), check=check, chunks_per_second=rate, progress=not as_json)
@@ -113,48 +118,55 @@ def migrate_command(
     else:
         figures = {"chunks encoded": f"{report.encoded:,}", "longer than the model reads": f"{report.truncated:,}"}
         if check is not None:
-            figures |= {name.replace("_", " "): plain(value) for name, value in check.figures.items()}
-        in_force = f"now of {report.model}" if report.switched else f"not of {report.model}: it finds worse"
-        show(f"{collection}: {in_force}", properties(figures))
+            figures |= {name.replace("_", " "): as_text(value) for name, value in check.figures.items()}
+        outcome = f"now has {report.model}" if report.switched else f"keeps its model: {report.model} finds worse"
+        show(f"{collection} {outcome}", properties(figures))
     if not report.switched:
         raise typer.Exit(1)
 
 
-def _judged(collection: Collection, folder: Path) -> JudgedCheck:
-    from twinvec.evaluation.beir import load_beir
-    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
+def reindex_command(
+    collection: CollectionName,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    quantization: QuantizationOption = None,
+    wait: Wait = WAIT_SECONDS,
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild the index of a collection, with another quantization if one is given.
 
-    return JudgedCheck(collection, load_beir(folder))
+    Searches go on meanwhile. The command reports the recall of the new index on a sample.
 
-
-def _reindex(collection: Collection, quantization: Quantization, as_json: bool) -> None:
-    settings = replace(IndexSettings.from_dict(collection.info()["index"]), quantization=quantization)
-    report = collection.reindex(settings)
-    if as_json:
-        show_json(asdict(report))
-        return
-    recall = "no chunks" if report.recall is None else f"{report.recall:.3f}"
-    figures = {"vectors indexed": f"{report.indexed:,} of {report.chunks:,}", "recall@10 of a sample": recall}
-    show(f"{collection.name}: {report.settings}", properties(figures))
+    \b
+    twinvec reindex --collection docs --quantization int8
+    """
+    with open_collection(CollectionPlace(collection, path, url, wait)) as opened:
+        _reindex(opened, quantization, as_json)
 
 
 def push_command(
-    collection: Name,
-    path: Place = None,
-    url: Url = None,
+    collection: CollectionName,
+    path: StorePath = None,
+    url: StoreUrl = None,
     to_path: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the other store.")] = None,
-    to_url: Annotated[str | None, typer.Option(help="Server to copy to; its key from QDRANT_API_KEY.")] = None,
-    to_collection: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name there; the same unless given.")
+    to_url: Annotated[
+        str | None, typer.Option(help="Address of the other server. QDRANT_API_KEY holds the key.")
     ] = None,
-    prune: Annotated[bool, typer.Option("--prune", help="Remove there what is not here.")] = False,
+    to_collection: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name in the other store. Default: the same name.")
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete documents of the copy that the collection no longer holds.")
+    ] = False,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Let --prune remove everything where there are no documents here.")
+        bool, typer.Option("--allow-empty", help="Let --prune delete all documents if the collection is empty.")
     ] = False,
     wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a collection to another store, vectors included; again for what is new. Killed, the next run goes on.
+    """Copy a collection to another store, vectors included.
+
+    Run it again to copy what is new. An interrupted push resumes at the next run.
 
     \b
     twinvec push --collection docs --to-url https://qdrant.example.org:6333
@@ -162,7 +174,7 @@ def push_command(
     """
     if (to_path is None) == (to_url is None):
         raise typer.BadParameter("give one of --to-path and --to-url")
-    with open_collection(collection, path, url, None, create=False, wait=wait) as opened:
+    with open_collection(CollectionPlace(collection, path, url, wait)) as opened:
         report = opened.push(
             to_path,
             url=to_url,
@@ -178,56 +190,34 @@ def push_command(
         figures = ("copied", "chunks", "unchanged", "deleted")
         show(f"{collection}: pushed", properties({name: f"{getattr(report, name):,}" for name in figures}))
         for source in report.missed:
-            typer.echo(f"missed: {source}: push again; if it stays, twinvec verify", err=True)
+            typer.echo(f"missed: {source}: push again; if it is missed again, run twinvec verify", err=True)
     if report.missed:
         raise typer.Exit(1)
 
 
-def collections_command(
-    path: Place = None, url: Url = None, wait: Wait = WAIT_SECONDS, as_json: AsJson = False
-) -> None:
-    """List the collections of a store.
+def _judged(collection: Collection, folder: Path) -> JudgedCheck:
+    from twinvec.evaluation.beir import load_beir
+    from twinvec_qdrant.maintenance.migration_check import JudgedCheck
 
-    \b
-    twinvec collections
-    twinvec collections --url http://localhost:6333
-    """
-    from twinvec_qdrant.list_and_drop import list_collections
+    return JudgedCheck(collection, load_beir(folder))
 
-    check_place(path, url)
-    found = list_collections(path, url=url, wait_seconds=wait)
+
+def _drop_others(collection: Collection, as_json: bool) -> None:
+    dropped = collection.drop_others()
     if as_json:
-        show_json({"collections": [asdict(each) for each in found]})
-        return
-    if not found:
-        typer.echo("no collections")
-        return
-    lines = table("Collections", "name", "model", "dimensions", numbers=("dimensions",))
-    for each in found:
-        lines.add_row(each.name, each.model or "not twinvec's, or damaged", str(each.dim or ""))
-    show(lines)
-
-
-def drop_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The collection.")],
-    path: Place = None,
-    url: Url = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    wait: Wait = WAIT_SECONDS,
-    as_json: AsJson = False,
-) -> None:
-    """Remove a collection with all it holds, for good.
-
-    \b
-    twinvec drop docs --yes
-    """
-    from twinvec_qdrant.list_and_drop import drop_collection
-
-    check_place(path, url)
-    if not yes:
-        typer.confirm(f"remove the collection {name!r} with all it holds?", abort=True)
-    drop_collection(name, path, url=url, wait_seconds=wait)
-    if as_json:
-        show_json({"dropped": name})
+        show_json({"dropped": dropped})
     else:
-        typer.echo(f"dropped {name}")
+        typer.echo(f"dropped the vectors of {', '.join(dropped)}" if dropped else "no vectors of other models")
+
+
+def _reindex(collection: Collection, quantization: Quantization | None, as_json: bool) -> None:
+    settings = IndexSettings.from_dict(collection.info()["index"])
+    if quantization is not None:
+        settings = replace(settings, quantization=quantization)
+    report = collection.reindex(settings)
+    if as_json:
+        show_json(asdict(report))
+        return
+    recall = "no chunks" if report.recall is None else f"{report.recall:.3f}"
+    figures = {"vectors indexed": f"{report.indexed:,} of {report.chunks:,}", "recall@10 of a sample": recall}
+    show(f"{collection.name}: {report.settings}", properties(figures))

@@ -1,111 +1,81 @@
-"""Options that several commands share, and opening the collection that they name."""
+"""Options that the commands of collections share, and opening the collection that they name.
+
+The options that the core's commands have too are in ``twinvec.cli.options``.
+"""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from twinvec.cli.options import check_store
 from twinvec.errors import CollectionNotFoundError
-from twinvec_qdrant.settings import IndexSettings
+from twinvec_qdrant.settings import Quantization
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
-    from twinvec_qdrant.settings import ChunkSettings
 
-
-Name = Annotated[str, typer.Option("--collection", metavar="NAME", help="The collection.")]
-
-
-Place = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Folder of the embedded store; ./.twinvec unless given."),
-]
-
-
-Url = Annotated[
-    str | None,
-    typer.Option(help="Qdrant server, in place of a folder; its key from QDRANT_API_KEY."),
-]
-
-
-Model = Annotated[
-    str | None, typer.Option(help="default, a folder, or org/name@commit; the collection's own unless given.")
-]
-
-
+WAIT_SECONDS = 10.0
 Wait = Annotated[
     float,
     typer.Option(
-        "--wait", min=0, metavar="SECONDS", help="For a server that does not answer, or a process that has the store."
+        "--wait",
+        min=0,
+        metavar="SECONDS",
+        help="Longest wait for a busy server or a process that holds the store.",
     ),
+]
+QuantizationOption = Annotated[
+    Quantization | None,
+    typer.Option("--quantization", help="Number format of the small copies of vectors that the index searches."),
 ]
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+class CollectionPlace(NamedTuple):
+    """The collection that the options of a command name, and how long to wait for its store."""
 
-
-WAIT_SECONDS = 10.0
-"""How long the commands wait for a store, unless told."""
+    name: str
+    path: Path | None
+    url: str | None
+    wait: float
 
 
 def open_collection(
-    name: str,
-    path: Path | None,
-    url: str | None,
-    model: str | None,
-    *,
-    create: bool,
-    chunking: ChunkSettings | Literal[False] | None = None,
-    index: IndexSettings | None = None,
-    tenant_key: str | None = None,
-    late_interaction: bool | None = None,
-    language: str = "english",
-    dry_run: bool = False,
-    wait: float = WAIT_SECONDS,
+    place: CollectionPlace, model: str | None = None, *, create: bool = False, dry_run: bool = False, **settings: Any
 ) -> Collection:
-    """The collection that the options of a command name; with ``dry_run``, where there is none, an empty one in memory
-    like the one that would be made.
+    """Open the collection that the options of a command name.
+
+    Args:
+        place: The collection and its store.
+        model: A model's name, instead of the model that the collection records.
+        create: Create the collection if it does not exist.
+        dry_run: If the collection does not exist, return an empty one in memory with the same settings.
+        settings: Arguments of ``Collection.open`` for a new collection.
     """
     from twinvec.encoder import Encoder
     from twinvec_qdrant.collection import Collection
 
-    check_place(path, url)
-    opened = partial(
-        Collection.open,
-        name,
-        encoder=None if model is None else Encoder(model),
-        chunking=chunking,
-        index=index,
-        tenant_key=tenant_key,
-        late_interaction=late_interaction,
-        language=language,
-        wait_seconds=wait,
-    )
+    check_store(place.path, place.url)
+    encoder = None if model is None else Encoder(model)
+    options = {"encoder": encoder, "wait_seconds": place.wait, **settings}
     try:
-        return opened(path=path, url=url, create=create)
+        return Collection.open(place.name, place.path, url=place.url, create=create and not dry_run, **options)
     except CollectionNotFoundError:
         if not dry_run:
             raise
         from qdrant_client import QdrantClient
 
-        return opened(client=QdrantClient(":memory:"))
+        return Collection.open(place.name, client=QdrantClient(":memory:"), **options)
 
 
-def check_place(path: Path | None, url: str | None) -> None:
-    """Refuse options that name two places."""
-    if path is not None and url is not None:
-        raise typer.BadParameter("give --path or --url, not both")
-
-
-def plain(value: Any) -> str:
-    """A value of a report in words."""
+def as_text(value: Any) -> str:
+    """Write a value of a report for people: thousands separators, four digits, lists and tables in one line."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {plain(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {as_text(each)}" for key, each in value.items())
     if isinstance(value, list):
-        return ", ".join(map(plain, value))
+        return ", ".join(map(as_text, value))
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

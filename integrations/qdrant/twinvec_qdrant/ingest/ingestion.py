@@ -27,7 +27,7 @@ from twinvec_qdrant.ingest.document_gate import DocumentGate
 from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, in_batches, texts
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
-from twinvec_qdrant.records.description import Description, check_in_force
+from twinvec_qdrant.records.description import Description, check_current_model
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
 from twinvec_qdrant.report import IngestReport
@@ -135,7 +135,7 @@ class Ingestion:
 
     def _commit(self, batch: Sequence[PlannedDocument], encoded: Encoded) -> None:
         """Commit a batch; a document that another writer has changed meanwhile is planned again on its version."""
-        check_in_force(self._backend, self._description.vector)
+        check_current_model(self._backend, self._description.vector)
         for source, reason in encoded.failures:
             self._report.fail(source, reason)
         self._report.encoded += encoded.encoded

@@ -36,7 +36,7 @@ from twinvec_qdrant.records.description import (
 )
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import MigrationReport
-from twinvec_qdrant.stores.base import Backend, update_there
+from twinvec_qdrant.stores.base import Backend, update_existing
 from twinvec_qdrant.stores.conditions import LacksVector
 from twinvec_qdrant.stores.points import Point, Query, States, pages
 
@@ -155,7 +155,7 @@ class Migration:
         with self._backend.writing:
             self.target()  # if the migration was given up, the store has no room for the vectors
             there = self._backend.retrieve(list(new), [])
-            update_there(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
+            update_existing(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
 
     def _without(self) -> Iterator[Point]:
         return self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", "text"])

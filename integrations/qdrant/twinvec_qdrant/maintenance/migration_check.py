@@ -9,7 +9,8 @@ from __future__ import annotations
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import IrResult
 from twinvec.evaluation.reranking import gain
-from twinvec.evaluation.serving import ServedCollection, evaluate_served
+from twinvec.evaluation.serving import evaluate_served
+from twinvec.retrieval.base import Retriever
 
 MEASURE = "ndcg@10"
 
@@ -28,24 +29,23 @@ class JudgedCheck:
         InputError: the collection finds none of the judged documents.
     """
 
-    def __init__(self, collection: ServedCollection, data: BeirSet) -> None:
+    def __init__(self, collection: Retriever, data: BeirSet) -> None:
         self.figures: dict[str, float | list[float]] = {}
         self._data = data
         self._before = self._measured(collection)
 
-    def __call__(self, candidate: ServedCollection) -> bool:
+    def __call__(self, candidate: Retriever) -> bool:
         """Return whether the collection with the new model is not worse."""
         after = self._measured(candidate)
         before_value, after_value = (each.figures[MEASURE] for each in (self._before, after))
         test = gain(self._before, after)
         bounds = test.interval.bounds if test else [after_value - before_value] * 2
-        values: dict[str, float | list[float]] = {
-            "before": before_value,
-            "after": after_value,
-            "difference_interval": bounds,
+        self.figures = {
+            f"{MEASURE}_before": before_value,
+            f"{MEASURE}_after": after_value,
+            f"{MEASURE}_difference_interval": bounds,
         }
-        self.figures = {f"{MEASURE}_{name}": value for name, value in values.items()}
         return bounds[1] >= 0
 
-    def _measured(self, collection: ServedCollection) -> IrResult:
+    def _measured(self, collection: Retriever) -> IrResult:
         return evaluate_served(collection, self._data, measures=[MEASURE])[0]

@@ -18,7 +18,7 @@ from twinvec_qdrant.records.catalog import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, tenant_path
 from twinvec_qdrant.report import PushReport
-from twinvec_qdrant.stores.base import Backend, NewCollection, Store
+from twinvec_qdrant.stores.base import Backend, Store
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import DENSE, Point, States, pages
 
@@ -49,9 +49,8 @@ def open_target(store: Store, source: Description) -> Backend:
         ConfigurationError: the other collection has other settings.
     """
     if store.peek() is None:
-        copy = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
-        metadata, path = {**source.model_dump(), **copy}, tenant_path(source.tenant_key)
-        backend = store.create(NewCollection(source.dim, metadata, source.index, path, source.states_dim))
+        fresh = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
+        backend = store.create(source.model_copy(update=fresh).new_collection())
     else:
         backend = store.open()
     try:

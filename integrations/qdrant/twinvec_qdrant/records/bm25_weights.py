@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record
-from twinvec_qdrant.stores.base import Backend, update_there
+from twinvec_qdrant.stores.base import Backend, update_existing
 from twinvec_qdrant.stores.points import Point, pages
 
 DRIFT = 0.05
@@ -88,7 +88,7 @@ class Lexicon:
     def _weigh(self, page: Sequence[Point], average: float) -> None:
         terms = self.terms([point.payload["text"] for point in page])
         weights = {point.id: document_vector(each, average) for point, each in zip(page, terms, strict=True)}
-        update_there(
+        update_existing(
             self._backend, weights, lambda ids: self._backend.update_sparse({key: weights[key] for key in ids})
         )
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from twinvec_qdrant.records.description import check_in_force
+from twinvec_qdrant.records.description import check_current_model
 from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record, intent_id, record_id
 from twinvec_qdrant.records.writer_process import Writer
 from twinvec_qdrant.stores.base import Backend
@@ -77,7 +77,7 @@ class Catalog:
         with self._intent([change.record.source for change in changes], revisions):
             backend.upsert(points)
             for vector in {point.vector for point in points}:  # a migration still encodes the chunks written by now
-                check_in_force(backend, vector)
+                check_current_model(backend, vector)
             backend.commit(
                 [Point(record_id(change.record.source), change.record.as_payload()) for change in changes],
                 [change.old.revision if change.old else None for change in changes],

@@ -17,8 +17,9 @@ from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreCorruptE
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.encoders import document_vectors, states_dim
+from twinvec_qdrant.records.schema import tenant_path
 from twinvec_qdrant.settings import DEFAULT_INDEX, ChunkSettings, IndexSettings
-from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.base import Backend, NewCollection
 from twinvec_qdrant.stores.points import DENSE
 
 COLLECTION_PROBES = (
@@ -107,6 +108,14 @@ class Description(Generation):
     def _has_a_stemmer(cls, value: str) -> str:
         Analyzer(value)
         return value
+
+    def new_collection(self) -> NewCollection:
+        """Return what a store needs to create the collection.
+
+        Raises:
+            ConfigurationError: the tenant key is invalid.
+        """
+        return NewCollection(self.dim, self.model_dump(), self.index, tenant_path(self.tenant_key), self.states_dim)
 
     def switched(self, following: Generation) -> Description:
         """Return the description with another model in use."""
@@ -212,7 +221,7 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
         )
 
 
-def check_in_force(backend: Backend, vector: str) -> None:
+def check_current_model(backend: Backend, vector: str) -> None:
     """Refuse to write vectors of a model that the collection no longer uses; ``vector`` names the vectors.
 
     Raises:

@@ -55,31 +55,24 @@ class Store(Protocol):
 
     def peek(self) -> dict[str, Any] | None:
         """Return the collection's description, or None if the collection does not exist; opens and writes nothing."""
-        ...
 
     def neighbours(self) -> str:
         """Return the place and its collections, for the message that this collection does not exist."""
-        ...
 
     def descriptions(self) -> dict[str, dict[str, Any]]:
         """Return the description of every collection of the place, by name; {} for one that cannot be read."""
-        ...
 
     def open(self) -> Backend:
         """Open the existing collection."""
-        ...
 
     def create(self, new: NewCollection) -> Backend:
         """Create the collection; opens the one that another process creates at the same moment."""
-        ...
 
     def drop(self) -> None:
         """Remove the collection and all it holds; does nothing if it does not exist."""
-        ...
 
     def close(self) -> None:
         """Release the place, if neither ``open`` nor ``create`` has returned a backend."""
-        ...
 
 
 class Backend(Protocol):
@@ -99,41 +92,33 @@ class Backend(Protocol):
 
     def read_metadata(self) -> dict[str, Any]:
         """Return the collection's description; {} if twinvec did not create the collection."""
-        ...
 
     def write_metadata(self, changes: Mapping[str, Any]) -> None:
         """Set these keys of the description in one write; None removes a key, and all other keys stay."""
-        ...
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Write points; a point replaces the stored point with the same id."""
-        ...
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         """Write each record only if the stored one has the expected ``revision`` (None: if no record is stored).
 
         A record that another writer has changed stays as it is; the caller reads the records back to see which.
         """
-        ...
 
     def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
         """Replace the sparse vectors of stored points, by id."""
-        ...
 
     def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
         """Let points have one more dense vector, and token states of size ``states_dim`` unless it is None.
 
         Does nothing if the collection has a vector of that name.
         """
-        ...
 
     def drop_vector(self, name: str) -> None:
         """Remove a dense vector and its token states from all points; does nothing if there is no such vector."""
-        ...
 
     def update_dense(self, points: Sequence[Point]) -> None:
         """Replace the dense vectors of stored points, and their token states in the same write."""
-        ...
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
         """Remove the points with these ids, as far as they exist.
@@ -141,16 +126,13 @@ class Backend(Protocol):
         With ``revisions``, a point is removed only if its ``revision`` is one of them at that moment: another writer
         may have written the point again.
         """
-        ...
 
     def flush(self) -> None:
         """Make all writes durable."""
-        ...
 
     def begin_load(self, tenant_path: str | None) -> None:
         """Prepare an empty collection for many points: index payload fields, and leave dense vectors to
         ``build_index``."""
-        ...
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index of dense vectors if much of it is missing, or always with ``force``.
@@ -160,11 +142,9 @@ class Backend(Protocol):
         Returns:
             Whether an index was built.
         """
-        ...
 
     def indexed(self, chunks: int) -> int:
         """Estimate how many of the collection's ``chunks`` have their dense vectors in the index."""
-        ...
 
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
@@ -176,30 +156,24 @@ class Backend(Protocol):
             fields: Payload fields to return; default: all.
             vector: Name of a dense vector to return; default: no vector.
         """
-        ...
 
     def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
         """Return the token states of the dense vector named ``vector``, by id, of the points that have them."""
-        ...
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
         """Yield all points that satisfy the conditions, in the order of their ids, without vectors."""
-        ...
 
     def count(self, conditions: Conditions) -> int:
         """Count the points that satisfy the conditions, exactly."""
-        ...
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
         """Return the best points for each query, best first."""
-        ...
 
     def close(self) -> None:
         """Release the store; a second call does nothing."""
-        ...
 
 
-def update_there(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
+def update_existing(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
     """Update stored points, and pass over points that another writer removes meanwhile.
 
     Raises:

@@ -1,1 +1,1 @@
-"""The models that the evaluation measures: any encoder, and baselines."""
+"""The models that evaluation measures: any encoder, and baselines."""

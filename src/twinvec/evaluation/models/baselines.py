@@ -4,7 +4,7 @@
 ``mean:MODEL``   the mean of an encoder's last states, whatever pooling and head the model has
 ``cls:MODEL``    its first state
 
-BM25 is ``twinvec.evaluation.ir.bm25_index``.
+For BM25 see ``twinvec.evaluation.ir.bm25_index``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,7 @@ from twinvec.text import check_texts
 
 
 def load_model(name: str) -> TextModel:
-    """A baseline, where the name has one of the prefixes above; else ``Encoder(name)``.
-
-    Raises:
-        ModelError: the model is not found, damaged or not supported.
-        InputError: the file of word vectors cannot be read.
-    """
+    """Return the baseline of a name with one of the prefixes above, else ``Encoder(name)``; errors as for either."""
     kind, _, rest = name.partition(":")
     if kind == "glove" and rest:
         return average_of_words(rest)
@@ -45,35 +40,29 @@ def load_model(name: str) -> TextModel:
 
 
 class Baseline:
-    """A sentence-transformers model behind the protocol of ``twinvec.evaluation.models.text_model``."""
+    """A sentence-transformers model as a ``TextModel``; it has no prompts."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = name
         self._model = model
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
-        """Vectors as the model gives them: shape (n, dim), float32, of any length; zero where it knows no word."""
+        """Return the model's own vectors, not normalised: (n, dim), float32; zero for a text without a known word."""
         shown = progress and sys.stderr.isatty()
         vectors = self._model.encode(check_texts(texts), show_progress_bar=shown, convert_to_numpy=True)
         return np.asarray(vectors, dtype=np.float32)
 
-    def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
-        """``encode``: these models know no prompts."""
-        return self.encode(texts, progress=progress)
-
-    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
-        """``encode``: these models know no prompts."""
-        return self.encode(texts, progress=progress)
+    encode_query = encode
+    encode_document = encode
 
 
 def average_of_words(path: str | Path) -> Baseline:
-    """The mean of the vectors of a text's words, stop words left out as sentence-transformers' GloVe models do.
+    """Return a model that averages word vectors, without stop words, as sentence-transformers' GloVe models do.
 
     Args:
-        path: A line for each word: the word and its numbers, parted by blanks.
+        path: File with a line for each word: the word and its numbers, separated by spaces.
 
-    Raises:
-        InputError: the file is missing or empty, or holds something else; the message names it.
+    Raises InputError if the file is missing, empty or in another format; the message names it.
     """
     path = Path(path)
     _check_word_vectors(path)
@@ -86,10 +75,10 @@ def average_of_words(path: str | Path) -> Baseline:
 
 
 def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
-    """The backbone of ``model``, pooled: what an encoder gives before it is trained for sentences.
+    """Return the pooled backbone of ``model``: the encoder before it is trained for sentences.
 
     Raises:
-        ConfigurationError: an unknown pooling.
+        ConfigurationError: the pooling is unknown.
         ModelError: the model is not found, damaged or not supported.
     """
     check_choice(pooling, ("mean", "cls"), "pooling")
@@ -111,26 +100,25 @@ def _assembled(first: Any, dim: int, pooling: str) -> Any:
 
 
 def _check_word_vectors(path: Path) -> None:
-    """Look at the first lines: the reader passes over what it does not understand, and fetches what is missing."""
+    """Check the first lines: the reader skips lines that it does not understand, and downloads a missing file."""
     head = [line.split() for line in islice(read_lines(path), 2)]
     if not head:
         raise InputError(f"{path}: the file is empty; expected a word and its numbers on each line")
-    try:
-        numbers = [float(each) for each in head[-1][1:]]
-    except ValueError:
-        numbers = []
-    if not numbers:
-        raise InputError(f"{path}:{len(head)}: expected a word and its numbers, parted by blanks")
+    if len(head[-1]) < 2 or not _has_numbers(head[-1]):
+        raise InputError(f"{path}:{len(head)}: expected a word and its numbers, separated by spaces")
 
 
 def _first_without_numbers(path: Path) -> str:
-    """The place of the line that the reader stumbled over."""
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            [float(each) for each in line.split()[1:]]
-        except ValueError:
-            return f"{path}:{number}"
-    return str(path)
+    """Return the place of the first line that is not a word and its numbers."""
+    lines = enumerate(read_lines(path), 1)
+    return next((f"{path}:{number}" for number, line in lines if not _has_numbers(line.split())), str(path))
+
+
+def _has_numbers(fields: list[str]) -> bool:
+    try:
+        return all(float(each) is not None for each in fields[1:])
+    except ValueError:
+        return False
 
 
 def _modules() -> Any:

@@ -1,4 +1,4 @@
-"""What evaluation asks of a model: a small protocol that ``Encoder`` and the baselines satisfy."""
+"""The model that evaluation measures: a small protocol that ``Encoder`` and the baselines satisfy."""
 
 from __future__ import annotations
 
@@ -16,24 +16,32 @@ class TextModel(VectorEncoder, Protocol):
 
     @property
     def name(self) -> str:
-        """How reports call it."""
-        ...
+        """Name in reports."""
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Any:
-        """Vectors of sentences: shape (n, dim)."""
-        ...
+        """Return the vectors of sentences: (n, dim)."""
 
     def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> Any:
-        """Vectors of queries."""
-        ...
+        """Return the vectors of queries."""
+
+    def encode_document(self, texts: Sequence[str], *, progress: bool = False) -> Any:
+        """Return the vectors of documents."""
 
 
 def encode_distinct(model: TextModel, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
-    """Vectors of sentences, shape (n, dim), float32; a text that comes several times is encoded once.
+    """Return the vectors of sentences, (n, dim), float32; each distinct text is encoded once.
 
-    Sets of pairs use the same sentence again and again: SICK has 6,077 of them in 19,854 places.
+    Sets of pairs repeat sentences: the 19,854 sentences of SICK are 6,077 distinct ones.
     """
     rows: dict[str, int] = {}
     where = [rows.setdefault(text, len(rows)) for text in texts]
     vectors: FloatArray = np.asarray(model.encode(list(rows), progress=progress), dtype=np.float32)
     return vectors[where]
+
+
+def encode_pairs(
+    model: TextModel, first: Sequence[str], second: Sequence[str], *, progress: bool = False
+) -> tuple[FloatArray, FloatArray]:
+    """Return the vectors of both sides of sentence pairs, (n, dim) each; each distinct text is encoded once."""
+    vectors = encode_distinct(model, [*first, *second], progress=progress)
+    return vectors[: len(first)], vectors[len(first) :]

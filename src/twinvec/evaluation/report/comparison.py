@@ -1,6 +1,6 @@
-"""Comparison of systems: the same tasks for all, paired tests against the first, and where they differ most.
+"""Comparison of systems on the same tasks: paired tests against the first, and the items on which they differ most.
 
-Written once, as Markdown; the HTML page is made from it. Plots are PNG files beside them.
+The report is written in Markdown, from which the HTML page is made. Plots are PNG files in the same folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from twinvec.evaluation.sts import StsResult, compare_sts
 from twinvec.evaluation.suite import Evaluation, Tasks, evaluate
 
 _EXAMPLES = 5
-_AGREED = "None: they agree on all.\n"
+_AGREED = "None: the two agree on all.\n"
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2129; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
 h1 { font-size: 1.7rem } h2 { font-size: 1.25rem; margin-top: 2.4rem; border-bottom: 1px solid #dde1e7 }
@@ -39,7 +39,7 @@ td[style*="right"] { white-space: nowrap }
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A paired test of ``system`` against the first one, on one set."""
+    """A paired test of ``system`` against the first system, on one set."""
 
     section: str
     data: str
@@ -50,13 +50,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results of all systems, and tests of all others against the first."""
+    """The results of all systems, and a test of each other system against the first."""
 
     evaluations: list[Evaluation]
     differences: list[Difference]
 
     def as_json(self) -> dict[str, Any]:
-        """Figures by system, and the tests."""
+        """Return the figures by system, and the tests."""
         return {
             "models": [evaluation.as_json() for evaluation in self.evaluations],
             "differences": [asdict(difference) for difference in self.differences],
@@ -66,8 +66,7 @@ class Comparison:
 def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Comparison:
     """Measure every system, and test each against the first.
 
-    Raises:
-        ConfigurationError: fewer than two systems, one named twice, or nothing to measure on.
+    Raises ConfigurationError if there are fewer than two systems, one is named twice, or no data is given.
     """
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
@@ -79,7 +78,7 @@ def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES,
 
 
 def write_report(comparison: Comparison, folder: str | Path) -> list[Path]:
-    """Write report.md, report.html and the plots into ``folder``; the paths written."""
+    """Write report.md, report.html and the plots into ``folder``; return the paths written."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     pictures = _draw(comparison, folder)
@@ -107,9 +106,8 @@ def _tests(first: Evaluation, other: Evaluation, resamples: int) -> Iterator[Dif
         ("questions", first.questions, other.questions),
     ):
         for name, ir in theirs.items():
-            measure = next(iter(ir.measured.per_query))
-            test = compare_ir(mine[name], ir, measure, resamples=resamples)
-            yield Difference(section, name, measure, other.system, test)
+            test = compare_ir(mine[name], ir, ir.measured.main, resamples=resamples)
+            yield Difference(section, name, ir.measured.main, other.system, test)
     for name, nli in other.nli.items():
         if name in first.nli:
             test = paired_test(first.nli[name].correct, nli.correct, resamples=resamples)
@@ -129,25 +127,7 @@ def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
         yield "![Figures with intervals](figures.png)\n"
     if comparison.differences:
         yield f"## Differences from {_escaped(systems[0])}\n"
-        yield (
-            "An interval that holds 0 means that these data do not tell the two apart. p: how often swapping outputs "
-            "at random gives a difference this large (approximate randomisation).\n"
-        )
-        yield from _rows(
-            ("data", "measure", "model", "difference", "95% interval", "p"),
-            (
-                (
-                    f"{d.data}, reranked" if d.section == "reranked" else d.data,
-                    d.measure,
-                    d.system,
-                    f"{d.test.difference:+.2f}",
-                    _range(d.test.interval),
-                    _p(d.test.p_value),
-                )
-                for d in comparison.differences
-            ),
-            texts=3,
-        )
+        yield from _tested(comparison.differences)
     if "differences.png" in names:
         yield "![Differences item by item](differences.png)\n"
     for table in figure_tables([evaluation.as_json() for evaluation in comparison.evaluations]):
@@ -155,7 +135,32 @@ def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
         yield from _rows(table.columns, table.rows, texts=2)
     if "occupations.png" in names:
         yield "## Gender and occupation\n\n![Lean of occupations](occupations.png)\n"
-    first, second = comparison.evaluations[:2]
+    yield from _examples(*comparison.evaluations[:2])
+
+
+def _tested(differences: Sequence[Difference]) -> Iterator[str]:
+    yield (
+        "An interval that contains 0 means that these data do not tell the two apart. p: how often swapping outputs at "
+        "random gives a difference this large (approximate randomisation).\n"
+    )
+    yield from _rows(
+        ("data", "measure", "model", "difference", "95% interval", "p"),
+        (
+            (
+                f"{d.data}, reranked" if d.section == "reranked" else d.data,
+                d.measure,
+                d.system,
+                f"{d.test.difference:+.2f}",
+                f"{d.test.interval.low:+.2f} to {d.test.interval.high:+.2f}",
+                "< 0.01" if d.test.p_value < 0.01 else f"{d.test.p_value:.2f}",
+            )
+            for d in differences
+        ),
+        texts=3,
+    )
+
+
+def _examples(first: Evaluation, second: Evaluation) -> Iterator[str]:
     for name in (name for name in first.sts if name in second.sts):
         yield f"## {name}: pairs on which {_escaped(first.system)} and {_escaped(second.system)} differ most\n"
         yield "Places are percentiles: 100 is the most similar pair of the set.\n"
@@ -182,7 +187,7 @@ def _sts_examples(first: StsResult, second: StsResult, *systems: str) -> Iterato
 
 
 def _ir_examples(first: IrResult, second: IrResult, *systems: str) -> Iterator[str]:
-    measure = next(iter(first.measured.per_query))
+    measure = first.measured.main
     one, two = first.measured.per_query[measure], second.measured.per_query[measure]
     texts = {document.id: document.full_text for document in first.data.documents}
     rows = []
@@ -200,7 +205,7 @@ def _ir_examples(first: IrResult, second: IrResult, *systems: str) -> Iterator[s
 
 
 def _most_different(one: Values, two: Values) -> list[int]:
-    """The rows that differ most, largest first; what rounding would show as equal is left out."""
+    """Return the rows that differ most, largest first, without those that rounding would show as equal."""
     apart = np.abs(one - two)
     order = np.argsort(-apart, kind="stable")[:_EXAMPLES]
     return [int(row) for row in order if apart[row] >= 0.5]
@@ -214,7 +219,7 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
             groups.setdefault(f"{name}\nSpearman", {})[evaluation.system] = (sts.figures["spearman"], sts.interval)
         reranked = {f"{name}, reranked": result for name, result in _orders(evaluation).items()}
         for name, ir in {**evaluation.ir, **reranked, **evaluation.questions}.items():
-            measure = next(iter(ir.measured.per_query))
+            measure = ir.measured.main
             groups.setdefault(f"{name}\n{measure}", {})[evaluation.system] = (ir.figures[measure], ir.interval)
         for name, nli in evaluation.nli.items():
             groups.setdefault(f"{name}\naccuracy", {})[evaluation.system] = (nli.figures["accuracy"], nli.interval)
@@ -241,15 +246,13 @@ def _item_differences(first: Evaluation, second: Evaluation) -> dict[str, Values
     found: dict[str, Values] = {}
     for mine, theirs in ((first.ir, second.ir), (first.questions, second.questions)):
         for name in (name for name in mine if name in theirs):
-            measure = next(iter(mine[name].measured.per_query))
-            found[f"{name} {measure}"] = (
-                theirs[name].measured.per_query[measure] - mine[name].measured.per_query[measure]
-            )
+            one, two = mine[name].measured, theirs[name].measured
+            found[f"{name} {one.main}"] = two.per_query[one.main] - one.per_query[one.main]
     return found
 
 
 def _rows(header: Sequence[str], rows: Any, *, texts: int) -> Iterator[str]:
-    """A table whose columns after the first ``texts`` are numbers, flush right."""
+    """Yield a table; its columns after the first ``texts`` are numbers, aligned right."""
     yield "| " + " | ".join(map(_escaped, header)) + " |"
     yield "|" + " --- |" * texts + " ---: |" * (len(header) - texts)
     for row in rows:
@@ -258,13 +261,5 @@ def _rows(header: Sequence[str], rows: Any, *, texts: int) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown leaves alone, on one line."""
+    """Return text on one line, escaped for Markdown."""
     return re.sub(r"([\\`*_\[\]<>|&#~])", r"\\\1", " ".join(text.split()))
-
-
-def _range(bounds: Interval) -> str:
-    return f"{bounds.low:+.2f} to {bounds.high:+.2f}"
-
-
-def _p(value: float) -> str:
-    return "< 0.01" if value < 0.01 else f"{value:.2f}"

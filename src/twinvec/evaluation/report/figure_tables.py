@@ -1,4 +1,4 @@
-"""Figures laid out in tables, for the terminal and for reports alike."""
+"""Figures laid out in tables, for the terminal and for reports."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _SECTIONS = ("sts", "ir", "reranked", "questions", "nli", "pairs", "triplets", "
 
 @dataclass(frozen=True, slots=True)
 class FigureTable:
-    """A title, a line of column names, and rows of cells."""
+    """A title, the names of the columns, and rows of cells."""
 
     title: str
     columns: list[str]
     rows: list[list[str]]
 
     def turned(self) -> FigureTable:
-        """Rows and columns changed places, for a screen that is not wide enough."""
+        """Return the table with rows and columns exchanged, for a narrow screen."""
         names, *figures = zip(self.columns, *self.rows, strict=True)
         return FigureTable(self.title, list(names), [list(each) for each in figures])
 
 
 def figure_tables(systems: Sequence[Mapping[str, Any]]) -> Iterator[FigureTable]:
-    """Tables of what ``Evaluation.as_json`` gives for each system; sets with the same measures share one."""
+    """Yield tables of the ``Evaluation.as_json`` of each system; sets with the same measures share a table."""
     for section in _SECTIONS:
         sets = list(dict.fromkeys(name for system in systems for name in system.get(section, {})))
         groups: dict[tuple[str, ...], list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
@@ -49,7 +49,7 @@ def figure_tables(systems: Sequence[Mapping[str, Any]]) -> Iterator[FigureTable]
 
 
 def form_tables(system: Mapping[str, Any]) -> Iterator[FigureTable]:
-    """For each set a table of the forms in which vectors can be kept, from ``evaluate --forms``."""
+    """Yield for each set a table of the forms in which vectors can be stored, from ``evaluate --forms``."""
     for name, forms in system.get("forms", {}).items():
         measures = _measures(next(iter(forms.values())))
         rows = [[form, *(_cell(figures, measure) for measure in measures)] for form, figures in forms.items()]

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.arrays import FloatArray
+from twinvec.arrays import FloatArray, IntArray
 from twinvec.errors import InputError
 from twinvec.evaluation.bias import WinogenderResult
 from twinvec.evaluation.serving import StorageVariant
 from twinvec.evaluation.statistics import Interval, Values
-from twinvec.similarity import Indices
 from twinvec.support.extras import import_extra
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5195", "#6b6b6b")
-"""Told apart by colour-blind people too: those of Okabe and Ito 2008 without the light yellow, and two more."""
+"""Colours that colour-blind people can tell apart: Okabe and Ito 2008 without the light yellow, and two more."""
 
 _GREY = "#b9bec6"
 _INK = "#222222"
@@ -26,11 +25,11 @@ _NAMED_CLUSTERS = 20
 
 
 def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path: Path) -> None:
-    """Figures with their intervals: one group of bars for each set, one bar in it for each system.
+    """Draw figures with their intervals: a group of bars for each set, a bar for each system.
 
     Args:
         groups: Set -> system -> (figure, interval).
-        path: Where the PNG goes.
+        path: File for the PNG.
     """
     systems = list(dict.fromkeys(system for group in groups.values() for system in group))
     lines = sum(len(group) for group in groups.values()) + len(groups)
@@ -56,13 +55,12 @@ def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path
 
 
 def differences(samples: Mapping[str, Values], first: str, second: str, path: Path) -> None:
-    """How two systems differ item by item: for each set the sorted differences, second minus first.
+    """Draw how two systems differ: for each set the sorted differences of all items, second minus first.
 
     Args:
-        samples: Set -> differences, one an item.
-        first: Name of the system that stands for below 0.
-        second: Name of the one above.
-        path: Where the PNG goes.
+        samples: Set -> the difference of each item.
+        first, second: Names of the systems.
+        path: File for the PNG.
     """
     figure, grid = _canvas(8.0, 1.9 * len(samples), rows=len(samples))
     for axes, (name, values) in zip(np.atleast_1d(grid), samples.items(), strict=True):
@@ -81,13 +79,13 @@ def differences(samples: Mapping[str, Values], first: str, second: str, path: Pa
         axes.set_ylabel(f"{second}\nminus {first}", fontsize=8)
         axes.set_xlim(0, 100)
         low, high = axes.get_ylim()
-        axes.set_ylim(min(low, -1), max(high, 1))  # no difference looks like none
+        axes.set_ylim(min(low, -1), max(high, 1))  # no difference should look like no difference
     np.atleast_1d(grid)[-1].set_xlabel("queries in percent, ordered by the difference", fontsize=9)
     _save(figure, path)
 
 
 def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
-    """Winogender: the lean of every occupation against its share of women, a panel for each system."""
+    """Draw the lean of every occupation of Winogender against its share of women, a panel for each system."""
     figure, grid = _canvas(4.2 * len(results), 3.8, columns=len(results))
     for axes, (system, result) in zip(np.atleast_1d(grid), results.items(), strict=True):
         percent = np.array([each.percent_female for each in result.occupations])
@@ -111,11 +109,11 @@ def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
 
 
 def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
-    """Quality against bytes, a panel for each set: every form in which vectors can be kept is a numbered point.
+    """Draw quality against bytes, a panel for each set; each form of stored vectors is a numbered point.
 
     Args:
-        sets: Set -> its forms, measured.
-        path: Where the PNG goes.
+        sets: Set -> its measured forms.
+        path: File for the PNG.
     """
     figure, grid = _canvas(9.5, 3.8 * len(sets), rows=len(sets))
     for axes, (name, kept) in zip(np.atleast_1d(grid), sets.items(), strict=True):
@@ -125,24 +123,16 @@ def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
             waited = f", {each.figures['ms_p50']:.1f} ms" if "ms_p50" in each.figures else ""
             label = f"{row + 1}  {each.form}: {value:.1f}{waited}"
             axes.scatter(each.bytes, value, s=42, color=COLORS[row % len(COLORS)], label=label, zorder=3)
-            axes.annotate(
-                str(row + 1),
-                (each.bytes, value),
-                xytext=(0, 6 if row % 2 else -14),
-                textcoords="offset points",
-                fontsize=8,
-                fontweight="bold",
-                ha="center",
-                color=_INK,
-                path_effects=[_halo()],
-            )
+            _number(axes, row + 1, (each.bytes, value), (0, 6 if row % 2 else -14), ha="center")
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.minorticks_off()
         axes.grid(axis="y", color="#e6e9ee", zorder=0)
         axes.margins(x=0.12, y=0.25)
         low, high = axes.get_ylim()
-        axes.set_ylim(min(low, (low + high) / 2 - 2), max(high, (low + high) / 2 + 2))  # small gaps look small
+        axes.set_ylim(
+            min(low, (low + high) / 2 - 2), max(high, (low + high) / 2 + 2)
+        )  # a small difference should look small
         axes.set_title(f"{name}: quality against memory", fontsize=9, loc="left")
         axes.set_ylabel(f"{measure} x 100", fontsize=9)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8, labelspacing=0.8)
@@ -150,17 +140,16 @@ def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
     _save(figure, path)
 
 
-def cluster_map(vectors: FloatArray, labels: Indices, names: Mapping[int, str], path: Path) -> None:
-    """A 2-D map of vectors (t-SNE by cosine, van der Maaten and Hinton 2008): clusters coloured, the largest named.
+def cluster_map(vectors: FloatArray, labels: IntArray, names: Mapping[int, str], path: Path) -> None:
+    """Draw a 2-D map of vectors (t-SNE by cosine, van der Maaten and Hinton 2008); the largest clusters are named.
 
     Args:
         vectors: Shape (N, D).
-        labels: Shape (N,), -1 for none.
-        names: Label -> what to write.
-        path: Where the PNG goes.
+        labels: Shape (N,), -1 for a vector without a cluster.
+        names: Label -> its name.
+        path: File for the PNG.
 
-    Raises:
-        InputError: fewer than three vectors.
+    Raises InputError if there are fewer than three vectors.
     """
     points = _flattened(vectors)
     figure, axes = _canvas(12.0, 7.0)
@@ -173,16 +162,8 @@ def cluster_map(vectors: FloatArray, labels: Indices, names: Mapping[int, str], 
         listed = f"{label + 1}  {short} ({len(members)})" if label < _NAMED_CLUSTERS else None
         axes.scatter(*members.T, s=16, color=color, linewidth=0, label=listed)
         if listed is not None:
-            axes.annotate(
-                str(label + 1),
-                members[np.linalg.norm(members - np.median(members, axis=0), axis=1).argmin()],
-                xytext=(4, 4),
-                textcoords="offset points",
-                fontsize=8,
-                fontweight="bold",
-                color=_INK,
-                path_effects=[_halo()],
-            )
+            middle = members[np.linalg.norm(members - np.median(members, axis=0), axis=1).argmin()]
+            _number(axes, label + 1, middle, (4, 4))
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
@@ -196,11 +177,13 @@ def cluster_map(vectors: FloatArray, labels: Indices, names: Mapping[int, str], 
     _save(figure, path)
 
 
-def _halo() -> Any:
-    """A white border that keeps a number readable on top of points."""
+def _number(axes: Any, number: int, point: Any, offset: tuple[int, int], **options: Any) -> None:
+    """Write a number at a point, with a white border that keeps it readable on top of other points."""
     from matplotlib.patheffects import withStroke
 
-    return withStroke(linewidth=2.5, foreground="white")
+    halo = withStroke(linewidth=2.5, foreground="white")
+    options |= {"fontsize": 8, "fontweight": "bold", "color": _INK, "path_effects": [halo]}
+    axes.annotate(str(number), point, xytext=offset, textcoords="offset points", **options)
 
 
 def _flattened(vectors: FloatArray) -> FloatArray:

@@ -1,7 +1,7 @@
-"""Queries without judgements: passages taken out of documents, which have to be found by what is left of them.
+"""Queries without judgements: passages taken out of documents; the rest of each document must be found.
 
-The inverse cloze task (Lee, Chang and Toutanova 2019). Such queries share more words with their document than people's
-questions do; they tell which ways of searching work on these documents at all, not how well people are served.
+This is the inverse cloze task (Lee, Chang and Toutanova 2019). Such queries share more words with their document than
+people's questions do: they show which ways of searching work on these documents, not how well they serve people.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ import numpy as np
 
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
+from twinvec.evaluation.statistics import SEED
 from twinvec.retrieval.documents import Document
 from twinvec.support.extras import import_extra
 
 PASSAGE = (60, 240)
-"""Characters of a passage, at least and at most."""
+"""Smallest and largest number of characters of a passage."""
 
 REST = 100
-"""Characters of its document that have to be left, at least."""
-
-_SEED = 20190827
+"""Smallest number of characters that must remain of its document."""
 
 
 def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int = 10) -> BeirSet:
-    """Take one passage each out of up to ``count`` documents; the rest of them stays to be found.
+    """Take one passage each out of up to ``count`` documents; the rest of each is to be found.
 
     Raises:
         InputError: fewer than ``least`` documents are long enough to spare a passage.
-        MissingExtraError: the text splitter is missing.
+        MissingExtraError: the text splitter is not installed.
     """
     package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
     splitter = package.TextSplitter(PASSAGE)
-    random = np.random.default_rng(_SEED)
+    random = np.random.default_rng(SEED)
     queries: dict[str, str] = {}
     kept = []
     for document in documents:
@@ -50,7 +49,7 @@ def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int =
     if len(queries) < least:
         raise InputError(
             f"only {len(queries)} of {len(documents):,} documents are long enough ({PASSAGE[1] + REST} characters) to "
-            f"take a passage out of and look for the rest; {least} are needed, or judged queries (--ir)"
+            f"take a passage out and search for the rest; at least {least} are needed, or judged queries (--ir)"
         )
     numbered = {f"passage of {name}": text for name, text in queries.items()}
     return BeirSet("pseudo-queries", kept, numbered, {f"passage of {name}": {name: 1} for name in queries})

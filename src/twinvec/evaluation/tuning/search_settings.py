@@ -1,13 +1,13 @@
-"""Tuning: how a collection is searched best, chosen on queries whose answers are known.
+"""Tuning: the best way to search a collection, chosen on queries with known answers.
 
-A setting is a mode, the weight of words beside vectors in hybrid search, and MaxSim behind it over so many candidates
-with so much weight, or nothing. The queries are judged ones, or, where there are none, pseudo-queries: a passage taken
-out of a document, which has to be found by what is left of it, in an index of its own.
+A setting is a mode, the weight of words against vectors in hybrid search, and optionally MaxSim reranking with a number
+of candidates and a weight. The queries are judged, or are pseudo-queries: passages taken out of documents, whose rest
+must be found in a separate index.
 
 Plain hybrid search stays the choice unless another setting beats it beyond chance, query by query; of those that do,
-the one with the best assured gain is chosen. So a choice made from few queries, or from queries that tell nothing, does
-no harm: the best mean of so many settings is mostly luck. What the choice is worth is told by cross-validation, on
-queries that had no say in it.
+the setting with the best assured gain is chosen. So a choice made from few or uninformative queries does no harm: the
+best mean among many settings is mostly luck. Cross-validation tells what the choice is worth, on queries that did not
+take part in it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy as np
 from twinvec.encoder import Encoder
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.ir import as_run, search_all, without_own
+from twinvec.evaluation.ir import as_run, check_finds, search_all, without_own
 from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.reranking import rerank_all
-from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
+from twinvec.evaluation.statistics import RESAMPLES, SEED, PairedTest, Values, paired_test
 from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
 from twinvec.rerankers.maxsim import MaxSimReranker, mixed_scores
 from twinvec.retrieval.base import Hit, Retriever
@@ -41,28 +41,26 @@ PSEUDO_DOCUMENTS = 2000
 PLAIN = Setting("hybrid")
 
 ASSURED = 1.645
-"""Standard errors that a mean gain has to be above 0: chance alone gets there once in 20 times.
+"""Standard errors by which a mean gain must exceed 0: chance alone reaches them once in 20 times.
 
 Chosen by 10 to 40 queries of cisi and nl2bash and measured on the others, the best mean lost up to 12 points nDCG@10 to
-the better single stage, this choice 2 at most; see ``benchmarks/TUNING.md``.
+the better single stage, and this choice at most 2; see ``benchmarks/TUNING.md``.
 """
-
-_SEED = 20190827
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was chosen, and what it is worth.
+    """The chosen setting, and what it is worth.
 
     Attributes:
-        setting: The choice.
-        measure: What it was chosen by.
-        expected: The figure of settings chosen in this way, on queries that had no say in the choice.
+        setting: The chosen setting.
+        measure: The measure that it was chosen by.
+        expected: The figure of settings chosen in this way, on queries that did not take part in the choice.
         single: The better one of the single stages.
-        gain: Of ``expected`` over ``single``: difference, interval, p.
+        gain: Gain of ``expected`` over ``single``: difference, interval, p.
         figures: Setting -> its mean over all queries.
-        queries: How many there were.
-        pseudo: Whether they were taken out of the documents.
+        queries: Number of queries.
+        pseudo: Whether they are pseudo-queries.
     """
 
     setting: Setting
@@ -75,7 +73,7 @@ class Tuning:
     pseudo: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, as JSON has it; settings by their names in ``figures``."""
+        """Return all values as JSON has them; ``figures`` names its settings."""
         return {**asdict(replace(self, figures={})), "figures": {str(each): v for each, v in self.figures.items()}}
 
 
@@ -86,7 +84,6 @@ def tune(
     encoder: Encoder | None = None,
     measure: str = "ndcg@10",
     resamples: int = RESAMPLES,
-    pseudo: bool = False,
     progress: bool = False,
 ) -> Tuning:
     """Choose a setting for a retriever with modes that holds the set's documents under their ids.
@@ -94,20 +91,21 @@ def tune(
     Args:
         retriever: A collection, or a ``MemoryIndex``.
         data: The judged queries.
-        encoder: For MaxSim; unless given, settings with it are not tried.
+        encoder: Encoder for MaxSim; default: settings with MaxSim are not tried.
         measure: As in ``twinvec.evaluation.measures``.
-        resamples: For the interval of the gain.
-        pseudo: Whether the queries are passages, which may not choose all; see ``by_passages``. Noted in the result.
+        resamples: Number of resamples for the interval of the gain.
         progress: Show progress bars on a terminal.
 
     Raises:
-        InputError: fewer than ten queries, or the retriever finds none of the set's documents.
-        ConfigurationError: an unknown measure.
+        InputError: there are fewer than ten queries, or the retriever finds none of the set's documents.
+        ConfigurationError: the measure is unknown.
     """
-    cutoff(measure)
-    if len(data.qrels) < 2 * FOLDS:
-        raise InputError(f"{data.name}: {len(data.qrels)} judged queries; choosing needs at least {2 * FOLDS}")
     measured = measure_settings(retriever, data, encoder, measure, progress=progress)
+    return tuned(measured, measure, resamples=resamples)
+
+
+def tuned(measured: dict[Setting, Values], measure: str, *, resamples: int = RESAMPLES, pseudo: bool = False) -> Tuning:
+    """Choose a setting by measured queries; pseudo-queries cannot choose among all settings (``by_passages``)."""
     values = by_passages(measured) if pseudo else measured
     singles = {setting: each for setting, each in measured.items() if setting.single}
     single = max(singles, key=lambda each: float(singles[each].mean()))
@@ -127,48 +125,47 @@ def tune(
 def tune_by_documents(
     collection: Any, *, measure: str = "ndcg@10", resamples: int = RESAMPLES, progress: bool = False
 ) -> Tuning:
-    """``tune`` without judgements: on passages taken out of a sample of the collection's documents.
+    """``tune`` without judgements, on passages taken out of a sample of a collection's documents.
 
     Args:
-        collection: With ``encoder``, ``find`` and ``get``, such as ``twinvec_qdrant.Collection``.
-        measure: As for ``tune``.
-        resamples: As for ``tune``.
-        progress: As for ``tune``.
+        collection: A collection with ``encoder``, ``find`` and ``get``, such as ``twinvec_qdrant.Collection``.
+        measure, resamples, progress: As for ``tune``.
 
     Raises:
         InputError: too few documents are long enough to spare a passage.
-        ConfigurationError: an unknown measure.
+        ConfigurationError: the measure is unknown.
     """
     cutoff(measure)
     ids = sorted(collection.find())
-    chosen = np.random.default_rng(_SEED).permutation(len(ids))[:PSEUDO_DOCUMENTS]
+    chosen = np.random.default_rng(SEED).permutation(len(ids))[:PSEUDO_DOCUMENTS]
     data = pseudo_queries(collection.get([ids[row] for row in chosen]), least=2 * FOLDS)
     encoder = collection.encoder
     index = MemoryIndex(encoder)
-    with unreported_truncations():  # documents are compared by their beginnings, as in a search
+    with unreported_truncations():  # a search, too, compares documents by their beginnings
         index.add(data.documents, progress=progress)
     tokens = encoder if isinstance(encoder, Encoder) else None
-    return tune(index, data, encoder=tokens, measure=measure, resamples=resamples, pseudo=True, progress=progress)
+    measured = measure_settings(index, data, tokens, measure, progress=progress)
+    return tuned(measured, measure, resamples=resamples, pseudo=True)
 
 
 def measure_settings(
     retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str, *, progress: bool = False
 ) -> dict[Setting, Values]:
-    """Setting -> the measure for each query. Each first stage is searched once, MaxSim computed once for all of them.
+    """Return setting -> the measure for each query. Each first stage searches once, MaxSim is computed once for all.
 
-    Raises:
-        InputError: the retriever finds none of the set's documents.
+    Raises InputError if there are fewer than ten queries or the retriever finds none of the set's documents.
     """
+    cutoff(measure)
+    if len(data.qrels) < 2 * FOLDS:
+        raise InputError(f"{data.name}: {len(data.qrels)} judged queries; choosing needs at least {2 * FOLDS}")
     stages = [Setting("dense"), Setting("sparse"), *(Setting("hybrid", words) for words in WORDS)]
-    stages.sort(key=lambda stage: stage.words != 1)  # among equals the plainest is chosen
+    stages.sort(key=lambda stage: stage.words != 1)  # among equal settings the plainest is chosen
     found: dict[Setting, dict[str, list[Hit]]] = {}
     with progress_bar("Searching", len(stages), "ways", shown=progress) as advance:
         for stage in stages:
             found[stage] = search_all(retriever, data, max(CANDIDATES) + 1, **stage.first_stage)
             advance(1)
-    known = {document.id for document in data.documents}
-    if not any(hit.id in known for each in found.values() for hits in each.values() for hit in hits):
-        raise InputError(f"{data.name}: none of its documents is found; the collection has to hold them by their ids")
+    check_finds((hits for each in found.values() for hits in each.values()), data)
     values = {stage: _values(hits, data, measure) for stage, hits in found.items()}
     if encoder is None:
         return values
@@ -184,11 +181,11 @@ def measure_settings(
 def _maxsim(
     encoder: Encoder, data: BeirSet, stages: Sequence[Mapping[str, Sequence[Hit]]], progress: bool
 ) -> dict[str, dict[str, float]]:
-    """Query id -> text -> its MaxSim, for the hits of all stages."""
+    """Return query id -> text -> its MaxSim, for the hits of all stages."""
     union = {
         query: list({hit.text: hit for found in stages for hit in found[query]}.values()) for query in data.queries
     }
-    with unreported_truncations():  # documents are compared by their beginnings, as in a search
+    with unreported_truncations():  # a search, too, compares documents by their beginnings
         reranked = rerank_all(MaxSimReranker(encoder, mix=1.0), data, union, progress=progress)
     return {query: {hit.text: hit.scores[MaxSimReranker.stage] for hit in hits} for query, hits in reranked.items()}
 
@@ -205,18 +202,17 @@ def _values(found: Mapping[str, Sequence[Hit]], data: BeirSet, measure: str) -> 
 
 
 def by_passages(values: Mapping[Setting, Values]) -> dict[Setting, Values]:
-    """The settings that pseudo-queries may choose from.
+    """Return the settings that pseudo-queries may choose from.
 
-    Passages share more words with their documents than questions do: they cannot tell that words weigh too little.
+    Passages share more words with their documents than questions do, so they cannot show that words weigh too little.
     """
     return {setting: each for setting, each in values.items() if setting.mode != "sparse" and setting.words <= 1}
 
 
 def choose(values: Mapping[Setting, Values]) -> Setting:
-    """Plain hybrid search, or of the settings that beat it beyond chance the one with the best assured gain.
+    """Return plain hybrid search, or the setting with the best assured gain among those that beat it beyond chance.
 
-    Args:
-        values: Setting -> the measure for each query, n at least 2; ``PLAIN`` among them.
+    ``values`` holds the measure for each of two or more queries, ``PLAIN`` included.
     """
     chosen, most = PLAIN, 0.0
     for setting, figures in values.items():
@@ -228,9 +224,9 @@ def choose(values: Mapping[Setting, Values]) -> Setting:
 
 
 def _cross_validated(values: Mapping[Setting, Values]) -> Values:
-    """For each query the figure of the setting that the other folds choose."""
+    """Return for each query the figure of the setting that the other folds choose."""
     count = len(next(iter(values.values())))
-    fold = np.random.default_rng(_SEED).permutation(count) % FOLDS
+    fold = np.random.default_rng(SEED).permutation(count) % FOLDS
     expected = np.zeros(count)
     for each in range(FOLDS):
         setting = choose({setting: figures[fold != each] for setting, figures in values.items()})

@@ -1,7 +1,7 @@
-"""Which rows make a batch: one or several datasets, weighted, without equal texts, the same for a seed everywhere.
+"""Draws the rows of each batch from one or several weighted datasets, without equal texts in a batch.
 
-Rows are numbered through all datasets in order. The plan of an epoch depends on seed and epoch alone, so that every
-process, and a run that is resumed, draws the same batches; processes then share each batch among them.
+Rows are numbered through all datasets, in order. The plan of an epoch depends only on seed and epoch, so every process
+and every resumed run draws the same batches; the processes then share each batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 def dataset_weights(
     sizes: Sequence[int], *, power: float = 1.0, cap: int | None = None, given: Sequence[float] | None = None
 ) -> npt.NDArray[np.float64]:
-    """Share of each dataset, summing to 1: as given, else (size, no more than ``cap``) to a power."""
+    """Return the share of each dataset, summing to 1: as given, else min(size, ``cap``) to a power."""
     counted = np.minimum(sizes, cap) if cap is not None else np.array(sizes)
     weights = np.array(given, dtype=np.float64) if given is not None else counted.astype(np.float64) ** power
     if len(weights) != len(sizes) or not np.isfinite(weights).all() or (weights <= 0).any():
@@ -33,18 +33,18 @@ def dataset_weights(
 class BatchPlan:
     """A batch sampler for a data loader: yields lists of row numbers.
 
-    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. With one dataset, or with several by
-    size, one a batch, it shows every row about once; weights show small datasets more often. Every batch draws
-    from ``datasets`` of them, in equal parts; which, is settled by smooth weighted turns, so that the shares hold in
-    any stretch of batches.
+    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. It shows every row about once with one
+    dataset, or with several drawn by size, one for each batch; weights show small datasets more often. Every batch
+    draws equal parts from ``datasets`` of them; smooth weighted round-robin chooses which, so that any stretch of
+    batches keeps the shares.
 
     Args:
-        hashes: For each dataset (rows, texts): what must not be twice in a batch, where ``unique_texts``. Rows that
-            would repeat a text wait for the next batch; those that find no place in the epoch are left out of it.
+        hashes: For each dataset, text hashes (rows, texts). With ``unique_texts``, no hash occurs twice in a batch:
+            a row that would repeat one waits for the next batch, and may be left out of the epoch.
         batch_size: Rows of a batch.
         weights: Share of each dataset.
         datasets: Number of datasets in a batch.
-        seed: Of the order.
+        seed: Seed of the order.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class BatchPlan:
         return -(-int(self._offsets[-1]) // self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next iteration draws."""
+        """Set the epoch that the next iteration draws."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -85,7 +85,7 @@ class BatchPlan:
             seen: set[int] = set()
             batch: list[int] = []
             for place, index in enumerate(chosen):
-                # what the division leaves over goes to the first of them
+                # the first datasets take the remainder
                 wanted = self.batch_size // len(chosen) + (place < self.batch_size % len(chosen))
                 rows = streams[index].take(wanted, self._hashes[index] if self._unique else None, seen, once=alone)
                 batch.extend(int(self._offsets[index]) + row for row in rows)
@@ -94,7 +94,7 @@ class BatchPlan:
             logger.warning("%d rows repeat texts too often to find a place in this epoch", streams[0].left)
 
     def _turns(self) -> Iterator[list[int]]:
-        """The datasets of each batch."""
+        """Yield the datasets of each batch."""
         credit = np.random.default_rng((self._seed, self.epoch)).random(len(self._weights)) * self._weights
         for _ in range(len(self)):
             credit += self._weights * self._datasets
@@ -104,7 +104,7 @@ class BatchPlan:
 
 
 class _Stream:
-    """The rows of one dataset in random order, again and again, with those that had to wait first."""
+    """The rows of one dataset in random order, over and over; rows that had to wait come first."""
 
     def __init__(self, size: int, seed: tuple[int, ...]) -> None:
         self._generator = np.random.default_rng(seed)
@@ -115,16 +115,16 @@ class _Stream:
 
     @property
     def left(self) -> int:
-        """Rows of this turn that were not taken yet."""
+        """Number of rows of this turn that were not taken yet."""
         return len(self._waiting) + len(self._order) - self._next
 
     def take(self, count: int, hashes: npt.NDArray[np.int64] | None, seen: set[int], *, once: bool) -> Iterator[int]:
-        """Up to ``count`` rows none of whose texts is in ``seen``, which grows; ``once``: stop where the turn ends."""
+        """Yield up to ``count`` rows without a text in ``seen``, adding theirs; ``once``: stop when the turn ends."""
         waiting: list[int] = []
         taken = refilled = 0
         while taken < count:
             if not self.left:
-                if once or refilled > 1:  # a dataset smaller than its part of a batch gives what it has
+                if once or refilled > 1:  # a dataset smaller than its part gives all its rows
                     break
                 refilled += 1
                 again = self._generator.permutation(self._size)

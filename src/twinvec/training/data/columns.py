@@ -1,4 +1,4 @@
-"""Which columns an objective reads from its data."""
+"""The columns that each objective reads from its data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twinvec.training.settings import Role
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Columns by role: those that every row must have, and those that it may have; lowest and highest score."""
+    """The roles that every row must have, those that it may have, and the lowest and highest score."""
 
     needed: tuple[Role, ...]
     optional: tuple[Role, ...] = ()
@@ -18,7 +18,7 @@ class Roles:
 
     @property
     def texts(self) -> tuple[Role, ...]:
-        """The roles that are one text a row."""
+        """The roles with one text in each row."""
         return tuple(role for role in self.needed if role not in ("label", "score"))
 
 
@@ -33,5 +33,5 @@ ROLES: dict[str, Roles] = {
     "graded": Roles(("sentence1", "sentence2", "score")),
     "sts": Roles(("sentence1", "sentence2", "score"), scores=(-math.inf, math.inf)),
 }
-"""By the name of the objective; "sts" is for measuring. ``negatives`` are any number of texts a row, in a list or in
-several columns; ``label`` is 0 or 1, for softmax any name; ``score`` a number."""
+"""Objective -> its roles; "sts" is for measuring. ``negatives`` is any number of texts in a row, a list or several
+columns; ``label`` is 0 or 1 (for softmax any name); ``score`` is a number."""

@@ -1,4 +1,4 @@
-"""Rows for cross-encoders: pairs of texts with a label between 0 and 1, from positives with negatives, or scores."""
+"""Rows for cross-encoders: pairs of texts with a label between 0 and 1."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ class PairRows:
     """The pairs of a dataset.
 
     Args:
-        rows: Rows of the objective "binary", each of which becomes one pair with label 1 and as many with label 0
-            as it has negatives, or of "graded", which stay as they are.
+        rows: Rows of the objective "graded", which stay as they are, or of "binary": each becomes one pair with label 1
+            and one pair with label 0 for each of its negatives.
 
-    Raises:
-        DocumentError: a binary dataset without any negatives.
+    Raises DocumentError if a binary dataset has no negatives.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -36,15 +35,14 @@ class PairRows:
         self._ends = counts.cumsum()
         if "anchor" in rows.roles and len(self) == len(rows):
             raise DocumentError(
-                f"{rows.path}: has no negatives, and from positives alone nothing can be learned; "
-                "'twinvec mine' finds some"
+                f"{rows.path}: has no negatives, and positives alone teach nothing; 'twinvec mine' finds negatives"
             )
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
     def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Pairs: ``sentence1``, ``sentence2`` and ``label``."""
+        """Return the pairs at ``indices``, with ``sentence1``, ``sentence2`` and ``label``."""
         owners = np.searchsorted(self._ends, indices, side="right")
         parts = np.asarray(indices) - np.concatenate([[0], self._ends])[owners]
         rows = self._rows.rows(owners.tolist())

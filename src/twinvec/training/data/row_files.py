@@ -1,7 +1,7 @@
 """Files of rows -> tables of ``datasets``, memory-mapped: .jsonl, .csv, .tsv (no quoting) and .parquet.
 
-What the library, pandas and arrow below it, would guess or repair is refused or undone: rows of another length than
-the header, words such as "NA", a byte order mark, texts that look like dates. Rows are checked in ``data``.
+The library and the pandas and arrow below it guess and repair; this module refuses or undoes it: rows longer or shorter
+than the header, words such as "NA", a byte order mark, texts that look like dates. ``rows`` checks the rows.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 
 
 def open_table(path: Path, cache: Path) -> Any:
-    """The rows of a file as they stand in it, memory-mapped from a copy in the folder ``cache``.
+    """Open the rows of a file, unchanged, memory-mapped from a copy in the folder ``cache``.
 
     Raises:
-        ConfigurationError: no known format.
+        ConfigurationError: the format is unknown.
         DocumentError: the file cannot be read or is empty, or a row of a table is longer or shorter than its header.
     """
     datasets = import_extra("datasets", "train", "training")
@@ -49,13 +49,13 @@ def open_table(path: Path, cache: Path) -> Any:
                     return datasets.Dataset.from_parquet(str(path), **options)
     except DocumentError:
         raise
-    except Exception as error:  # the library lets errors of arrow, pandas and the decoder through
+    except Exception as error:  # the library passes on errors of arrow, pandas and the decoder
         raise unreadable(path, error) from error
 
 
 @contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    """Without the library's progress bars."""
+    """Switch the library's progress bars off."""
     bars = datasets.utils.logging.is_progress_bar_enabled()
     datasets.disable_progress_bars()
     try:
@@ -66,18 +66,19 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 
 def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, Any]:
-    """Every column is text, and words such as "null" and "NA" are texts like any other.
+    """Return reader options that keep every column, and words such as "null" and "NA", as text.
 
-    Raises:
-        DocumentError: there are no rows, two columns have one name, or a row has not as many fields as the header;
-            pandas would rename, shift or cut them without a word.
+    Raises DocumentError if the file has no rows, two columns have the same name, or a row is longer or shorter than the
+    header; pandas would silently rename, shift or cut the columns.
     """
     import datasets
 
     with _long_fields(), path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file, delimiter=separator, quoting=quoting)
-        rows = (fields for fields in lines if len(fields) > 1 or "".join(fields).strip(" \t"))  # blank to pandas too
-        # a column without a name: the row numbers of pandas, or what a spreadsheet leaves at the end
+        rows = (
+            fields for fields in lines if len(fields) > 1 or "".join(fields).strip(" \t")
+        )  # pandas skips these lines too
+        # an unnamed column: row numbers that pandas wrote, or the empty end of a spreadsheet
         names = [name or f"(column {number})" for number, name in enumerate(next(rows, []), 1)]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -105,7 +106,7 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
 
 @contextmanager
 def _long_fields() -> Iterator[None]:
-    """Let ``csv`` read fields as long as a text may be; its limit is the process'."""
+    """Let ``csv`` read fields as long as a text may be; its limit is global, so put it back."""
     before = csv.field_size_limit(MAX_TEXT_BYTES)
     try:
         yield
@@ -114,7 +115,7 @@ def _long_fields() -> Iterator[None]:
 
 
 def dates_as_texts(table: Any, path: Path, cache: Path) -> Any:
-    """The table with the texts of its .jsonl file where the library took a column of them for dates."""
+    """Return the table with the original texts of its .jsonl file in columns that the library took for dates."""
     import datasets
 
     def as_text(feature: Any) -> Any:
@@ -145,14 +146,14 @@ def _objects(path: Path, names: tuple[str, ...], count: int) -> Iterator[dict[st
 
 
 def unreadable(path: Path, error: Exception) -> DocumentError:
-    """What to raise where the library fails on a file: it names the row, where a line alone shows it."""
+    """Return the error for a file that the library fails on; it names the row if a single line is at fault."""
     where = _bad_line(path) if path.suffix == ".jsonl" else None
     reason = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
     return DocumentError(where or f"{path}: cannot be read: {reason}")
 
 
 def _bad_line(path: Path) -> str | None:
-    """Where a .jsonl file goes wrong, if a line alone shows it."""
+    """Return what is wrong with the first line of a .jsonl file that is not an object, or None."""
     with path.open("rb") as file:
         for number, line in enumerate(filter(bytes.strip, file), start=1):
             try:

@@ -1,9 +1,9 @@
-"""Files of rows -> checked rows; ``row_files`` opens the files.
+"""Checked rows of the files that ``row_files`` opens.
 
-Files may be larger than memory: texts are read from disk as batches ask for them, and 8 bytes a text are held. A row
-is a dict of texts by role (``columns``), with ``negatives`` a list, ``label`` an int and ``score`` a float in 0..1.
-Every row is checked when the file is opened: training does not stop at its millionth row for an empty field. Row
-numbers in errors count from 1, without the header line of a table and without blank lines.
+Files may be larger than memory: texts are read from disk as batches ask for them, and memory holds 8 bytes for each
+text. A row is a dict of texts by role (``columns``); ``negatives`` is a list, ``label`` an int and ``score`` a float in
+0..1. All rows are checked when the file is opened, so that training does not stop at its millionth row for an empty
+field. Row numbers in errors count from 1, without the header line of a table and without blank lines.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Rows:
     """The checked rows of one file.
 
     Attributes:
-        name: What reports call it.
+        name: Name in reports.
         path: The file.
-        hashes: ``text_hash`` of the row's texts, negatives left out: (n, texts) int64.
-        labels: The names of the classes for softmax, in the order of their numbers; otherwise empty.
+        hashes: ``text_hash`` of each row's texts without its negatives: (n, texts) int64.
+        labels: The names of the classes for softmax, in the order of their numbers; empty for other objectives.
     """
 
     name: str
@@ -54,11 +54,11 @@ class Rows:
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """What its rows hold."""
+        """The roles that the rows have."""
         return self._reader.roles
 
     def rows(self, indices: Sequence[int]) -> list[Row]:
-        """The rows at ``indices``."""
+        """Return the rows at ``indices``."""
         columns = self._table[list(indices)]
         numbers = {label: number for number, label in enumerate(self.labels)}
         rows = []
@@ -75,13 +75,14 @@ def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ..
 
     Args:
         source: File, columns, limits.
-        objective: Its name decides which columns there must be.
+        objective: Name of the objective, which decides the columns.
         cache: Folder for the memory-mapped copy.
-        labels: The classes for softmax; taken from the file unless given.
+        labels: The classes for softmax; default: those of the file.
 
     Raises:
-        ConfigurationError: no known format, or a column is missing; the message names the field and the file.
-        DocumentError: the file cannot be read, is empty, or a row has a wrong field; it names file, row and field.
+        ConfigurationError: the format is unknown, or a column is missing; the message names field and file.
+        DocumentError: the file cannot be read, is empty, or a row has a wrong field; the message names file, row and
+            field.
     """
     table = open_table(source.path, cache)
     reader = _Reader(source, objective, table.column_names)
@@ -112,7 +113,7 @@ def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ..
 
 
 class _Reader:
-    """A row of the file -> a row by role, checked."""
+    """Turns a row of the file into a checked row by role."""
 
     def __init__(self, source: Source, objective: str, columns: Sequence[str]) -> None:
         roles = ROLES[objective]
@@ -198,7 +199,7 @@ def _all_rows(table: Any, reader: _Reader) -> Iterator[Row]:
     for start in range(0, len(table), _AT_ONCE):
         try:
             columns = table[start : start + _AT_ONCE]
-        except UnicodeDecodeError as error:  # not looked at when a file is opened
+        except UnicodeDecodeError as error:  # the library decodes only when rows are read
             raise unreadable(reader.path, error) from error
         for place in range(len(columns[reader.used[0]])):
             yield reader.row({name: values[place] for name, values in columns.items()}, start + place)

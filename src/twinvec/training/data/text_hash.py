@@ -1,4 +1,4 @@
-"""The hash by which training tells equal texts."""
+"""The hash by which training finds equal texts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from hashlib import blake2b
 
 
 def normalised(text: str) -> str:
-    """A text without regard to case, spacing and Unicode form."""
+    """Return a text with case, spacing and Unicode form made uniform."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def text_hash(text: str) -> int:
-    """Signed 64-bit hash of a text as ``normalised``."""
+    """Return the signed 64-bit hash of a ``normalised`` text."""
     return int.from_bytes(blake2b(normalised(text).encode(), digest_size=8).digest(), "big", signed=True)

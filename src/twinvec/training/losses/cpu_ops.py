@@ -1,9 +1,9 @@
-"""What torch is slow at while it trains on a CPU, done more quickly and with the same meaning.
+"""Faster versions of operations that torch is slow at when it trains on a CPU; their meaning is the same.
 
-- Dropout: torch draws 64 bits for each activation, in one thread; here 16 are drawn. They come from torch's own
-  generator, so that a chunk's masks can be replayed. Attention that drops out is computed here for its sake.
-- Embeddings: the gradient of a batch of a few texts has a row for each word of the vocabulary, nearly all zero, which
-  are written and added; here those that are looked up are.
+- Dropout: torch draws 64 random bits for each activation, in one thread; this version draws 16. The bits come from
+  torch's own generator, so the masks of a chunk can be replayed. Attention with dropout is here for the same reason.
+- Embeddings: torch's gradient has a row for each word of the vocabulary, and writes and adds them all although a batch
+  of a few texts leaves nearly all zero; this version adds only the rows that were looked up.
 
 Shapes: B texts, H heads, Q queries, K keys, D dimensions.
 """
@@ -23,10 +23,10 @@ _VALUES = 2**16
 
 
 class QuickOnCpu(TorchFunctionMode):
-    """While it is entered, dropout, attention and embeddings of ``torch.nn.functional`` are those of this file.
+    """While active, replaces dropout, attention and embeddings of ``torch.nn.functional`` by those of this module.
 
     Args:
-        sparse: Also embeddings; not where DistributedDataParallel looks after gradients, which takes whole ones.
+        sparse: Replace embeddings too; leave it off under DistributedDataParallel, which needs dense gradients.
     """
 
     def __init__(self, *, sparse: bool) -> None:
@@ -47,8 +47,7 @@ class QuickOnCpu(TorchFunctionMode):
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Dropout (Srivastava et al. 2014) with ``p`` rounded to a multiple of 1/65,536.
 
-    Raises:
-        ValueError: ``p`` lies outside 0 to 1.
+    Raises ValueError if ``p`` lies outside 0 to 1.
     """
     dropped = round(p * _VALUES) if 0 <= p <= 1 else 0
     if input.device.type != "cpu" or not training or inplace or dropped in (0, _VALUES):
@@ -68,7 +67,7 @@ def attention(
     is_causal: bool = False,
     **options: Any,
 ) -> Tensor:
-    """Attention (Vaswani et al. 2017, equation 1) of shape (B, H, Q, D), which has dropout within it while training."""
+    """Attention (Vaswani et al. 2017, equation 1) with dropout while training: (B, H, Q, D)."""
     plain = query.device.type == "cpu" and not is_causal and not options.get("enable_gqa")
     if dropout_p == 0 or not plain:
         return functional.scaled_dot_product_attention(
@@ -77,9 +76,11 @@ def attention(
     scale = options.get("scale")
     scores_BHQK = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if attn_mask is not None:
-        least = torch.finfo(scores_BHQK.dtype).min  # and not infinity: a row of padding may see nothing
-        truths = attn_mask.dtype == torch.bool
-        scores_BHQK = scores_BHQK.masked_fill(~attn_mask, least) if truths else scores_BHQK + attn_mask.clamp(min=least)
+        least = torch.finfo(scores_BHQK.dtype).min  # not infinity: a row of padding may attend to nothing
+        boolean = attn_mask.dtype == torch.bool
+        scores_BHQK = (
+            scores_BHQK.masked_fill(~attn_mask, least) if boolean else scores_BHQK + attn_mask.clamp(min=least)
+        )
     return dropout(scores_BHQK.softmax(-1), dropout_p) @ value
 
 
@@ -92,7 +93,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of a table; the gradients of large ones are added where they belong, and nowhere else."""
+    """torch's ``embedding``, with its signature; the gradient of a large table touches only the rows looked up."""
     learns = torch.is_grad_enabled() and weight.requires_grad and weight.is_leaf
     large = weight.device.type == "cpu" and weight.shape[0] > input.numel()
     if learns and large and max_norm is None and not scale_grad_by_freq and not sparse:
@@ -102,7 +103,7 @@ def embedding(
 
 
 class _Lookup(torch.autograd.Function):
-    """Rows of a table that has a dense gradient by the time a sparse one is added to it."""
+    """Rows of a table whose dense gradient exists before a sparse one is added to it."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:

@@ -1,8 +1,8 @@
 """The vectors of all processes in one place, for objectives that compare every row with every other.
 
-One collective a step carries vectors and text hashes (and a small one before it the numbers of rows). Only a process'
-own rows take part in its gradient: every process computes the loss of the whole batch, each differentiates it by its
-own vectors, so nothing has to be sent back. Objectives that take each row by itself need but the number of all rows.
+One collective for each step carries vectors and text hashes; a small one before it carries the numbers of rows. Every
+process computes the loss of the whole batch and differentiates it by its own vectors, so nothing is sent back.
+Objectives that treat each row alone need only the number of all rows.
 
 Shapes: M texts of all arms, B rows, D dimensions.
 """
@@ -18,23 +18,23 @@ from torch.nn import functional
 
 
 def world_size() -> int:
-    """How many processes train together."""
+    """Return the number of processes that train together."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def is_first() -> bool:
-    """Whether this process writes files; known before the processes have met, from what ``torchrun`` says."""
+    """Return whether this process writes files; ``torchrun`` sets this before the processes have met."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def wait_for_all() -> None:
-    """Go on when every process is here."""
+    """Wait until every process gets here."""
     if world_size() > 1:
         dist.barrier()
 
 
 def own_part(rows: list[int]) -> list[int]:
-    """The part of a batch that this process computes; of fewer rows than processes, some are computed twice."""
+    """Return this process' part of a batch; with fewer rows than processes, some rows are computed twice."""
     size, rank = world_size(), dist.get_rank() if world_size() > 1 else 0
     if len(rows) < size:
         return [rows[rank % len(rows)]]
@@ -42,7 +42,7 @@ def own_part(rows: list[int]) -> list[int]:
 
 
 def average(gradient: Tensor) -> Tensor:
-    """The mean of a gradient over all processes."""
+    """Return the mean of a gradient over all processes."""
     if world_size() == 1:
         return gradient
     total = gradient.clone()
@@ -51,12 +51,12 @@ def average(gradient: Tensor) -> Tensor:
 
 
 def mean_of_all(value: float, device: torch.device) -> float:
-    """The mean of what the processes say; ``device``: where they compute."""
+    """Return the mean of a value over all processes, which compute on ``device``."""
     return float(average(torch.tensor(value, device=device)))
 
 
 def share_of_batch(rows: int, device: torch.device) -> float:
-    """What the mean over this process' rows is multiplied by, so that the processes' mean is that over all rows."""
+    """Return the factor for the mean over this process' rows that makes the processes' mean that over all rows."""
     if world_size() == 1:
         return 1.0
     total = torch.tensor(rows, device=device)
@@ -65,15 +65,15 @@ def share_of_batch(rows: int, device: torch.device) -> float:
 
 
 def gather_labels(labels_B: Tensor) -> Tensor:
-    """The labels of all processes, in order of rank."""
+    """Return the labels of all processes, in order of rank."""
     counts = _gather_rows(torch.tensor([len(labels_B)], device=labels_B.device))
     return torch.cat(_gather_ragged(labels_B, [int(count) for count in counts]))
 
 
 def gather(vectors: list[Tensor], hashes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """For each arm the vectors and hashes of all processes, in order of rank; ``hashes`` may be empty.
+    """Return each arm's vectors and hashes of all processes, in order of rank; ``hashes`` may be empty.
 
-    Processes must have the same number of arms, each may have its own number of rows.
+    All processes must have the same number of arms; their numbers of rows may differ.
     """
     rows_by_rank = _gather_rows(torch.tensor([len(arm) for arm in vectors], device=vectors[0].device))
     local = torch.cat(vectors)
@@ -93,7 +93,7 @@ def gather(vectors: list[Tensor], hashes: list[Tensor]) -> tuple[list[Tensor], l
 
 
 def _gather_ragged(local: Tensor, counts: list[int]) -> list[Tensor]:
-    """The tensors of all processes, which differ in their first dimension: ``counts``, in order of rank."""
+    """Return the tensors of all processes, in order of rank; ``counts`` holds their first dimensions."""
     padded = local.new_zeros(max(counts), *local.shape[1:])
     padded[: len(local)] = local
     received = [torch.empty_like(padded) for _ in counts]

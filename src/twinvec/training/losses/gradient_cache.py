@@ -1,9 +1,9 @@
-"""Batches larger than memory: the gradient cache (Gao et al. 2021), with a part of the graph kept.
+"""Batches larger than memory: gradient caching (Gao et al. 2021) that keeps a part of the graph.
 
-A batch of texts is cut into chunks of similar length under a token budget. The first pass computes all vectors, the
-objective sees all of them, and the second pass computes the chunks again, one at a time, with gradients. Dropout
-is replayed bit for bit, so the gradients are those of one pass. Chunks whose activations fit in ``kept_tokens`` are
-not computed twice: with room for the whole batch this is the plain single pass.
+The texts of a batch are cut into chunks of similar length under a token budget. The first pass computes all vectors and
+the objective sees all of them; the second pass computes the chunks again, one at a time, with gradients. Dropout is
+replayed bit for bit, so the gradients equal those of a single pass. Chunks whose activations fit in ``kept_tokens`` are
+computed once: if the whole batch fits, this is the plain single pass.
 
 Shapes: M texts of all arms together, T tokens, D dimensions.
 """
@@ -24,8 +24,8 @@ from twinvec.tokens.batching import token_budget_batches
 from twinvec.training.losses.cpu_ops import QuickOnCpu
 
 Features = dict[str, Any]
-"""What a model's ``preprocess`` gives for the texts of one arm: ``input_ids``, ``attention_mask``, ..., each
-(rows, T), and settings that are no tensors."""
+"""What a model's ``preprocess`` returns for the texts of one arm: tensors such as ``input_ids`` and ``attention_mask``,
+each (rows, T), and settings that are not tensors."""
 
 
 def embed_in_two_passes(
@@ -36,12 +36,12 @@ def embed_in_two_passes(
     token_budget: int,
     kept_tokens: int,
 ) -> Tensor:
-    """The value of ``objective`` over the vectors of all arms; its backward pass fills the gradients of ``model``.
+    """Return the value of ``objective`` over the vectors of all arms; its backward pass fills the model's gradients.
 
     Args:
         model: Maps features to a dict with ``sentence_embedding``, (rows, D).
-        arms: Features of each arm; they may differ in rows and in width.
-        objective: Gets the vectors of all arms, one after another, (M, D).
+        arms: Features of each arm; arms may differ in rows and in width.
+        objective: Takes the vectors of all arms, one arm after another, (M, D).
         token_budget: Largest padded size of a chunk, in tokens.
         kept_tokens: Padded tokens whose activations may be held until the backward pass.
     """
@@ -68,11 +68,11 @@ def embed_in_two_passes(
 
 
 class _Pool:
-    """The texts of all arms, in chunks of similar length, and what is needed to compute a chunk again."""
+    """The texts of all arms in chunks of similar length, and what it takes to compute a chunk again."""
 
     def __init__(self, model: nn.Module, arms: Sequence[Features], token_budget: int) -> None:
         self._model = model
-        # tokenizers that pad on the left keep their tokens at the right end
+        # a tokenizer that pads on the left keeps its tokens at the right end
         self._left = any(bool((arm["attention_mask"][:, :1] == 0).any()) for arm in arms)
         self._features = _concatenate(arms, self._left)
         mask_MT = self._features["attention_mask"]
@@ -85,25 +85,25 @@ class _Pool:
                 self._settings.append(settings)
         self._widths = [int(lengths_M[rows].max()) for rows in self._chunks]
         self._device = mask_MT.device
-        # gradient checkpointing: what it computes again, within the backward pass, must be what it computed at first
+        # with gradient checkpointing, the backward pass must compute again exactly what the forward pass computed
         self._checkpoints = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
         self._states: list[tuple[Tensor, list[int], list[Tensor]] | None] = []
         self._autocast = torch.get_autocast_dtype(self._device.type)
         self._autocasts = torch.is_autocast_enabled(self._device.type)
 
     def places(self) -> Tensor:
-        """For each text, its place in the chunks put one after another: (M,)."""
+        """Return the place of each text in the concatenated chunks: (M,)."""
         order = torch.cat(self._chunks)
         places = torch.empty_like(order)
         places[order] = torch.arange(len(order))
         return places.to(self._device)
 
     def first_pass(self, kept_tokens: int) -> Iterator[tuple[int, Tensor]]:
-        """Each chunk's number and vectors; with a graph for the first chunks, as far as ``kept_tokens`` go."""
+        """Yield each chunk's number and vectors; the first chunks, up to ``kept_tokens`` tokens, keep their graph."""
         spent = 0
         for index, rows in enumerate(self._chunks):
             spent += len(rows) * self._widths[index]
-            # of several processes, each must end its backward pass with a chunk that is computed then (see _run)
+            # with several processes the last chunk always waits for the second pass, which averages with it
             keep = spent <= kept_tokens and not (self._distributed and index == len(self._chunks) - 1)
             self._states.append(
                 None if keep else (torch.get_rng_state(), *get_device_states(self._features["input_ids"]))
@@ -113,7 +113,7 @@ class _Pool:
             yield index, vectors
 
     def second_pass(self, grads_MD: Tensor, kept: list[tuple[int, Tensor]]) -> None:
-        """Take the gradients of all vectors on to the model's parameters."""
+        """Propagate the gradients of all vectors to the model's parameters."""
         with self._unsynchronised():
             if kept:
                 torch.autograd.backward([vectors for _, vectors in kept], [self._part(grads_MD, i) for i, _ in kept])
@@ -141,7 +141,7 @@ class _Pool:
         return isinstance(self._model, DistributedDataParallel)
 
     def _unsynchronised(self) -> contextlib.AbstractContextManager[None]:
-        """Keep DistributedDataParallel from averaging: once a step is enough, with the last chunk."""
+        """Keep DistributedDataParallel from averaging the gradients before the last chunk of a step."""
         if isinstance(self._model, DistributedDataParallel):
             return self._model.no_sync()
         return contextlib.nullcontext()
@@ -152,7 +152,7 @@ class _Pool:
 
     @contextlib.contextmanager
     def _replayed(self, index: int) -> Iterator[None]:
-        """The random numbers that the chunk's first pass had."""
+        """Restore the random state that the chunk's first pass started from."""
         state = self._states[index]
         assert state is not None
         cpu_state, devices, device_states = state
@@ -163,8 +163,10 @@ class _Pool:
 
 
 def _alike(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
-    """What may share a chunk: the settings of arms that have the same, such as the tokens of a prompt, and their texts
-    by number."""
+    """Group the texts that may share a chunk: those of arms with the same settings, such as the length of a prompt.
+
+    Returns the settings and the numbers of the texts of each group.
+    """
     groups: list[tuple[dict[str, Any], list[Tensor]]] = []
     start = 0
     for arm in arms:
@@ -183,7 +185,7 @@ def _concatenate(arms: Sequence[Features], left: bool) -> dict[str, Tensor]:
     width = max(arm["input_ids"].shape[1] for arm in arms)
 
     def widened(values: Tensor) -> Tensor:
-        # padding with zeros is right for every key: the mask says 0, and what it hides is not looked at
+        # zeros are right for every key: the mask is 0 there, and the model ignores what it hides
         missing = width - values.shape[1]
         return functional.pad(values, (missing, 0) if left else (0, missing))
 

@@ -1,10 +1,10 @@
 """The objectives as modules that sentence-transformers' trainers can use.
 
-``EmbeddingLoss`` turns the features of a batch into vectors (``two_pass``) and gives them to one of the vector
-losses, which hold an objective's settings, and parameters where it has any. Formulas are in ``objectives``.
+``EmbeddingLoss`` turns the features of a batch into vectors (``gradient_cache``) and passes them to one of the vector
+losses, which hold the settings of an objective and its parameters if it has any. The formulas are in ``objectives``.
 
-A batch is a list of feature dicts, one an arm: anchors, positives, then any number of hard negatives, or the two
-sides of labelled pairs. Each may carry ``text_hash``, (rows,) int64, for the masks of ``info_nce``.
+A batch is a list of feature dicts, one for each arm: anchors, positives, then any number of hard negatives, or the two
+sides of labelled pairs. Each may carry ``text_hash``, (rows,) int64, for the mask of ``info_nce``.
 
 Shapes: B rows, N candidates, M texts of all arms, D dimensions.
 """
@@ -24,26 +24,29 @@ from twinvec.training import objectives
 from twinvec.training.losses.distributed import average, gather, gather_labels, share_of_batch, world_size
 from twinvec.training.losses.gradient_cache import embed_in_two_passes
 from twinvec.training.losses.negatives_mask import PairTexts
-from twinvec.training.losses.tiled_info_nce import tiled_info_nce
+from twinvec.training.losses.tiled_info_nce import InfoNCESettings, tiled_info_nce
 from twinvec.training.objectives import Distance, Similarity
 
-_ON_CPU = (1024, 6144)  # token budget, kept tokens; a CPU is quickest where a chunk stays in its cache
+_ON_CPU = (1024, 6144)  # token budget, kept tokens; a CPU is fastest while a chunk fits in its cache
 _ON_GPU = (16384, 16384)
 
 
 class VectorLoss(nn.Module):
-    """An objective with its settings. ``whole_batch``: it compares rows with one another, so that the rows of all
-    processes belong together; other objectives are means over the rows."""
+    """An objective with its settings.
+
+    ``whole_batch``: the objective compares rows with one another, so it needs the rows of all processes; the other
+    objectives are means over the rows.
+    """
 
     whole_batch = False
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
-        """The loss over the vectors of each arm, (rows, D)."""
+        """Return the loss over the vectors of each arm, (rows, D)."""
         raise NotImplementedError
 
 
 class InfoNCELoss(VectorLoss):
-    """``objectives.info_nce``, in tiles; all arms after the second are hard negatives of the whole batch."""
+    """``objectives.info_nce``, in tiles; every arm after the second holds hard negatives for the whole batch."""
 
     whole_batch = True
 
@@ -55,21 +58,11 @@ class InfoNCELoss(VectorLoss):
         false_negative_margin: float | None = None,
     ) -> None:
         super().__init__()
-        self.scale = scale
-        self.similarity: Similarity = similarity
-        self.symmetric = symmetric
-        self.false_negative_margin = false_negative_margin
+        self.settings = InfoNCESettings(scale, similarity, symmetric, false_negative_margin)
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
-        return tiled_info_nce(
-            vectors[0],
-            torch.cat(vectors[1:]),
-            scale=self.scale,
-            similarity=self.similarity,
-            symmetric=self.symmetric,
-            texts=PairTexts(hashes[0], torch.cat(hashes[1:])) if hashes else None,
-            false_negative_margin=self.false_negative_margin,
-        )
+        texts = PairTexts(hashes[0], torch.cat(hashes[1:])) if hashes else None
+        return tiled_info_nce(vectors[0], torch.cat(vectors[1:]), self.settings, texts=texts)
 
 
 class ContrastiveLoss(VectorLoss):
@@ -80,15 +73,15 @@ class ContrastiveLoss(VectorLoss):
         self.distance: Distance = distance
         self.margin = margin
         self.online = online
-        self.whole_batch = online  # which pairs are hard, all of them decide
+        self.whole_batch = online  # the whole batch decides which pairs are hard
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
         objective = objectives.online_contrastive if self.online else objectives.contrastive
-        return objective(*_pair(vectors), _needed(labels), distance=self.distance, margin=self.margin)
+        return objective(*_pair(vectors), _required(labels), distance=self.distance, margin=self.margin)
 
 
 class TripletLoss(VectorLoss):
-    """``objectives.triplet`` over three arms of equal rows."""
+    """``objectives.triplet`` over three arms with the same number of rows."""
 
     def __init__(self, distance: Distance = "euclidean", margin: float = 1.0) -> None:
         super().__init__()
@@ -105,7 +98,7 @@ class CosineRegressionLoss(VectorLoss):
     """``objectives.cosine_regression`` over scored pairs."""
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
-        return objectives.cosine_regression(*_pair(vectors), _needed(labels))
+        return objectives.cosine_regression(*_pair(vectors), _required(labels))
 
 
 class SoftmaxLoss(VectorLoss):
@@ -125,9 +118,8 @@ class SoftmaxLoss(VectorLoss):
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
         features = objectives.pair_features(*_pair(vectors), self.concatenation)
-        return objectives.softmax_classification(
-            features, _needed(labels), self.classifier.weight, self.classifier.bias
-        )
+        head = self.classifier
+        return objectives.softmax_classification(features, _required(labels), head.weight, head.bias)
 
 
 class MatryoshkaLoss(VectorLoss):
@@ -145,16 +137,14 @@ class MatryoshkaLoss(VectorLoss):
 
 
 class EmbeddingLoss(nn.Module):
-    """What a trainer calls: features and labels in, the loss out, in batches of any size.
+    """The loss that a trainer calls with the features and labels of a batch of any size.
 
     Args:
-        model: A SentenceTransformer, or what wraps it.
+        model: A SentenceTransformer, or a wrapper of one.
         loss: The objective.
-        token_budget: Padded tokens that go through the model at a time; 1,024 on a CPU and 16,384 elsewhere unless
-            given.
-        kept_tokens: Padded tokens of a batch whose activations are held for the backward pass; what is beyond is
-            computed twice. A smaller figure saves memory, a larger one up to a quarter of the time. 6,144 on a CPU
-            and 16,384 elsewhere unless given.
+        token_budget: Padded tokens that go through the model at a time; default: 1,024 on a CPU, 16,384 elsewhere.
+        kept_tokens: Padded tokens of a batch whose activations are held for the backward pass; the rest is computed
+            twice. Less saves memory, more saves up to a quarter of the time. Default: 6,144 on a CPU, 16,384 elsewhere.
     """
 
     def __init__(
@@ -170,7 +160,7 @@ class EmbeddingLoss(nn.Module):
         self.loss = loss
         self.token_budget = token_budget
         self.kept_tokens = kept_tokens
-        for parameter in loss.parameters():  # the wrapper of the model averages the model's own only
+        for parameter in loss.parameters():  # DistributedDataParallel averages the parameters of the model only
             parameter.register_hook(average)  # type: ignore[no-untyped-call]
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
@@ -188,7 +178,7 @@ class EmbeddingLoss(nn.Module):
             vectors, all_hashes = gather(vectors, hashes)
             all_labels = None if labels is None else gather_labels(labels)
             whole: Tensor = self.loss(vectors, all_labels, all_hashes or None)
-            # its gradients are averaged over the processes, though each has only its own part of them
+            # the processes' gradients are averaged, but each holds only its own part: multiply by their number
             return whole + (whole - whole.detach()) * (world_size() - 1)
 
         budget, kept = _ON_CPU if arms[0]["input_ids"].device.type == "cpu" else _ON_GPU
@@ -200,15 +190,11 @@ class EmbeddingLoss(nn.Module):
             kept_tokens=kept if self.kept_tokens is None else self.kept_tokens,
         )
 
-    def get_config_dict(self) -> dict[str, Any]:
-        """Settings for the model card."""
-        return {"token_budget": self.token_budget, "kept_tokens": self.kept_tokens}
-
 
 class PairScoreLoss(nn.Module):
-    """Binary cross-entropy of a cross-encoder's scores; of several processes, each counts by its rows.
+    """Binary cross-entropy of a cross-encoder's scores; each process counts by its number of rows.
 
-    sentence-transformers' own gives the model features in a class that DistributedDataParallel does not look into.
+    sentence-transformers' own loss wraps the features in a class that DistributedDataParallel does not look into.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -216,15 +202,15 @@ class PairScoreLoss(nn.Module):
         self.model: Any = model
 
     def forward(self, inputs: Sequence[Sequence[str]], labels: Tensor, **reading: str | None) -> Tensor:
-        """The loss over pairs of texts, given as two columns, and their labels, from 0 to 1.
+        """Return the loss over pairs of texts, given as two columns, and their labels from 0 to 1.
 
-        ``reading``, such as a prompt, is for the model's ``preprocess``.
+        ``reading``, such as a prompt, goes to the model's ``preprocess``.
         """
         features = self.model.preprocess(list(zip(*inputs, strict=True)), **reading)
-        there = {
+        moved = {
             name: value.to(labels.device) if isinstance(value, Tensor) else value for name, value in features.items()
         }
-        scores_B = self.model(there)["scores"].view(-1)
+        scores_B = self.model(moved)["scores"].view(-1)
         loss = functional.binary_cross_entropy_with_logits(scores_B, labels.float())
         return loss * share_of_batch(len(labels), loss.device)
 
@@ -235,7 +221,7 @@ def _pair(vectors: list[Tensor]) -> tuple[Tensor, Tensor]:
     return vectors[0], vectors[1]
 
 
-def _needed(labels: Tensor | None) -> Tensor:
+def _required(labels: Tensor | None) -> Tensor:
     if labels is None:
         raise ConfigurationError("this objective needs a label or a score in every row")
     return labels

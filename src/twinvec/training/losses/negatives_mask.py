@@ -1,9 +1,9 @@
-"""Which pairs of a batch are known to be no negatives: decided by text, never by vector.
+"""Which pairs of a batch must not count as negatives, decided by their texts and never by their vectors.
 
-Texts are compared by 64-bit hashes of their normalised form, which are the same in every process and need no text
-where the loss is computed. Near-copies in wording are left to ``false_negative_margin`` of the objective.
+Texts are compared by 64-bit hashes of their normalised form, which are equal in every process, so the loss needs no
+text. Near-copies in other words are left to the ``false_negative_margin`` of the objective.
 
-Shapes: B rows, N candidates (the first B of them the positives, in order), R rows and C columns of a tile.
+Shapes: B rows, N candidates (the first B are the positives, in order), R rows and C columns of a tile.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def text_hashes(texts: Iterable[str]) -> Tensor:
 class PairTexts:
     """The texts of a batch, by hash.
 
-    A pair of anchor i and candidate j, j not i, is no negative where candidate j is the same text as positive i or as
-    anchor i, or is the positive of the same text as anchor i.
+    Candidate j (j != i) is excluded for anchor i if its text is that of positive i or of anchor i, or if it is the
+    positive of an anchor with the same text as anchor i.
 
     Attributes:
         anchors_B: Hashes of the anchors, int64.
@@ -42,12 +42,12 @@ class PairTexts:
     def __post_init__(self) -> None:
         if self.anchors_B.dim() != 1 or self.candidates_N.dim() != 1 or len(self.anchors_B) > len(self.candidates_N):
             raise ConfigurationError(
-                f"hashes of B anchors and N >= B candidates are needed, got {tuple(self.anchors_B.shape)} and "
+                f"expected hashes of B anchors and of N >= B candidates, got {tuple(self.anchors_B.shape)} and "
                 f"{tuple(self.candidates_N.shape)}"
             )
 
     def excluded(self) -> Tensor:
-        """All pairs that are no negatives: (B, N), True where a pair is to be left out."""
+        """Return the mask of all excluded pairs: (B, N), True for a pair that must not count."""
         rows, columns = len(self.anchors_B), len(self.candidates_N)
         excluded_BN = torch.zeros(rows, columns, dtype=torch.bool, device=self.anchors_B.device)
         found = self.tile(slice(0, rows), slice(0, columns))
@@ -56,9 +56,9 @@ class PairTexts:
         return excluded_BN
 
     def tile(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor] | None:
-        """Pairs left out within a tile: columns (S,) counted from the tile's first, and where, (R, S).
+        """Return the excluded pairs of a tile: S of its columns, counted from its first, and a mask (R, S).
 
-        None where no text of the tile's columns occurs twice in the batch, which is the usual case.
+        Returns None if no text of the tile's columns occurs twice in the batch, which is the usual case.
         """
         columns_S = self._repeated[columns].nonzero().squeeze(1)
         if not len(columns_S):
@@ -74,14 +74,14 @@ class PairTexts:
 
     @cached_property
     def _owners(self) -> Tensor:
-        """The hash of the anchor that each positive belongs to; hard negatives belong to none (0, never looked at)."""
+        """The hash of the anchor of each positive; 0 for hard negatives, never read."""
         owners_N = torch.zeros_like(self.candidates_N)
         owners_N[: len(self.anchors_B)] = self.anchors_B
         return owners_N
 
     @cached_property
     def _repeated(self) -> Tensor:
-        """Candidates whose text, or whose anchor's text, stands in the batch more than once."""
+        """Mask of the candidates whose text, or whose anchor's text, occurs more than once in the batch."""
         _, inverse, counts = torch.unique(
             torch.cat([self.candidates_N, self.anchors_B]), return_inverse=True, return_counts=True
         )

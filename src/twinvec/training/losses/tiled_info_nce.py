@@ -1,9 +1,8 @@
-"""InfoNCE in tiles: the value and the gradients of ``objectives.info_nce``, without the matrix of similarities.
+"""InfoNCE in tiles: the value and the gradients of ``objectives.info_nce`` without the whole matrix of similarities.
 
-The log-sum-exp of each row is kept while tiles of similarities come and go (Milakov and Gimelshein 2018, online
-softmax); the backward pass computes each tile again (Dao et al. 2022 for attention, Cheng et al. 2024 for
-contrastive losses). Memory is O((B + N) D) and one tile; four products of B x N x D are computed, one forward and
-three backward.
+The log-sum-exp of each row is kept while tiles of similarities come and go (online softmax, Milakov and Gimelshein
+2018); the backward pass computes each tile again (Dao et al. 2022 for attention, Cheng et al. 2024 for contrastive
+losses). Memory is O((B + N) D) and one tile. The cost is four products of B x N x D: one forward, three backward.
 
 Shapes: B anchors, N candidates, D dimensions, R rows and C columns of a tile.
 """
@@ -25,61 +24,68 @@ _TILE_CPU = (512, 1024)
 _TILE_GPU = (4096, 8192)
 
 
+@dataclass(frozen=True, slots=True)
+class InfoNCESettings:
+    """The settings of ``objectives.info_nce``, except for the excluded pairs."""
+
+    scale: float = 20.0
+    similarity: Similarity = "cosine"
+    symmetric: bool = False
+    false_negative_margin: float | None = None
+
+    @property
+    def scaled_margin(self) -> float | None:
+        """The margin on the scale of the scores."""
+        return None if self.false_negative_margin is None else self.scale * self.false_negative_margin
+
+
 def tiled_info_nce(
     anchors_BD: Tensor,
     candidates_ND: Tensor,
+    settings: InfoNCESettings = InfoNCESettings(),
     *,
-    scale: float = 20.0,
-    similarity: Similarity = "cosine",
-    symmetric: bool = False,
     texts: PairTexts | None = None,
-    false_negative_margin: float | None = None,
     tile: tuple[int, int] | None = None,
 ) -> Tensor:
-    """``objectives.info_nce`` in bounded memory, any device, exact.
+    """``objectives.info_nce`` in bounded memory, exact, on any device.
 
     Args:
-        texts: Hashes of the texts; pairs that they show to be no negatives are left out.
-        tile: Rows and columns computed at a time; chosen by device unless given.
-
-    The other arguments, and the errors, are those of ``objectives.info_nce``.
+        anchors_BD, candidates_ND, settings: As for ``objectives.info_nce``, with the same errors.
+        texts: Hashes of the texts; the pairs that they exclude do not count.
+        tile: Rows and columns computed at a time; default: by device.
     """
-    check_info_nce(anchors_BD, candidates_ND, scale, similarity)
-    if similarity == "cosine":
+    check_info_nce(anchors_BD, candidates_ND, settings.scale, settings.similarity)
+    if settings.similarity == "cosine":
         anchors_BD = functional.normalize(anchors_BD, dim=-1)
         candidates_ND = functional.normalize(candidates_ND, dim=-1)
     if tile is None:
         tile = _TILE_CPU if anchors_BD.device.type == "cpu" else _TILE_GPU
-    margin = None if false_negative_margin is None else scale * false_negative_margin
-    dtype = torch.promote_types(anchors_BD.dtype, torch.float32)  # half precision would lose the sums
+    dtype = torch.promote_types(anchors_BD.dtype, torch.float32)  # sums in half precision would be too coarse
     with torch.autocast(anchors_BD.device.type, enabled=False):
         loss: Tensor = _TiledInfoNCE.apply(  # type: ignore[no-untyped-call]
-            anchors_BD.to(dtype) * scale, candidates_ND.to(dtype), _Options(symmetric, texts, margin, tile)
+            anchors_BD.to(dtype) * settings.scale, candidates_ND.to(dtype), _Options(settings, texts, tile)
         )
     return loss
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    symmetric: bool
+    settings: InfoNCESettings
     texts: PairTexts | None
-    margin: float | None
     tile: tuple[int, int]
 
 
 class _TiledInfoNCE(torch.autograd.Function):
-    """(anchors times scale, candidates, options) -> loss."""
+    """(anchors times scale, candidates, options) -> loss; both passes go over the same tiles."""
 
     @staticmethod
     def forward(ctx: Any, anchors_BD: Tensor, candidates_ND: Tensor, options: _Options) -> Tensor:
         rows = len(anchors_BD)
         positives_B = (anchors_BD * candidates_ND[:rows]).sum(1)
         by_row = _LogSumExp(anchors_BD, rows)
-        by_column = _LogSumExp(anchors_BD, rows)
+        by_column = _LogSumExp(anchors_BD, rows)  # stays empty unless symmetric
         for at in _tiles(rows, len(candidates_ND), options.tile, anchors_BD):
-            scores_RC = _scores(anchors_BD, candidates_ND, at, options)
-            reverse_RC = _reverse(scores_RC, positives_B, at, options, rows) if options.symmetric else None
-            _leave_out_similar(scores_RC, positives_B, at, options)
+            scores_RC, reverse_RC = _tile_scores(anchors_BD, candidates_ND, positives_B, at, options)
             by_row.add(scores_RC, at.rows, dim=1)
             if reverse_RC is not None:
                 by_column.add(reverse_RC, slice(at.columns.start, at.columns.start + reverse_RC.shape[1]), dim=0)
@@ -87,7 +93,7 @@ class _TiledInfoNCE(torch.autograd.Function):
         ctx.save_for_backward(anchors_BD, candidates_ND, positives_B, row_B, column_B)
         ctx.options = options
         loss = (row_B - positives_B).mean()
-        if options.symmetric:
+        if options.settings.symmetric:
             loss = (loss + (column_B - positives_B).mean()) / 2
         return loss
 
@@ -100,11 +106,9 @@ class _TiledInfoNCE(torch.autograd.Function):
         d_candidates_ND = torch.zeros_like(candidates_ND)
         d_candidates_ND[:rows] -= anchors_BD
         for at in _tiles(rows, len(candidates_ND), options.tile, anchors_BD):
-            scores_RC = _scores(anchors_BD, candidates_ND, at, options)
-            reverse_RC = _reverse(scores_RC, positives_B, at, options, rows) if options.symmetric else None
-            _leave_out_similar(scores_RC, positives_B, at, options)
+            scores_RC, reverse_RC = _tile_scores(anchors_BD, candidates_ND, positives_B, at, options)
             chosen_RC = scores_RC.sub_(row_B[at.rows].unsqueeze(1)).exp_()
-            if options.symmetric:
+            if options.settings.symmetric:
                 chosen_RC.mul_(0.5)
             if reverse_RC is not None:
                 width = reverse_RC.shape[1]
@@ -124,7 +128,7 @@ class _Tile:
 
 
 def _tiles(rows: int, columns: int, size: tuple[int, int], like: Tensor) -> Iterator[_Tile]:
-    """The tiles of a (rows, columns) matrix; they share one buffer for their similarities."""
+    """Yield the tiles of a (rows, columns) matrix; they share one buffer for their similarities."""
     height, width = min(size[0], rows), min(size[1], columns)
     buffer = torch.empty(height * width, dtype=like.dtype, device=like.device)
     for start in range(0, rows, height):
@@ -135,48 +139,48 @@ def _tiles(rows: int, columns: int, size: tuple[int, int], like: Tensor) -> Iter
             yield _Tile(slice(start, stop), slice(left, right), buffer[: shape[0] * shape[1]].view(shape))
 
 
-def _scores(anchors_BD: Tensor, candidates_ND: Tensor, at: _Tile, options: _Options) -> Tensor:
-    """Scaled similarities of a tile, minus infinity where the texts say that a pair is no negative."""
+def _tile_scores(
+    anchors_BD: Tensor, candidates_ND: Tensor, positives_B: Tensor, at: _Tile, options: _Options
+) -> tuple[Tensor, Tensor | None]:
+    """Return the scores of a tile and its part of the reverse direction; minus infinity marks excluded pairs."""
     scores_RC = torch.mm(anchors_BD[at.rows], candidates_ND[at.columns].T, out=at.buffer_RC)
     found = options.texts.tile(at.rows, at.columns) if options.texts is not None else None
     if found is not None:
         columns_S, excluded_RS = found
         scores_RC[:, columns_S] = scores_RC[:, columns_S].masked_fill(excluded_RS, float("-inf"))
-    return scores_RC
+    margin = options.settings.scaled_margin
+    reverse_RC = _reverse(scores_RC, positives_B, at, margin) if options.settings.symmetric else None
+    if margin is not None:
+        _fill_but_own(scores_RC, scores_RC > (positives_B[at.rows] + margin).unsqueeze(1), at)
+    return scores_RC, reverse_RC
 
 
-def _reverse(scores_RC: Tensor, positives_B: Tensor, at: _Tile, options: _Options, rows: int) -> Tensor | None:
-    """The part of a tile that lies over the positives, for the direction from positives to anchors; None: no part."""
-    width = min(at.columns.stop, rows) - at.columns.start
+def _reverse(scores_RC: Tensor, positives_B: Tensor, at: _Tile, margin: float | None) -> Tensor | None:
+    """Return the columns of a tile that are positives, scored from positive to anchors; None if it has none."""
+    width = min(at.columns.stop, len(positives_B)) - at.columns.start
     if width <= 0:
         return None
     reverse_RC = scores_RC[:, :width].clone()
-    if options.margin is not None:
-        limits_C = positives_B[at.columns.start : at.columns.start + width] + options.margin
-        _fill_but_own(reverse_RC, reverse_RC > limits_C, at)
+    if margin is not None:
+        _fill_but_own(reverse_RC, reverse_RC > positives_B[at.columns.start : at.columns.start + width] + margin, at)
     return reverse_RC
 
 
-def _leave_out_similar(scores_RC: Tensor, positives_B: Tensor, at: _Tile, options: _Options) -> None:
-    if options.margin is not None:
-        _fill_but_own(scores_RC, scores_RC > (positives_B[at.rows] + options.margin).unsqueeze(1), at)
-
-
 def _fill_but_own(scores_RC: Tensor, left_out_RC: Tensor, at: _Tile) -> None:
-    """Minus infinity in place, except where a row meets its own positive."""
+    """Write minus infinity in place, except where a row meets its own positive."""
     left_out_RC.diagonal(at.rows.start - at.columns.start)[:] = False
     scores_RC.masked_fill_(left_out_RC, float("-inf"))
 
 
 class _LogSumExp:
-    """Log-sum-exp of rows or columns, kept over tiles: the largest value seen, and the sum relative to it."""
+    """Log-sum-exp of rows or columns over tiles: the largest value seen, and the sum relative to it."""
 
     def __init__(self, like: Tensor, size: int) -> None:
         self._largest_B = torch.full((size,), float("-inf"), dtype=like.dtype, device=like.device)
         self._sum_B = torch.zeros(size, dtype=like.dtype, device=like.device)
 
     def add(self, scores_RC: Tensor, where: slice, dim: int) -> None:
-        """Take a tile in."""
+        """Add a tile."""
         before = self._largest_B[where]
         largest = torch.maximum(before, scores_RC.amax(dim)).clamp_(min=torch.finfo(before.dtype).min)
         total = torch.exp_(scores_RC - largest.unsqueeze(dim)).sum(dim)
@@ -184,5 +188,5 @@ class _LogSumExp:
         self._largest_B[where] = largest
 
     def value(self) -> Tensor:
-        """(size,)"""
+        """Return the log-sum-exp: (size,)."""
         return self._largest_B + self._sum_B.log()

@@ -1,29 +1,11 @@
-"""Mining: hard negatives, found by any retriever."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""Mining: hard negatives that any retriever finds."""
 
 from twinvec.support.lazy import lazy_names
 
-if TYPE_CHECKING:
-    from twinvec.training.mining.hard_negatives import Mined as Mined
-    from twinvec.training.mining.hard_negatives import MiningOptions as MiningOptions
-    from twinvec.training.mining.hard_negatives import MiningReport as MiningReport
-    from twinvec.training.mining.hard_negatives import PairScorer as PairScorer
-    from twinvec.training.mining.hard_negatives import mine_file as mine_file
-    from twinvec.training.mining.hard_negatives import mine_negatives as mine_negatives
-    from twinvec.training.mining.hard_negatives import open_mined as open_mined
-
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {
-        "Mined": "hard_negatives",
-        "MiningOptions": "hard_negatives",
-        "MiningReport": "hard_negatives",
-        "PairScorer": "hard_negatives",
-        "mine_file": "hard_negatives",
-        "mine_negatives": "hard_negatives",
-        "open_mined": "hard_negatives",
-    },
+    dict.fromkeys(
+        ("Mined", "MiningJob", "MiningOptions", "MiningReport", "PairScorer", "mine_file", "mine_negatives"),
+        "hard_negatives",
+    ),
 )

@@ -1,4 +1,4 @@
-"""A cross-encoder as what denoises mined negatives: it gives the probability that a text answers a query."""
+"""A cross-encoder that denoises mined negatives: it returns the probability that a text answers a query."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ _SIGMOID = ACTIVATIONS["torch.nn.Sigmoid"]
 
 
 class ProbabilityScorer:
-    """The scores of a cross-encoder between 0 and 1: through the sigmoid where the model itself gives logits.
+    """The scores of a cross-encoder as probabilities: logits go through the sigmoid.
 
     Args:
-        model: As for ``CrossEncoderReranker``.
+        model: As for ``CrossEncoderReranker``, with the same errors.
 
     Attributes:
         identity: A digest of the model.
-
-    Raises:
-        ModelError: as for ``CrossEncoderReranker``.
     """
 
     def __init__(self, model: str) -> None:
@@ -33,10 +30,6 @@ class ProbabilityScorer:
         self._scorer = CrossEncoderReranker(model)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
-        """Probabilities of pairs (query, text), in their order: shape (n,).
-
-        Raises:
-            TwinvecError: as for ``CrossEncoderReranker.score``.
-        """
+        """Return the probabilities of pairs (query, text), in their order: (n,)."""
         scores = self._scorer.score(pairs)
         return _SIGMOID(scores) if self._gives_logits else scores

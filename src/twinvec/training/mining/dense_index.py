@@ -1,8 +1,8 @@
-"""Exact dense search over the positives of a file of pairs, for mining: neither texts nor scores need to fit in memory.
+"""Exact dense search over the positives of a file of pairs, for mining; neither texts nor scores must fit in memory.
 
-Vectors lie in a file that is mapped into memory, so that a run of mining that was cut off need not encode again, and
-one cut off while it encoded goes on; texts are read from the pairs when they are found. Memory holds 8 bytes a text,
-and one block of vectors and scores.
+The vectors lie in a file that is mapped into memory, so that an interrupted run does not encode again, and continues if
+it was interrupted while encoding. Texts are read from the pairs when they are found. Memory holds 8 bytes for each
+text, and one block of vectors and scores.
 
 Shapes: Q queries, N texts, D dimensions, K hits.
 """
@@ -34,18 +34,18 @@ _WINDOW = 4096
 
 
 class DenseIndex:
-    """The positives of a .jsonl file of pairs, each text once, by cosine.
+    """The positives of a .jsonl file of pairs, each text once, searched by cosine.
 
     Args:
-        encoder: Gives the vectors.
+        encoder: Computes the vectors.
         source: The pairs.
-        vectors: Where their vectors are kept (.npy); taken as it is where it exists, so name it by source and model.
-            Until it is complete it has ".partial" behind its name.
+        vectors: File for the vectors (.npy). An existing file is used unchecked, so its name must identify source and
+            model. The name ends in ".partial" until the file is complete.
         progress: Show a progress bar on a terminal.
 
     Raises:
-        InputError: a line that is no pair, or a file without any.
-        TextError: a text refused by the input gate.
+        InputError: a line is not a pair, or the file has no pairs.
+        TextError: the input gate refuses a text.
         ConfigurationError: another process is encoding into ``vectors``.
     """
 
@@ -64,7 +64,7 @@ class DenseIndex:
         return len(self._offsets)
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
-        """At most ``limit`` hits, best first. There is no payload, so a filter finds nothing."""
+        """Return at most ``limit`` hits, best first. Hits have no payload, so a filter finds nothing."""
         return [] if filter is not None else self.search_many([query], limit)[0]
 
     def search_many(self, queries: Sequence[str], limit: int = 10) -> list[list[Hit]]:
@@ -112,7 +112,7 @@ class DenseIndex:
         put_in_place(partial, path)
 
     def _kept(self, file: BinaryIO) -> int:
-        """How many vectors of whole windows an array holds that was cut off; it ends behind them from now on."""
+        """Return how many vectors of whole windows an interrupted file holds, and truncate the file behind them."""
         header = io.BytesIO()
         settings = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
         np.lib.format.write_array_header_1_0(header, {**settings, "shape": (len(self), self._encoder.dim)})
@@ -128,7 +128,7 @@ class DenseIndex:
 
 
 def _first_occurrences(source: Path) -> array[int]:
-    """Where in the file the line of each different positive begins."""
+    """Return where in the file the line of each distinct positive begins."""
     offsets = array("q")
     seen: set[int] = set()
     for offset, row in numbered_rows(source):

@@ -1,11 +1,11 @@
-"""Hard negatives: what a retriever finds for an anchor, close to its positives but none of them.
+"""Hard negatives: hits of a retriever for an anchor that are close to its positives but are not positives.
 
-Works with anything that searches. Negatives come from a range of ranks, leave out every text that any pair of the
-file judges positive for the anchor (``judged``), and may have to lie below the positive's score by a margin (Moreira et
-al. 2024) or be denied by a cross-encoder (Qu et al. 2021, RocketQA, denoised negatives).
+Any retriever will do. Negatives come from a range of ranks and leave out every text that any pair of the file judges
+positive for the anchor (``known_positives``). They may have to score below the positive by a margin (Moreira et al.
+2024), or a cross-encoder may have to reject them (RocketQA's denoised negatives, Qu et al. 2021).
 
-Memory holds hashes of the pairs and one window of anchors, not the texts. Rows are written as they are found; a
-run that is killed goes on where it stopped.
+Memory holds hashes of the pairs and one window of anchors, not the texts. Rows are written as they are found; a run
+that is killed continues where it stopped.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ logger = logging.getLogger(__name__)
 
 
 class PairScorer(Protocol):
-    """What denoises: ``CrossEncoderReranker``, or anything that scores pairs."""
+    """Scores pairs to denoise negatives, as ``CrossEncoderReranker`` does."""
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Any:
-        """(n,) for n pairs (query, text)."""
-        ...
+        """Return (n,) scores for n pairs (query, text)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +45,14 @@ class MiningOptions:
     """Which hits become negatives.
 
     Attributes:
-        negatives: How many a row at most.
-        first_rank: Skip hits above this rank, counted from 1 after the positives are taken out.
-        last_rank: Look no deeper than this.
-        margin: Keep only hits whose cosine lies at least this much below that of the row's positive; a row whose
-            positive is not found gets none. None: any score. Hits without a score "dense" are compared by ``score``.
-        denoise_above: With a scorer, leave out hits it gives more than this (RocketQA takes 0.1).
+        negatives: Largest number of negatives for a row.
+        first_rank: First rank that may become a negative, counted from 1 without the positives.
+        last_rank: Last rank that may become a negative.
+        margin: Keep only hits whose cosine is at least this much below that of the row's positive; a row whose
+            positive is not found gets none. None keeps any score. Hits without a score "dense" compare by ``score``.
+        denoise_above: With a scorer, leave out hits that it scores higher than this (RocketQA uses 0.1).
 
-    Raises:
-        ConfigurationError: ranks, counts or scores that cannot work.
+    Raises ConfigurationError if ranks, counts or scores cannot work.
     """
 
     negatives: int = 4
@@ -68,7 +66,7 @@ class MiningOptions:
             raise ConfigurationError(f"negatives must be at least 1, got {self.negatives}")
         if not 1 <= self.first_rank <= self.last_rank:
             raise ConfigurationError(
-                "ranks count from 1, the first no deeper than the last (1 <= first_rank <= last_rank), got "
+                "ranks count from 1, and first_rank must not exceed last_rank (1 <= first_rank <= last_rank), got "
                 f"{self.first_rank} and {self.last_rank}"
             )
         for name in ("margin", "denoise_above"):
@@ -78,13 +76,40 @@ class MiningOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class MiningJob:
+    """A file of pairs to mine.
+
+    Attributes:
+        source: A .jsonl file of rows with ``anchor`` and ``positive``.
+        output: File for the same rows with ``negatives``.
+        options: See ``MiningOptions``.
+        identity: Names the retriever's model and content, and the scorer's model.
+        scorer: Denoises the negatives; default: none are denoised.
+    """
+
+    source: Path
+    output: Path
+    options: MiningOptions = MiningOptions()
+    identity: str = ""
+    scorer: PairScorer | None = None
+
+    def open(self) -> MinedFile:
+        """Return the file that the rows go to, and see before any work that they can be written.
+
+        Raises ConfigurationError as ``MinedFile`` does.
+        """
+        denoised = str(self.scorer is not None)
+        return MinedFile(self.source, self.output, json.dumps(asdict(self.options)), self.identity, denoised)
+
+
+@dataclass(frozen=True, slots=True)
 class MiningReport:
-    """What was mined.
+    """The counts of a mining run.
 
     Attributes:
         rows: Rows written.
-        negatives: Negatives among them.
-        without: Rows for which none was found; they are written without.
+        negatives: Negatives in all rows.
+        without: Rows without a negative; they are written too.
         unfound: Rows whose positive was not among the candidates, so that a margin leaves them without negatives.
     """
 
@@ -105,27 +130,27 @@ class Mined:
 def mine_negatives(
     pairs: Iterable[tuple[str, str]],
     retriever: Retriever,
-    judged: KnownPositives,
+    known: KnownPositives,
     options: MiningOptions | None = None,
     *,
     scorer: PairScorer | None = None,
 ) -> Iterator[Mined]:
-    """For each pair (anchor, positive), in order, its negatives.
+    """Yield the negatives of each pair (anchor, positive), in order.
 
     Args:
-        pairs: Any length; taken in windows.
+        pairs: Any number of pairs; they are taken in windows.
         retriever: Searched once for each anchor of a window.
-        judged: The positives of all pairs there are.
+        known: The positives of all pairs.
         options: See ``MiningOptions``.
-        scorer: Denoises, if given.
+        scorer: Denoises the negatives, if given.
     """
     chosen = options or MiningOptions()
     stream = iter(pairs)
     while window := list(islice(stream, _WINDOW)):
         anchors = list(dict.fromkeys(anchor for anchor, _ in window))
-        depth = chosen.last_rank + max(judged.count(anchor) for anchor in anchors) + 1
+        depth = chosen.last_rank + max(known.count(anchor) for anchor in anchors) + 1
         hits_lists = search_many(retriever, anchors, depth)
-        found = {a: _Candidates(a, hits, judged) for a, hits in zip(anchors, hits_lists, strict=True)}
+        found = {a: _Candidates(a, hits, known) for a, hits in zip(anchors, hits_lists, strict=True)}
         scores = [found[anchor].of_positive(positive) for anchor, positive in window]
         rows = [found[anchor].chosen(score, chosen) for (anchor, _), score in zip(window, scores, strict=True)]
         if scorer is not None:
@@ -134,54 +159,35 @@ def mine_negatives(
             yield Mined(texts[: chosen.negatives], score is not None)
 
 
-def mine_file(
-    source: Path,
-    output: Path,
-    retriever: Retriever,
-    options: MiningOptions,
-    *,
-    scorer: PairScorer | None = None,
-    identity: str = "",
-    progress: bool = False,
-) -> MiningReport:
-    """Read pairs from a .jsonl file (``anchor``, ``positive``), write its rows with ``negatives`` to another.
+def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -> MiningReport:
+    """Write the rows of ``job.source`` with ``negatives`` to ``job.output``.
 
-    Other fields of a row stay as they are; ``negatives`` that it has are replaced. Rows go to a partial file beside
-    ``output``, which takes its place in the end; a second call goes on with it, if it belongs to the same pairs,
-    options and ``identity`` (name the retriever's model and content there), and ends with the bytes of one that was
-    not cut off.
+    Other fields of a row stay; its ``negatives`` are replaced. Rows go to a partial file next to ``output``, which
+    becomes ``output`` at the end. A second call continues a partial file of the same pairs, options and ``identity``,
+    and ends with the bytes of an uninterrupted run.
 
     Raises:
-        InputError: ``source`` has no pairs, or a line of it is none; it names file and row.
+        InputError: ``source`` has no pairs, or a line is not a pair; the message names file and row.
         ConfigurationError: as for ``MinedFile``, or another process is mining into ``output``.
     """
-    file = open_mined(source, output, options, identity, denoised=scorer is not None)
+    file = job.open()
     with file.held():
-        pairs = PairFile(source)
-        judged = KnownPositives(pairs)
+        pairs = PairFile(job.source)
+        known = KnownPositives(pairs)
         done = file.resume(_WINDOW)
         with progress_bar("Mining", len(pairs), "rows", shown=progress) as advance:
             advance(done)
-            mined = mine_negatives(pairs.pairs(done), retriever, judged, options, scorer=scorer)
+            mined = mine_negatives(pairs.pairs(done), retriever, known, job.options, scorer=job.scorer)
             rows = zip(pairs.rows(done), mined, strict=True)
             for _ in file.write((row | {"negatives": each.negatives}, each.found) for row, each in rows):
                 advance(1)
         report = _counted(file.finish())
-    _warn(report, options, output)
+    _warn(report, job)
     return report
 
 
-def open_mined(source: Path, output: Path, options: MiningOptions, identity: str, *, denoised: bool) -> MinedFile:
-    """The file that ``mine_file`` writes to, which says before any work whether it can.
-
-    Raises:
-        ConfigurationError: as for ``MinedFile``.
-    """
-    return MinedFile(source, output, json.dumps(asdict(options)), identity, str(denoised))
-
-
 def _counted(rows: Iterable[tuple[dict[str, Any], bool]]) -> MiningReport:
-    """What there is in rows that come with whether their positive was found."""
+    """Count rows that come with whether their positive was found."""
     counts: list[int] = []
     unfound = 0
     for row, found in rows:
@@ -191,31 +197,31 @@ def _counted(rows: Iterable[tuple[dict[str, Any], bool]]) -> MiningReport:
 
 
 class _Candidates:
-    """The hits for an anchor, and which of them nothing judges positive."""
+    """The hits for an anchor, and which of them are known positives."""
 
-    def __init__(self, anchor: str, hits: Sequence[Hit], judged: KnownPositives) -> None:
+    def __init__(self, anchor: str, hits: Sequence[Hit], known: KnownPositives) -> None:
         self._hits = hits
-        self._readings = [text_variants(hit) for hit in hits]
-        self._judged = judged.verdicts(anchor, self._readings)
-        dense = all("dense" in hit.scores for hit in hits)  # what a fusion gives is no cosine
+        self._variants = [text_variants(hit) for hit in hits]
+        self._positive = known.verdicts(anchor, self._variants)
+        dense = all("dense" in hit.scores for hit in hits)  # a fused score is not a cosine
         self._scores = [hit.scores["dense"] if dense else hit.score for hit in hits]
 
     def of_positive(self, positive: str) -> float | None:
-        """The score of a positive: its own or, where only parts of it or texts around it are found, their best."""
+        """Return the positive's own score, else the best of the hits that it contains or that contain it."""
         wanted = normalised(positive)
-        found = list(zip(self._readings, self._scores, strict=True))
+        found = list(zip(self._variants, self._scores, strict=True))
         same = [score for texts, score in found if wanted in texts]
         return max(same or (score for texts, score in found if contains_either_way(texts, wanted)), default=None)
 
     def chosen(self, of_positive: float | None, options: MiningOptions) -> list[str]:
-        """The texts that may be negatives, hardest first."""
+        """Return the texts that may be negatives, hardest first."""
         limit = math.inf
         if options.margin is not None:
             if of_positive is None:
                 return []
             limit = of_positive - options.margin
-        hits = zip(self._hits, self._judged, self._scores, strict=True)
-        others = [(hit.text, score) for hit, judged, score in hits if not judged]
+        hits = zip(self._hits, self._positive, self._scores, strict=True)
+        others = [(hit.text, score) for hit, positive, score in hits if not positive]
         ranked = others[options.first_rank - 1 : options.last_rank]
         return list(dict.fromkeys(text for text, score in ranked if score <= limit))
 
@@ -226,20 +232,21 @@ def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, abo
     return [[text for text in texts if next(scores) <= above] for texts in rows]
 
 
-def _warn(report: MiningReport, options: MiningOptions, output: Path) -> None:
+def _warn(report: MiningReport, job: MiningJob) -> None:
+    options = job.options
     if options.margin is not None and 2 * report.unfound > report.rows:
         logger.warning(
-            "%s: %d of %d rows have no negatives, because their positive was not found among the candidates and no "
-            "margin can be kept: look deeper (last rank), leave the margin out, or search where the positives are",
-            output,
+            "%s: %d of %d rows have no negatives, because their positive was not found among the candidates and the "
+            "margin needs its score: raise last_rank, leave the margin out, or search where the positives are",
+            job.output,
             report.unfound,
             report.rows,
         )
     elif not report.negatives:
         logger.warning(
-            "%s: no row has a negative: nothing but positives lies in ranks %d to %d, or margin and cross-encoder "
-            "leave out all there is",
-            output,
+            "%s: no row has a negative: ranks %d to %d hold only positives, or the margin and the cross-encoder leave "
+            "out all other hits",
+            job.output,
             options.first_rank,
             options.last_rank,
         )

@@ -1,7 +1,7 @@
-"""The file that mined rows go to: a partial one beside it, which says in its first line what it belongs to.
+"""The file that mined rows go to, by way of a partial file next to it whose first line identifies the job.
 
-A line of the partial file holds a row, and whether its positive was found. What is written comes in windows; a run that
-was killed goes on behind the last whole one.
+Each further line of the partial file holds a row, and whether its positive was found. Rows are written in windows; a
+run that was killed continues after the last complete window.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ class MinedFile:
 
     Args:
         source: The pairs.
-        output: Where rows go when all are there; its folder is made.
-        job: Everything else that decides them.
+        output: File for all rows; its folder is made.
+        job: Everything else that decides the rows.
 
-    Raises:
-        ConfigurationError: ``output`` is the source, no file, or its folder cannot be made or written, or the partial
-            file beside it belongs to another job.
+    Raises ConfigurationError as ``check_output`` does, or if the partial file belongs to another job.
     """
 
     def __init__(self, source: Path, output: Path, *job: str) -> None:
@@ -43,23 +41,19 @@ class MinedFile:
             if first.endswith(b"\n") and first != self._header:
                 raise ConfigurationError(
                     f"{self._partial}: belongs to other pairs or options, another model or collection; "
-                    "delete it to start anew"
+                    "delete it to start over"
                 )
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other runs from mining into the file.
-
-        Raises:
-            ConfigurationError: another one does.
-        """
+        """Keep other runs from mining into the file; raise ConfigurationError if one is doing so."""
         with exclusive_lock(self._partial.with_suffix(".lock"), f"{self._output}: another process is mining into it"):
             yield
 
     def resume(self, window: int) -> int:
-        """How many rows are there in whole windows; the partial file ends behind them from now on.
+        """Return how many rows lie in complete windows, and truncate the partial file after them.
 
-        What hits a query has may depend on the window it is searched in: by the last bit of a score, or by depth.
+        The hits of a query may depend on the window that it is searched in: by the last bit of a score, or by depth.
         """
         if not self._partial.is_file():
             self._partial.write_bytes(b"")
@@ -77,7 +71,7 @@ class MinedFile:
         return done
 
     def write(self, rows: Iterable[tuple[dict[str, Any], bool]]) -> Iterator[None]:
-        """Add rows, each with whether its positive was found; yields behind each."""
+        """Add rows, each with whether its positive was found; yield after each."""
         with self._partial.open("ab") as file:
             for row, found in rows:
                 file.write(line_of({"found": found, "row": row}))
@@ -85,7 +79,7 @@ class MinedFile:
                 yield
 
     def finish(self) -> Iterator[tuple[dict[str, Any], bool]]:
-        """Put all rows in their place; gives them as they were written."""
+        """Write all rows to the output file; yield them as they were written."""
         with self._partial.open("rb") as lines, self._new.open("wb") as final:
             next(lines)
             for line in lines:
@@ -99,8 +93,7 @@ class MinedFile:
 def check_output(source: Path, output: Path) -> None:
     """See that rows mined from ``source`` can go to ``output``, and make its folder.
 
-    Raises:
-        ConfigurationError: it is the source, no file, or its folder cannot be made or written.
+    Raises ConfigurationError if ``output`` is the source or not a file, or its folder cannot be made or written.
     """
     if output.exists() and not output.is_file():
         raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")
@@ -116,7 +109,7 @@ def check_output(source: Path, output: Path) -> None:
 
 
 def file_digest(path: Path, *settings: str) -> str:
-    """Fingerprint of a file's content and of what is done with it."""
+    """Return a digest of a file's content and of the settings that it is used with."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     digest.update(json.dumps(settings).encode())
@@ -124,13 +117,13 @@ def file_digest(path: Path, *settings: str) -> str:
 
 
 def line_of(value: dict[str, Any]) -> bytes:
-    """A line of JSON."""
+    """Return a value as a line of JSON."""
     try:
         return (json.dumps(value, ensure_ascii=False) + "\n").encode()
-    except UnicodeEncodeError:  # a lone surrogate in a field that is no text of ours
+    except UnicodeEncodeError:  # a lone surrogate in a field that is passed through
         return (json.dumps(value) + "\n").encode()
 
 
 def _beside(output: Path) -> tuple[Path, Path]:
-    """The files that rows are in until all are there: found so far, and about to take their place."""
+    """Return the files for the rows so far, and for all rows before they become the output."""
     return partial_path(output), output.with_name(output.name + ".new")

@@ -1,7 +1,4 @@
-"""A .jsonl file of pairs: rows with ``anchor`` and ``positive``, read when they are asked for.
-
-Memory holds where the rows begin.
-"""
+"""A .jsonl file of pairs: rows with ``anchor`` and ``positive``, read on demand; memory holds where they begin."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from twinvec.text import check_text
 
 
 class PairFile:
-    """The pairs of a .jsonl file, read when they are asked for. Blank lines are passed over.
+    """The pairs of a .jsonl file, read on demand. Blank lines are skipped.
 
-    Raises:
-        InputError: the file cannot be read or has no pairs, or a line is none; it names file, row and field.
+    Raises InputError if the file cannot be read or has no pairs, or a line is not a pair; the message names file,
+    row and field.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,20 +38,19 @@ class PairFile:
         return row["anchor"], row["positive"]
 
     def pairs(self, start: int = 0) -> Iterator[tuple[str, str]]:
-        """The pairs from the one numbered ``start`` on, counted from 0."""
+        """Return the pairs from number ``start`` on, counted from 0."""
         return ((row["anchor"], row["positive"]) for row in self.rows(start))
 
     def rows(self, start: int = 0) -> Iterator[dict[str, Any]]:
-        """The same with all fields of their rows."""
+        """Yield the same pairs with all fields of their rows."""
         if start < len(self):
             yield from (row for _, row in numbered_rows(self.path, self._offsets[start]))
 
 
 def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a file of pairs from ``offset`` on, each with the place in the file where it begins.
+    """Yield the rows of a file of pairs from ``offset`` on, each after the offset where it begins.
 
-    Raises:
-        InputError: the file cannot be read, or a line is no object with two texts.
+    Raises InputError if the file cannot be read or a line is not a pair.
     """
     try:
         with path.open("rb") as lines:
@@ -68,11 +64,7 @@ def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, 
 
 
 def parse_row(line: bytes, where: str) -> dict[str, Any]:
-    """A line of JSON as a row with ``anchor`` and ``positive``.
-
-    Raises:
-        InputError: it is no object with these two texts.
-    """
+    """Return a line of JSON as a row; raise InputError unless it is an object with the texts of a pair."""
     row = parse_object(line, where)
     for field in ("anchor", "positive"):
         value = row.get(field)

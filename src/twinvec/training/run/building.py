@@ -1,4 +1,4 @@
-"""The model that a configuration trains, and the loss that it trains with."""
+"""The model that a configuration trains, and its loss."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document",
 
 
 def build_encoder(config: TrainConfig) -> SentenceTransformer:
-    """The bi-encoder, with the configured pooling, length, prompts and adapters.
+    """Return the bi-encoder with the configured pooling, token limit, prompts and adapters.
 
     Raises:
         ModelError: the model cannot be found or is damaged.
-        ConfigurationError: a setting that this model cannot have.
+        ConfigurationError: the model cannot have a setting.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -53,8 +53,11 @@ def build_encoder(config: TrainConfig) -> SentenceTransformer:
 
 
 def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[str, Any]]:
-    """From texts and their role to features, behind the prompt that the model has for the role: ``query`` for anchors,
-    ``document`` for positives and negatives, its default for the rest."""
+    """Return a function from texts and their role to features.
+
+    It puts the model's prompt before the texts: ``query`` for anchors, ``document`` for positives and negatives, the
+    default prompt for other roles.
+    """
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     pooled = any(isinstance(module, Pooling) and module.include_prompt for module in model)
@@ -63,14 +66,14 @@ def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[
         name = _PROMPT_OF.get(role, model.default_prompt_name)
         features = dict(model.preprocess(texts, prompt=model.prompts[name] if name else None))
         if pooled:
-            features.pop("prompt_length", None)  # arms that differ in it cannot share a chunk
+            features.pop("prompt_length", None)  # arms with different lengths could not share a chunk
         return features
 
     return preprocess
 
 
 def build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[str, ...]) -> losses.EmbeddingLoss:
-    """The loss over the model's vectors; ``labels`` are the classes for softmax."""
+    """Return the loss over the model's vectors; ``labels`` are the classes for softmax."""
     dim = _dim(model)
     loss = _vector_loss(config.objective, dim, labels)
     if config.matryoshka:
@@ -81,7 +84,7 @@ def build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[st
 
 
 def build_cross_encoder(config: TrainConfig) -> CrossEncoder:
-    """The cross-encoder: one of one output as it is, or the backbone of any other model with a fresh classifier.
+    """Return a cross-encoder with one output as it is, or any other model's backbone with a new classifier.
 
     Raises:
         ModelError: the model cannot be found or is damaged.
@@ -92,7 +95,7 @@ def build_cross_encoder(config: TrainConfig) -> CrossEncoder:
     folder = find_model(config.model).path
     described = read_object(read_modules(folder)[0][1] / "config.json")
     classifier = any(str(name).endswith("ForSequenceClassification") for name in described.get("architectures") or ())
-    other_head = classifier and len(described.get("id2label") or (0, 1)) != 1  # two is the library's default
+    other_head = classifier and len(described.get("id2label") or (0, 1)) != 1  # 2 is the library's default
     model: CrossEncoder = CrossEncoder(
         str(folder),
         num_labels=1,
@@ -106,7 +109,7 @@ def build_cross_encoder(config: TrainConfig) -> CrossEncoder:
 
 
 def merge_adapters(model: SentenceTransformer) -> None:
-    """Fold low-rank adapters into the weights they adapt."""
+    """Merge low-rank adapters into the weights that they adapt."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     backbone = _backbone(model)
@@ -126,14 +129,14 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
     before, after = old.get_embedding_dimension(), new.get_embedding_dimension()
     if before != after and any(isinstance(module, Dense) for module in list(model)[place + 1 :]):
         raise ConfigurationError(
-            f"pooling: {mode!r} gives {after} values, but the model's dense layer takes {before}, those of "
-            f"{old.pooling_mode!r}"
+            f"pooling: {mode!r} gives {after} values, but the model's dense layer takes {before}, as "
+            f"{old.pooling_mode!r} gives"
         )
     model[place] = new
 
 
 def _input_limit(config: TrainConfig, folder: Path) -> int:
-    """Where texts are cut: as configured, or as the model is served."""
+    """Return the token limit: as configured, or as the model is served."""
     backbone = read_modules(folder)[0][1]
     described = read_object(backbone / "config.json")
     positions = position_limit(described)
@@ -184,4 +187,4 @@ def _vector_loss(objective: Any, dim: int, labels: tuple[str, ...]) -> losses.Ve
         case settings.Softmax():
             return losses.SoftmaxLoss(dim, labels, objective.concatenation)
         case _:
-            raise ConfigurationError(f"objective {objective.name!r} is not one for a bi-encoder")
+            raise ConfigurationError(f"objective {objective.name!r} is not for a bi-encoder")

@@ -1,4 +1,4 @@
-"""The configuration of a training run: what may stand in ``CONFIG.yaml``, checked before anything is loaded.
+"""The configuration of a training run, as ``CONFIG.yaml`` holds it, checked before anything is loaded.
 
 Relative paths count from the folder of the configuration file. Unknown fields are errors.
 """
@@ -15,56 +15,45 @@ from pydantic import Field, ValidationError, model_validator
 from twinvec.errors import ConfigurationError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
 from twinvec.support.extras import import_extra
+from twinvec.training import settings
 from twinvec.training.data.columns import ROLES
-from twinvec.training.settings import (
-    Batches,
-    Binary,
-    Evaluation,
-    Graded,
-    Lora,
-    Objective,
-    Schedule,
-    Section,
-    Softmax,
-    Source,
-)
 
 
-class TrainConfig(Section):
+class TrainConfig(settings.Section):
     """A training run."""
 
     kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
     model: str = "default"
     """A sentence-transformers folder, a bare encoder, or a hub name."""
     pooling: Literal["cls", "max", "mean"] | None = None
-    """Pooling, where it shall be another than the model's."""
+    """Pooling; default: the model's own."""
     max_tokens: int | None = Field(default=None, ge=3)
-    """Cut texts here; the model's own limit unless given, and saved with the model."""
+    """Truncate texts to this many tokens, now and in the saved model; default: the model's own limit."""
     prompts: dict[str, str] | None = None
-    """Name -> text put before an input, in place of the model's own, and saved with the model: ``query`` is for
+    """Name -> text put before an input. Replaces the model's own prompts and is saved with the model: ``query`` is for
     anchors, ``document`` for positives and negatives."""
-    objective: Objective
+    objective: settings.Objective
     matryoshka: list[int] = Field(default_factory=list)
-    """Leading dimensions that shall be usable alone; the whole vector is always among them."""
-    data: list[Source] = Field(min_length=1)
-    batches: Batches = Batches()
-    schedule: Schedule = Schedule()
-    evaluation: Evaluation | None = None
-    lora: Lora | None = None
+    """Leading dimensions that must work alone; the whole vector always counts as one of them."""
+    data: list[settings.Source] = Field(min_length=1)
+    batches: settings.Batches = settings.Batches()
+    schedule: settings.Schedule = settings.Schedule()
+    evaluation: settings.Evaluation | None = None
+    lora: settings.Lora | None = None
     device: str | None = None
-    """"cpu", "cuda", ...; chosen unless given."""
+    """"cpu", "cuda", ...; default: a GPU if there is one."""
 
     @model_validator(mode="after")
     def _fits(self) -> TrainConfig:
-        cross = isinstance(self.objective, (Binary, Graded))
+        cross = isinstance(self.objective, (settings.Binary, settings.Graded))
         if cross != (self.kind == "cross-encoder"):
-            raise ValueError(f"objective {self.objective.name!r} is not one for a {self.kind}")
+            raise ValueError(f"objective {self.objective.name!r} is not for a {self.kind}")
         if cross:
             self._fits_cross_encoder()
-        if self.matryoshka and isinstance(self.objective, Softmax):
-            raise ValueError("matryoshka does not go with softmax, whose head has one size")
+        if self.matryoshka and isinstance(self.objective, settings.Softmax):
+            raise ValueError("matryoshka does not work with softmax, whose head has one size")
         if any(dim < 1 for dim in self.matryoshka):
-            raise ValueError(f"matryoshka: dimensions are positive, got {self.matryoshka}")
+            raise ValueError(f"matryoshka: dimensions must be positive, got {self.matryoshka}")
         self._fits_batches()
         self._fits_data()
         return self
@@ -72,7 +61,7 @@ class TrainConfig(Section):
     def _fits_batches(self) -> None:
         weights = [source.weight for source in self.data]
         if any(weight is None for weight in weights) and any(weight is not None for weight in weights):
-            raise ValueError("data: give every dataset a weight, or none")
+            raise ValueError("data: give all datasets a weight, or none of them")
         if self.batches.datasets > len(self.data):
             raise ValueError(f"batches.datasets is {self.batches.datasets}, but there are {len(self.data)} datasets")
         if self.batches.size < self.batches.datasets:
@@ -83,7 +72,7 @@ class TrainConfig(Section):
             )
         given = self.batches.model_fields_set
         if weights[0] is not None and (unused := sorted(given & {"power", "cap"})):
-            raise ValueError(f"batches.{unused[0]} draws datasets by their size, but they have weights of their own")
+            raise ValueError(f"batches.{unused[0]} draws datasets by size, but the datasets have weights")
         if self.objective.name != "info_nce" and "unique_texts" in given:
             raise ValueError("batches.unique_texts is for info_nce only")
 
@@ -95,7 +84,7 @@ class TrainConfig(Section):
             unknown = sorted(set(source.columns) - set(roles.needed) - set(roles.optional))
             if unknown:
                 raise ValueError(
-                    f"data.{index}.columns: {unknown[0]!r} is no column of objective {self.objective.name!r}, which "
+                    f"data.{index}.columns: {unknown[0]!r} is not a column of objective {self.objective.name!r}, which "
                     f"has {', '.join((*roles.needed, *roles.optional))}"
                 )
 
@@ -112,7 +101,7 @@ def read_config(path: Path) -> TrainConfig:
     """Read and check a YAML file.
 
     Raises:
-        ConfigurationError: naming the file and the field.
+        ConfigurationError: the message names the file and the field.
     """
     import_extra("yaml", "train", "reading a training configuration")
     import yaml
@@ -130,16 +119,16 @@ def read_config(path: Path) -> TrainConfig:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
     except (yaml.YAMLError, ValueError) as error:  # such as a date of the 45th
-        raise ConfigurationError(f"{path}: no valid YAML: {error}") from error
+        raise ConfigurationError(f"{path}: not valid YAML: {error}") from error
     return check_config(values, path.parent, str(path))
 
 
 def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
-    """Check settings; relative paths in them count from ``root``, errors name ``origin`` and the field.
+    """Check settings. Relative paths count from ``root``; errors name ``origin`` and the field.
 
     Raises:
-        ConfigurationError: a field is unknown, missing, or has a value that cannot work; a file does not exist; there
-            is no such device, it does not compute in the precision, or a package to report to is not installed.
+        ConfigurationError: a field is unknown, missing, or has a value that cannot work; a file or the device does not
+            exist; the device cannot compute in the precision; or a package to report to is not installed.
     """
     if not isinstance(values, dict):
         raise ConfigurationError(f"{origin}: expected fields such as 'model' and 'data', got {type(values).__name__}")
@@ -158,10 +147,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     for index, source in enumerate(data):
         _require_file(source.path, f"{origin}: data.{index}.path")
     _require_packages(config.schedule.report_to, f"{origin}: schedule.report_to")
-    if config.device not in (None, "cpu"):
-        _require_device(config.device, f"{origin}: device")
-    if config.schedule.precision == "float16":
-        _require_gpu(config.device, f"{origin}: schedule.precision")
+    _require_device(config, origin)
     model = config.model
     if (root / model).is_dir():
         model = str(root / model)
@@ -179,17 +165,17 @@ def _require_packages(names: Sequence[str], where: str) -> None:
             raise ConfigurationError(f"{where}: the package {name!r} is not installed: pip install {name}")
 
 
-def _require_device(name: str, where: str) -> None:
+def _require_device(config: TrainConfig, origin: str) -> None:
+    half = config.schedule.precision == "float16"
+    if config.device in (None, "cpu") and not half:
+        return
     from twinvec.engines.torch import torch_device
 
     try:
-        torch_device(name)
+        device = torch_device(config.device)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{where}: {error}") from error
-
-
-def _require_gpu(name: str | None, where: str) -> None:
-    from twinvec.engines.torch import torch_device
-
-    if torch_device(name).type == "cpu":
-        raise ConfigurationError(f"{where}: torch does not train in float16 on a CPU; take bfloat16 or float32")
+        raise ConfigurationError(f"{origin}: device: {error}") from error
+    if half and device.type == "cpu":
+        raise ConfigurationError(
+            f"{origin}: schedule.precision: torch does not train in float16 on a CPU; use bfloat16 or float32"
+        )

@@ -1,6 +1,6 @@
-"""What is measured before, while and after training, by sentence-transformers' own evaluators.
+"""Measurements before, during and after training, by sentence-transformers' own evaluators.
 
-Figures are x 100. The first of them decides which checkpoint is best.
+Scores are x 100. The first score decides which checkpoint is best.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ Measure = Callable[[], Scores]
 
 
 def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: Path) -> Measure:
-    """Measures a bi-encoder: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``; by cosine,
-    whatever the model's own configuration calls its similarity.
+    """Measure a bi-encoder: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``.
 
-    Raises:
-        DocumentError, ConfigurationError: a file that cannot be used; see ``open_rows``.
+    The similarity is the cosine, whatever the model's own configuration names. Errors are those of ``open_rows``.
     """
     from sentence_transformers.sentence_transformer.evaluation import (
         EmbeddingSimilarityEvaluator,
@@ -61,10 +59,9 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
 
 
 def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Path) -> Measure:
-    """Measures a cross-encoder: ``pairs.mrr@10``, ``pairs.ndcg@10``, ``sts.spearman``, ``sts.pearson``.
+    """Measure a cross-encoder: ``pairs.mrr@10``, ``pairs.ndcg@10``, ``sts.spearman``, ``sts.pearson``.
 
-    Raises:
-        DocumentError, ConfigurationError: a file that cannot be used, see ``open_rows``; pairs without negatives.
+    Errors are those of ``open_rows``; pairs without negatives are a DocumentError.
     """
     from sentence_transformers.cross_encoder.evaluation import (
         CrossEncoderCorrelationEvaluator,
@@ -84,7 +81,7 @@ def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Pa
 
 
 def _candidates(path: Path, cache: Path) -> list[dict[str, Any]]:
-    """The positives and negatives of each anchor; anchors without negatives leave nothing to order."""
+    """Return the positives and negatives of each anchor that has negatives."""
     positives: dict[str, dict[str, None]] = {}
     negatives: dict[str, dict[str, None]] = {}
     for row in _all(open_rows(Source(path=path), "binary", cache)):
@@ -110,7 +107,7 @@ def _part(evaluator: Any, model: Any, names: dict[str, str], group: str) -> Meas
             if not math.isfinite(score):
                 raise ConfigurationError(
                     f"evaluation: {name} is not a number: all scores in the file are equal, or the model gives all "
-                    "pairs the same"
+                    "pairs the same score"
                 )
         return scores
 

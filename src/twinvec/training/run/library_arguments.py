@@ -1,4 +1,4 @@
-"""What a configuration says to sentence-transformers' trainer, by its arguments and by the environment."""
+"""The arguments and the environment through which a configuration reaches sentence-transformers' trainer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twinvec.training.run.config import TrainConfig
 
 
 def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
-    """The arguments of ``SentenceTransformerTrainingArguments``, or of a cross-encoder's, which writes to
+    """Return the arguments of ``SentenceTransformerTrainingArguments``, or of a cross-encoder's; the trainer writes to
     ``checkpoints``."""
     import torch
 
@@ -33,10 +33,10 @@ def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
         "fp16": schedule.precision == "float16",
         "seed": schedule.seed,
         "logging_steps": schedule.log_every,
-        "logging_nan_inf_filter": False,  # a loss that is no number ends the run
+        "logging_nan_inf_filter": False,  # a loss that is not finite ends the run
         "save_strategy": "steps",
         "save_steps": every or schedule.checkpoint_every,
-        "save_total_limit": 3 if every else 2,  # the best; the one before, until the new one is complete
+        "save_total_limit": 3 if every else 2,  # the best one; the previous one, until the new one is complete
         "eval_strategy": "steps" if every else "no",
         "eval_steps": every,
         "report_to": list(schedule.report_to) or "none",
@@ -56,7 +56,7 @@ def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
 
 @contextmanager
 def tensorboard_folder(folder: Path) -> Iterator[None]:
-    """Where a trainer made inside logs to, unless the user has said: it is told by the environment alone."""
+    """Let a trainer made inside log to ``folder``, unless the user has set the variable that the trainer reads."""
     if "TENSORBOARD_LOGGING_DIR" in os.environ:
         yield
         return

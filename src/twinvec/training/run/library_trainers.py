@@ -1,8 +1,8 @@
 """sentence-transformers' trainers, with this package's batches, checkpoints and measurements.
 
-Theirs stay the loop, the optimiser, mixed precision and the processes. Replaced are: where batches come from, what a
-checkpoint holds (all tensors of model and loss, adapters and heads too), that it is marked when complete, what is
-measured, and the progress bar.
+The library keeps the loop, the optimiser, mixed precision and the processes. This module replaces the source of
+batches, the content of a checkpoint (all tensors of model and loss, adapters and heads included) and its marker, the
+measurements, and the progress bar.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from accelerate.data_loader import prepare_data_loader
@@ -24,6 +24,8 @@ from transformers import TrainerCallback, TrainerState
 from twinvec.errors import ConfigurationError
 from twinvec.support.progress import Advance, progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan
+from twinvec.training.data.cross_encoder_rows import PairRows
+from twinvec.training.data.rows import Rows
 from twinvec.training.losses.distributed import own_part, wait_for_all
 from twinvec.training.losses.negatives_mask import text_hashes
 from twinvec.training.run.evaluators import Measure
@@ -32,18 +34,10 @@ from twinvec.training.run.run_folder import mark_complete
 _TENSORS = "tensors.safetensors"
 
 
-class RowSource(Protocol):
-    """Rows by number."""
-
-    def __len__(self) -> int: ...
-
-    def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]: ...
-
-
 class RowDataset(Dataset[dict[str, Any]]):
-    """Several sources as one, numbered through."""
+    """Several sources as one, with rows numbered through all of them."""
 
-    def __init__(self, sources: Sequence[RowSource]) -> None:
+    def __init__(self, sources: Sequence[Rows | PairRows]) -> None:
         self._sources = sources
         self._ends = torch.tensor([len(source) for source in sources]).cumsum(0)
 
@@ -54,7 +48,7 @@ class RowDataset(Dataset[dict[str, Any]]):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """The rows of a batch, each source read once."""
+        """Return the rows of a batch; each source is read once."""
         owners = torch.bucketize(torch.tensor(indices), self._ends, right=True).tolist()
         rows: list[dict[str, Any]] = [{}] * len(indices)
         for owner, source in enumerate(self._sources):
@@ -66,12 +60,12 @@ class RowDataset(Dataset[dict[str, Any]]):
 
 
 class TextCollator:
-    """Rows by role -> the features of each arm, with hashes of the texts for masks, and labels.
+    """Turns rows by role into the features of each arm, with hashes of the texts for masks, and labels.
 
     Args:
-        preprocess: From texts and their role to features.
-        roles: What the rows of all datasets hold; of these, ``negatives`` may be missing in a row.
-        hashed: Whether the objective wants hashes.
+        preprocess: Turns texts and their role into features.
+        roles: What the rows of all datasets hold; ``negatives`` may be missing in a row.
+        hashed: Whether the objective needs hashes.
     """
 
     valid_label_columns = ("label", "score")
@@ -96,7 +90,7 @@ class TextCollator:
 
     def _features(self, texts: list[str], role: str) -> dict[str, Any]:
         features = self._preprocess(texts or [""], role)
-        if not texts:  # an arm without rows: other processes may have some
+        if not texts:  # this arm has no rows here, but other processes may have some
             features = {name: value[:0] if isinstance(value, Tensor) else value for name, value in features.items()}
         if self._hashed:
             features["text_hash"] = text_hashes(texts)
@@ -104,7 +98,7 @@ class TextCollator:
 
 
 class _OwnParts:
-    """The part of every batch that this process computes."""
+    """The batches of the plan, each cut to the part that this process computes."""
 
     def __init__(self, plan: BatchPlan) -> None:
         self._plan = plan
@@ -119,7 +113,7 @@ class _OwnParts:
 
 
 class TrainerOverrides:
-    """The changes to either trainer; see the module's docstring."""
+    """The changes to both trainers; see the module's docstring."""
 
     def prepare_run(
         self,
@@ -131,21 +125,20 @@ class TrainerOverrides:
         checkpoint_every: int,
         patience: int | None,
     ) -> None:
-        """Say what to train on, what to measure, and when to save and to stop; call it before ``train``."""
+        """Set what to train on, what to measure, and when to save and to stop; call it before ``train``."""
         self._dataset = dataset
         self._plan = plan
         self._measure = measure
         self._patience = patience
         self.bar = contextlib.ExitStack()
-        """Closes the progress bar, which ``train`` opens, however training ends."""
-        self.add_callback(_Watcher(plan, label, checkpoint_every, self.bar))  # type: ignore[attr-defined]
-        if patience is not None:
-            self.add_callback(_EarlyStop(patience))  # type: ignore[attr-defined]
+        """Closes the progress bar that ``train`` opens, however training ends."""
+        watcher = _Watcher(plan, label, checkpoint_every, patience, self.bar)
+        self.add_callback(watcher)  # type: ignore[attr-defined]
 
     def resume_if_finished(self: Any, checkpoint: Path) -> bool:
-        """Whether the run had come to its end with its last checkpoint; then this is as if it had trained.
+        """Return whether the run had finished with its last checkpoint, and restore its end in this case.
 
-        The library would train one step more, where the end is not that of an epoch.
+        The library would train one more step if the end is not the end of an epoch.
         """
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         gave_up = self._patience and gains_nothing(state.log_history, self.args.metric_for_best_model, self._patience)
@@ -156,7 +149,7 @@ class TrainerOverrides:
         return True
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Not theirs: ``card`` writes the model card."""
+        """Do nothing: ``model_card`` writes the model card."""
 
     def get_train_dataloader(self: Any) -> Any:
         loader: DataLoader[Any] = DataLoader(
@@ -165,7 +158,7 @@ class TrainerOverrides:
             collate_fn=self.data_collator,
             pin_memory=self.args.dataloader_pin_memory,
         )
-        # one process: the batches are shared already, the library would drop those that are not full
+        # one process: the plan shares the batches already, and the library would drop those that are not full
         return prepare_data_loader(loader, self.args.device, num_processes=1, process_index=0, put_on_device=True)
 
     def evaluate(self: Any, *_: Any, **__: Any) -> dict[str, float]:
@@ -192,7 +185,7 @@ class TrainerOverrides:
         self._load_from_checkpoint(_checkpoint(self.args, self.state.best_global_step))
 
     def _tensors(self: Any) -> dict[str, torch.Tensor]:
-        """Everything that training changes, by name: the loss holds the model."""
+        """Everything that training changes, by name; the loss holds the model."""
         return {name.replace("model.module.", "model."): value for name, value in self.loss.state_dict().items()}
 
 
@@ -205,12 +198,16 @@ class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
 
 
 class _Watcher(TrainerCallback):
-    """Progress bar, epochs of the plan, checkpoints and their markers, a loss that is none."""
+    """Moves the progress bar and the plan's epochs, saves and marks checkpoints, and ends a run that diverges
+    or stops gaining. It decides from the log alone, so that a resumed run decides alike."""
 
-    def __init__(self, plan: BatchPlan, label: str, checkpoint_every: int, bar: contextlib.ExitStack) -> None:
+    def __init__(
+        self, plan: BatchPlan, label: str, checkpoint_every: int, patience: int | None, bar: contextlib.ExitStack
+    ) -> None:
         self._plan = plan
         self._label = label
         self._checkpoint_every = checkpoint_every
+        self._patience = patience
         self._bar = bar
         self._advance: Advance | None = None
 
@@ -218,7 +215,7 @@ class _Watcher(TrainerCallback):
         shown = state.is_world_process_zero
         self._advance = self._bar.enter_context(progress_bar(self._label, state.max_steps, "steps", shown=shown))
         self._advance(state.global_step)
-        if state.best_global_step:  # the folder may have been moved since
+        if state.best_global_step:  # the folder may have moved since
             state.best_model_checkpoint = str(_checkpoint(args, state.best_global_step))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -227,34 +224,27 @@ class _Watcher(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         assert self._advance is not None
         self._advance(1)
-        if state.global_step % self._checkpoint_every == 0:  # between measurements too
+        if state.global_step % self._checkpoint_every == 0:  # also between measurements
             control.should_save = True
         if control.should_training_stop and not any("loss" in entry for entry in state.log_history):
-            control.should_log = True  # fewer steps than there are between two logs
+            control.should_log = True  # the run has fewer steps than log_every
 
     def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         if not math.isfinite(more["logs"].get("loss", 0.0)):
             raise _diverged("the loss is", state.global_step)
 
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._patience and gains_nothing(state.log_history, args.metric_for_best_model, self._patience):
+            control.should_training_stop = True
+
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        wait_for_all()  # each process adds the state of its random numbers
+        wait_for_all()  # each process adds the state of its random generator
         if state.is_world_process_zero:
             mark_complete(_checkpoint(args, state.global_step))
 
 
-class _EarlyStop(TrainerCallback):
-    """Ends a run that gains nothing. All it knows is in the log, so that a run which is resumed knows it too."""
-
-    def __init__(self, patience: int) -> None:
-        self._patience = patience
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if gains_nothing(state.log_history, args.metric_for_best_model, self._patience):
-            control.should_training_stop = True
-
-
 def gains_nothing(history: list[dict[str, Any]], metric: str, patience: int) -> bool:
-    """Whether the best of the measurements in a trainer's log was followed by ``patience`` others."""
+    """Return whether ``patience`` measurements follow the best one in a trainer's log."""
     scores = [entry[metric] for entry in history if metric in entry]
     return bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
 

@@ -20,10 +20,10 @@ def write_card(
     """Write ``README.md`` and ``training.png``.
 
     Args:
-        folder: The model's.
-        config: Of the run.
-        sources: The datasets, with ``name`` and a length.
-        report: Of the run.
+        folder: Folder of the model.
+        config: Configuration of the run.
+        sources: The datasets, each with a ``name`` and a length.
+        report: Report of the run.
         history: The trainer's log: entries with ``step`` and ``loss`` or ``eval_...``.
     """
     _draw(folder / _CURVES, history)
@@ -74,7 +74,7 @@ def _settings(config: TrainConfig) -> list[tuple[str, Any]]:
 
 
 def _cell(value: object) -> str:
-    """A value as it may stand in a table: a concatenation such as ``u,v,|u-v|`` has bars of its own."""
+    """Return a value as a table cell; a concatenation such as ``u,v,|u-v|`` contains bars."""
     return str(value).replace("|", r"\|")
 
 

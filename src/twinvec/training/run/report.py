@@ -1,4 +1,4 @@
-"""What a training run reports."""
+"""The report of a training run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class TrainReport:
     """What a run did.
 
     Attributes:
-        folder: The model.
-        steps: Steps in all, those before a resumption too.
+        folder: Folder of the model.
+        steps: Steps of the whole run, including those before it was resumed.
         rows: Rows of all datasets.
-        before: Scores x 100 of the model as it came.
-        after: Scores x 100 of the model as it is saved.
-        best_step: The step whose weights were kept, where scores chose; otherwise the last.
-        loss: Mean loss of the last stretch of ``log_every`` steps, or of all where there were fewer.
-        seconds: Time of this process' training alone.
+        before: Scores x 100 of the model before training.
+        after: Scores x 100 of the saved model.
+        best_step: The step whose weights were kept: the best by score, or the last if nothing is measured.
+        loss: Mean loss over the last ``log_every`` steps (over all steps if fewer).
+        seconds: Training time of this process.
     """
 
     folder: str

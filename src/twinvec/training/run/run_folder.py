@@ -1,11 +1,12 @@
-"""The folder of a training run: whose it is, its checkpoints, and how the finished model gets into it.
+"""The folder of a training run: its identity, its record, its checkpoints, and the finished model.
 
-A checkpoint counts only with its marker, which is written last and to the disk; what has none is a half-written one.
-The manifest of the model is the last file of a finished run.
+A checkpoint counts only with its marker, which is written last and synced to disk; a checkpoint without one is
+incomplete. The manifest of the model is the last file of a finished run.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from twinvec.errors import ConfigurationError
 from twinvec.models.integrity import MANIFEST, write_manifest
 from twinvec.support.atomic import PARTIAL, atomic_write, sync_files
 from twinvec.support.locks import exclusive_lock
+from twinvec.training.run.config import TrainConfig
 
 _MARKER = "complete"
 _RUN = "training.json"
@@ -24,14 +26,38 @@ _CHECKPOINTS = "checkpoints"
 _UNFINISHED = "model.partial"
 _LOCK = "training.lock"
 _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, _RUN + PARTIAL)
-"""What a run, killed in its first moments, may leave behind without a record."""
+"""What a run may leave behind without a record if it is killed at its start."""
+_MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
+
+
+def fingerprint(config: TrainConfig) -> str:
+    """Return a digest of the settings and of the content of all files of data and model, wherever they lie.
+
+    Two runs with the same digest are the same run.
+    """
+    places: Any = {"model": True, "data": {"__all__": {"path"}}, "evaluation": {"pairs", "sts"}}
+    digest = hashlib.sha256(config.model_dump_json(exclude=places).encode())
+    files = {f"data {number}": source.path for number, source in enumerate(config.data)}
+    if config.evaluation is not None:
+        named = {"pairs": config.evaluation.pairs, "sts": config.evaluation.sts}
+        files |= {name: path for name, path in named.items() if path is not None}
+    model = Path(config.model)
+    if model.is_dir():
+        files |= {
+            str(path.relative_to(model)): path for path in sorted(model.rglob("*")) if path.suffix in _MODEL_FILES
+        }
+    else:
+        digest.update(config.model.encode())
+    for name, path in files.items():
+        with path.open("rb") as file:
+            digest.update(name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 class RunFolder:
-    """A folder that holds one run, new, half-way or finished.
+    """The folder of one run, which is new, unfinished or finished; ``digest`` is the run's ``fingerprint``.
 
-    Raises:
-        ConfigurationError: it holds something else, or a run with other settings.
+    Raises ConfigurationError if the folder holds something else, or a run with other settings.
     """
 
     def __init__(self, path: Path, digest: str) -> None:
@@ -52,20 +78,19 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints and other files of the run go until it is finished."""
+        """Folder for checkpoints and other files of an unfinished run."""
         return self.path / _CHECKPOINTS
 
     @property
     def finished(self) -> bool:
-        """Whether the model is there."""
+        """Whether the finished model is there."""
         return (self.path / MANIFEST).is_file()
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other runs out of the folder.
 
-        Raises:
-            ConfigurationError: another one is at work in it, or it cannot be made.
+        Raises ConfigurationError if another run holds the folder, or it cannot be made.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -75,28 +100,28 @@ class RunFolder:
             yield
 
     def recall(self, key: str) -> Any:
-        """What ``remember`` was told, by this process or one before; None if nothing."""
+        """Return the value that ``remember`` kept under a key, in this process or an earlier one; None if nothing."""
         return self._record.get(key)
 
     def remember(self, key: str, value: Any) -> None:
-        """Keep a value with the run, at once and as a whole."""
+        """Keep a value with the run; it is on the disk when this returns."""
         self._record[key] = value
         self.path.mkdir(parents=True, exist_ok=True)
         atomic_write(self._record_path, json.dumps(self._record, indent=2, sort_keys=True) + "\n")
 
     def last_checkpoint(self) -> Path | None:
-        """The newest complete checkpoint."""
+        """Return the newest complete checkpoint."""
         complete = (path.parent for path in self.checkpoints.glob(f"checkpoint-*/{_MARKER}"))
         return max(complete, key=_step, default=None)
 
     def drop_incomplete(self) -> None:
-        """Remove checkpoints that are not complete."""
+        """Remove the checkpoints that are not complete."""
         for folder in self.checkpoints.glob("checkpoint-*"):
             if not (folder / _MARKER).is_file():
                 shutil.rmtree(folder)
 
     def finish(self, write_model: Callable[[Path], None], manifest: dict[str, Any]) -> None:
-        """Have ``write_model(folder)`` write the model, move it into place, add the manifest, drop the checkpoints."""
+        """Let ``write_model(folder)`` write the model, move it into place, write the manifest, drop the checkpoints."""
         unfinished = self.path / _UNFINISHED
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
@@ -112,7 +137,7 @@ class RunFolder:
 
 
 def mark_complete(checkpoint: Path) -> None:
-    """Say that a checkpoint is whole, after everything in it is on the disk."""
+    """Sync all files of a checkpoint to disk, then write its marker."""
     sync_files(checkpoint)
     atomic_write(checkpoint / _MARKER, "")
 

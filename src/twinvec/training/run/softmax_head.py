@@ -21,7 +21,7 @@ _HEAD = "softmax_head"
 
 
 def save_head(loss: nn.Module, folder: Path) -> None:
-    """Write the softmax head, if the loss has one, beside the model."""
+    """Write the softmax head next to the model, if the loss has one."""
     if isinstance(loss, losses.SoftmaxLoss):
         tensors = {f"classifier.{name}": value.contiguous() for name, value in loss.classifier.state_dict().items()}
         save_file(tensors, folder / f"{_HEAD}.safetensors")
@@ -34,7 +34,7 @@ class PairClassifier:
     """Labels pairs of texts with the softmax head that was trained with a model.
 
     Raises:
-        ModelIntegrityError: the folder has no head, it is damaged, or it does not fit the encoder.
+        ModelIntegrityError: the folder has no head, or the head is damaged or does not fit the encoder.
     """
 
     def __init__(self, encoder: Encoder, folder: str | Path) -> None:
@@ -56,7 +56,7 @@ class PairClassifier:
             raise ModelIntegrityError(f"{weights}: {error}") from error
 
     def label(self, pairs: list[tuple[str, str]]) -> list[str]:
-        """The most probable label of each pair."""
+        """Return the most probable label of each pair."""
         import torch
 
         from twinvec.training.objectives import pair_features

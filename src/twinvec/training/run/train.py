@@ -1,7 +1,7 @@
-"""A training run from configuration to model folder: what ``twinvec train`` and ``train`` do.
+"""A training run from configuration to model folder, for ``twinvec train`` and for Python.
 
 The folder gets the model in the sentence-transformers format, ``training.json`` (settings and scores), a model card
-with the curves of loss and scores, and the manifest. A run that was killed goes on from its last checkpoint and ends
+with the curves of loss and scores, and the manifest. A run that was killed continues from its last checkpoint and ends
 with the same weights, byte for byte on the same machine.
 """
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +25,20 @@ from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_first, mean_of_all, wait_for_all
 from twinvec.training.run.config import TrainConfig
 from twinvec.training.run.evaluators import Measure, cross_encoder_measure, encoder_measure
-from twinvec.training.run.fingerprint import fingerprint
 from twinvec.training.run.library_arguments import library_arguments, tensorboard_folder
 from twinvec.training.run.report import TrainReport
-from twinvec.training.run.run_folder import RunFolder
-from twinvec.training.settings import InfoNCE
+from twinvec.training.run.run_folder import RunFolder, fingerprint
+from twinvec.training.settings import Evaluation, InfoNCE
 
 logger = logging.getLogger(__name__)
 
 
 def train(config: TrainConfig, folder: Path) -> TrainReport:
-    """Train, or go on with a run that was cut off. A finished run is reported and left alone.
+    """Train a model, or continue a run that was interrupted. A finished run is reported and stays as it is.
 
     Raises:
-        ConfigurationError: settings that do not fit the data or the model; a folder that holds something else.
-        DocumentError: data that cannot be used; it names file, row and field.
+        ConfigurationError: settings do not fit the data or the model, or the folder holds something else.
+        DocumentError: data cannot be used; the message names file, row and field.
         MissingExtraError: the packages for training are not installed.
         ModelError: the model cannot be found or is damaged.
     """
@@ -45,94 +46,100 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         import_extra(package, "train", "training")
     run = RunFolder(folder, fingerprint(config))
     if run.finished:
-        logger.info("%s: finished before", folder)
+        logger.info("%s: this run has finished already", folder)
         return TrainReport(**run.recall("report"))
     with run.held() if is_first() else nullcontext():
         sources = _open(config, run.checkpoints / "data")
         if is_first():
             run.remember("config", config.model_dump(mode="json"))
-        return _Run(config, run, sources).go()
+        return _Run(config, run, sources).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What differs between training a bi-encoder and training a cross-encoder."""
+
+    model: Any
+    loss: Any
+    rows: list[Any]
+    collator: Any
+    trainer_class: Any
+    measure: Callable[[Any, Evaluation, Path], Measure]
+
+
+def _encoder_parts(config: TrainConfig, sources: list[Rows]) -> _Parts:
+    from twinvec.training.run import building
+    from twinvec.training.run.library_trainers import EncoderTrainer, TextCollator
+
+    model = building.build_encoder(config)
+    loss = building.build_loss(config, model, sources[0].labels)
+    hashed = isinstance(config.objective, InfoNCE) and config.objective.mask_texts
+    roles = list(dict.fromkeys(role for rows in sources for role in rows.roles))
+    collator = TextCollator(building.with_prompts(model), roles, hashed)
+    return _Parts(model, loss, list(sources), collator, EncoderTrainer, encoder_measure)
+
+
+def _cross_encoder_parts(config: TrainConfig, sources: list[Rows]) -> _Parts:
+    from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
+
+    from twinvec.training.losses.modules import PairScoreLoss
+    from twinvec.training.run import building
+    from twinvec.training.run.library_trainers import PairTrainer
+
+    model = building.build_cross_encoder(config)
+    collator = CrossEncoderDataCollator(preprocess_fn=model.preprocess)
+    rows = [PairRows(each) for each in sources]
+    return _Parts(model, PairScoreLoss(model), rows, collator, PairTrainer, cross_encoder_measure)
 
 
 class _Run:
-    """The parts of a run, put together."""
+    """A run: its folder, its parts and its trainer."""
 
-    def __init__(self, config: TrainConfig, run: RunFolder, sources: list[Rows]) -> None:
+    def __init__(self, config: TrainConfig, folder: RunFolder, sources: list[Rows]) -> None:
         from transformers import set_seed
 
-        from twinvec.training.run import building
-        from twinvec.training.run.library_trainers import EncoderTrainer, PairTrainer, RowDataset, TextCollator
+        from twinvec.training.run.library_trainers import RowDataset
 
-        set_seed(config.schedule.seed)  # before the model: a head is made at random
+        set_seed(config.schedule.seed)  # before the model is built: a new head is random
         self._config = config
-        self._run = run
-        self._sources = sources
-        cache = run.checkpoints / "data"
-        evaluation = config.evaluation
+        self._folder = folder
+        self._parts = (_encoder_parts if config.kind == "bi-encoder" else _cross_encoder_parts)(config, sources)
+        self._rows = self._parts.rows
         self._measure: Measure | None = None
-        self.trainer: Any
-        if config.kind == "bi-encoder":
-            self._model: Any = building.build_encoder(config)
-            loss: Any = building.build_loss(config, self._model, sources[0].labels)
-            self._rows: list[Any] = list(sources)
-            if evaluation is not None:
-                self._measure = encoder_measure(self._model, evaluation, cache)
-            hashed = isinstance(config.objective, InfoNCE) and config.objective.mask_texts
-            trainer_class: Any = EncoderTrainer
-            roles = list(dict.fromkeys(role for rows in sources for role in rows.roles))
-            collator: Any = TextCollator(building.with_prompts(self._model), roles, hashed)
-        else:
-            from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
-
-            from twinvec.training.losses.modules import PairScoreLoss
-
-            self._model = building.build_cross_encoder(config)
-            loss = PairScoreLoss(self._model)
-            self._rows = [PairRows(rows) for rows in sources]
-            if evaluation is not None:
-                self._measure = cross_encoder_measure(self._model, evaluation, cache)
-            trainer_class = PairTrainer
-            collator = CrossEncoderDataCollator(preprocess_fn=self._model.preprocess)
-        self.trainer = self._make_trainer(trainer_class, loss, collator)
-        self.trainer.prepare_run(
+        if config.evaluation is not None:
+            self._measure = self._parts.measure(self._parts.model, config.evaluation, folder.checkpoints / "data")
+        self._trainer = self._make_trainer()
+        self._trainer.prepare_run(
             RowDataset(self._rows),
             self._plan(),
             self._measure,
-            label=f"Training {run.path.name}",
+            label=f"Training {folder.path.name}",
             checkpoint_every=config.schedule.checkpoint_every,
-            patience=evaluation.patience if evaluation is not None else None,
+            patience=config.evaluation.patience if config.evaluation is not None else None,
         )
 
-    def go(self) -> TrainReport:
-        trainer, run = self.trainer, self._run
-        before = run.recall("before")
+    def run(self) -> TrainReport:
+        """Measure, train from the last checkpoint or from the start, measure again, and save."""
+        before = self._folder.recall("before")
         if before is None:
             before = self._measure() if self._measure else {}
             if is_first():
-                run.remember("before", before)
-        checkpoint = run.last_checkpoint()
-        if is_first():
-            run.drop_incomplete()
-        if checkpoint is not None:
-            logger.info("going on from %s", checkpoint)
-        started = time.perf_counter()
-        if checkpoint is None or not trainer.resume_if_finished(checkpoint):
-            with trainer.bar:
-                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
-        seconds = time.perf_counter() - started
+                self._folder.remember("before", before)
+        seconds = self._train()
         if self._config.lora is not None:
             from twinvec.training.run.building import merge_adapters
 
-            merge_adapters(self._model)
-        losses = [entry[key] for key in ("train_loss", "loss") for entry in trainer.state.log_history if key in entry]
+            merge_adapters(self._parts.model)
+        state = self._trainer.state
+        losses = [entry[key] for key in ("train_loss", "loss") for entry in state.log_history if key in entry]
         report = TrainReport(
-            folder=str(run.path),
-            steps=trainer.state.global_step,
+            folder=str(self._folder.path),
+            steps=state.global_step,
             rows=sum(len(rows) for rows in self._rows),
             before=before,
             after=self._measure() if self._measure else {},
-            best_step=trainer.state.best_global_step or trainer.state.global_step,
-            loss=mean_of_all(losses[-1], trainer.args.device) if losses else None,
+            best_step=state.best_global_step or state.global_step,
+            loss=mean_of_all(losses[-1], self._trainer.args.device) if losses else None,
             seconds=round(seconds, 1),
         )
         if is_first():
@@ -140,17 +147,31 @@ class _Run:
         wait_for_all()
         return report
 
+    def _train(self) -> float:
+        """Train to the end; return the seconds that it took."""
+        checkpoint = self._folder.last_checkpoint()
+        if is_first():
+            self._folder.drop_incomplete()
+        if checkpoint is not None:
+            logger.info("continuing from %s", checkpoint)
+        started = time.perf_counter()
+        if checkpoint is None or not self._trainer.resume_if_finished(checkpoint):
+            with self._trainer.bar:
+                self._trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
+        return time.perf_counter() - started
+
     def _save(self, report: TrainReport) -> None:
         from twinvec.training.run.model_card import write_card
         from twinvec.training.run.softmax_head import save_head
+        from twinvec.version import __version__
 
         def write_model(target: Path) -> None:
-            self._model.save_pretrained(str(target), create_model_card=False)
-            save_head(getattr(self.trainer.loss, "loss", self.trainer.loss), target)
-            write_card(target, self._config, self._rows, report, self.trainer.state.log_history)
+            self._parts.model.save_pretrained(str(target), create_model_card=False)
+            save_head(getattr(self._trainer.loss, "loss", self._trainer.loss), target)
+            write_card(target, self._config, self._rows, report, self._trainer.state.log_history)
 
-        self._run.remember("report", {name: getattr(report, name) for name in report.__slots__})
-        self._run.finish(write_model, {"trained_with": f"twinvec {_version()}"})
+        self._folder.remember("report", {name: getattr(report, name) for name in report.__slots__})
+        self._folder.finish(write_model, {"trained_with": f"twinvec {__version__}"})
 
     def _plan(self) -> BatchPlan:
         batches = self._config.batches
@@ -165,46 +186,41 @@ class _Run:
             seed=self._config.schedule.seed,
         )
 
-    def _make_trainer(self, trainer_class: Any, loss: Any, collator: Any) -> Any:
+    def _make_trainer(self) -> Any:
         from transformers import PrinterCallback
 
-        arguments = trainer_class.training_args_class(**library_arguments(self._config, self._run.checkpoints))
-        with tensorboard_folder(self._run.path / "runs"):
+        trainer_class = self._parts.trainer_class
+        arguments = trainer_class.training_args_class(**library_arguments(self._config, self._folder.checkpoints))
+        with tensorboard_folder(self._folder.path / "runs"):
             trainer = trainer_class(
-                model=self._model,
+                model=self._parts.model,
                 args=arguments,
                 train_dataset=_placeholder(),
                 eval_dataset=_placeholder() if self._measure else None,
-                loss=loss,
-                data_collator=collator,
+                loss=self._parts.loss,
+                data_collator=self._parts.collator,
             )
-        trainer.remove_callback(PrinterCallback)  # prints to stdout
+        trainer.remove_callback(PrinterCallback)  # it prints to stdout
         return trainer
 
 
 def _placeholder() -> Any:
-    """The trainer wants a dataset to look at; the rows come through its data loader."""
+    """Return a dataset for the trainer to look at; the rows come through its data loader."""
     from datasets import Dataset
 
     return Dataset.from_dict({"anchor": [""], "positive": [""]})
 
 
 def _open(config: TrainConfig, cache: Path) -> list[Rows]:
-    """All datasets, checked, with the same labels."""
+    """Open and check all datasets, with the same labels."""
     sources = [open_rows(source, config.objective.name, cache) for source in config.data]
     labels = tuple(sorted({label for rows in sources for label in rows.labels}))
     if config.objective.name == "softmax" and len(labels) == 1:
-        raise ConfigurationError(f"data: all labels are {labels[0]!r}, and softmax learns to tell labels apart")
+        raise ConfigurationError(f"data: all labels are {labels[0]!r}, but softmax needs at least two different labels")
     if config.objective.name == "softmax" and len(sources) > 1:
         sources = [open_rows(source, config.objective.name, cache, labels) for source in config.data]
     names = [rows.name for rows in sources]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        raise ConfigurationError(f"data: two datasets are called {repeated!r}; give them names of their own")
+        raise ConfigurationError(f"data: two datasets are called {repeated!r}; give each its own name")
     return sources
-
-
-def _version() -> str:
-    from twinvec.version import __version__
-
-    return __version__

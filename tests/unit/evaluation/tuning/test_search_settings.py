@@ -14,7 +14,17 @@ from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_retriever
 from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
-from twinvec.evaluation.tuning.search_settings import CANDIDATES, MIXES, PLAIN, WORDS, choose, tune, tune_by_documents
+from twinvec.evaluation.tuning.search_settings import (
+    CANDIDATES,
+    MIXES,
+    PLAIN,
+    WORDS,
+    choose,
+    measure_settings,
+    tune,
+    tune_by_documents,
+    tuned,
+)
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.tuned_search import NOTES, Setting, TunedSearch, save, saved
@@ -133,7 +143,7 @@ def test_the_weight_of_words_is_chosen(words_matter):
 
 def test_passages_cannot_say_that_words_weigh_too_little(words_matter):
     index, data = words_matter
-    found = tune(index, data, pseudo=True, **FAST)
+    found = tuned(measure_settings(index, data, None, "ndcg@10"), "ndcg@10", pseudo=True, **FAST)
     assert found.setting == PLAIN
     assert all(setting.words <= 1 for setting in found.figures)
     assert {Setting("dense"), Setting("sparse")} < set(found.figures)  # to be compared with
@@ -144,7 +154,7 @@ def test_a_retriever_of_other_documents_is_refused():
         def search(self, query, limit=10, **options):
             return [Hit("x", "text", 1.0)]
 
-    with pytest.raises(InputError, match="made: none of its documents is found"):
+    with pytest.raises(InputError, match="made: the collection finds none of its documents"):
         tune(Elsewhere(), DATA, **FAST)
 
 

@@ -1,4 +1,4 @@
-"""The commands of upkeep, and the dry run of ingest."""
+"""The commands of maintenance, and the dry run of ingest."""
 
 from __future__ import annotations
 
@@ -17,18 +17,24 @@ def place(tmp_path):
 
 
 @pytest.fixture
-def notes(twinvec, tmp_path, place):
+def tiny(tiny_model):
+    """The model of the notes, which is loaded in no time."""
+    return str(tiny_model("distilbert"))
+
+
+@pytest.fixture
+def notes(twinvec, tmp_path, place, tiny):
     """A file of notes, taken in."""
     path = tmp_path / "notes.jsonl"
     path.write_text("".join(json.dumps({"id": f"n{row}", "text": f"note {row} about tea"}) + "\n" for row in range(4)))
-    foretold = twinvec("ingest", path, *place, "--dry-run", "--json")
+    foretold = twinvec("ingest", path, *place, "--model", tiny, "--dry-run", "--json")
     assert json.loads(foretold.out)["new"] == 4
     assert not (tmp_path / "store").exists()
-    assert twinvec("ingest", path, *place).code == 0
+    assert twinvec("ingest", path, *place, "--model", tiny).code == 0
     return path
 
 
-def test_verify_finds_and_repairs(twinvec, notes, place, tmp_path):
+def test_verify_finds_and_repairs(twinvec, notes, tiny, place, tmp_path):
     done = twinvec("verify", *place, "--json")
     assert (done.code, json.loads(done.out)["sound"]) == (0, True)
     with Collection.open("notes", tmp_path / "store") as collection:
@@ -38,13 +44,13 @@ def test_verify_finds_and_repairs(twinvec, notes, place, tmp_path):
     assert done.code == 1
     assert "n2" in done.err
     assert twinvec("verify", *place, "--repair").code == 0
-    foretold = twinvec("ingest", notes, *place, "--dry-run", "--json")
+    foretold = twinvec("ingest", notes, *place, "--model", tiny, "--dry-run", "--json")
     assert json.loads(foretold.out)["updated"] == 1
-    assert json.loads(twinvec("ingest", notes, *place, "--json").out)["updated"] == 1
+    assert json.loads(twinvec("ingest", notes, *place, "--model", tiny, "--json").out)["updated"] == 1
     assert twinvec("verify", *place).code == 0
 
 
-def test_verify_names_a_document_whose_record_is_lost(twinvec, notes, place, tmp_path):
+def test_verify_names_a_document_whose_record_is_lost(twinvec, notes, tiny, place, tmp_path):
     with Collection.open("notes", tmp_path / "store") as collection:
         collection._backend.delete([record_id("n2")])
     done = twinvec("verify", *place)
@@ -53,20 +59,20 @@ def test_verify_names_a_document_whose_record_is_lost(twinvec, notes, place, tmp
     assert "--repair" in hint, "an ingest alone finds nothing changed"
     assert twinvec("verify", *place, "--repair").err.splitlines() == ["forgotten: n2: ingest it again"]
     assert twinvec("verify", *place).code == 1, "until it has been"
-    assert json.loads(twinvec("ingest", notes, *place, "--json").out)["updated"] == 1
+    assert json.loads(twinvec("ingest", notes, *place, "--model", tiny, "--json").out)["updated"] == 1
     assert twinvec("verify", *place).code == 0
 
 
-def test_migrate_there_and_back(twinvec, notes, place, tiny_model):
+def test_migrate_there_and_back(twinvec, notes, tiny, place, tiny_model):
     other = tiny_model("bert")
     done = twinvec("migrate", *place, "--to", other, "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out) == {"model": str(other), "encoded": 4, "truncated": 0, "switched": True}
-    assert json.loads(twinvec("info", *place, "--json").out)["migrated_from"] == "default"
+    assert json.loads(twinvec("info", *place, "--json").out)["migrated_from"] == tiny
     assert json.loads(twinvec("search", "tea", *place, "--json").out)["hits"]
-    assert "default" in twinvec("migrate", *place, "--to", "default").out
+    assert tiny in "".join(twinvec("migrate", *place, "--to", tiny).out.split())
     assert json.loads(twinvec("migrate", *place, "--drop-others", "--json").out) == {"dropped": [str(other)]}
-    assert twinvec("migrate", *place, "--to", "default").code == 1
+    assert twinvec("migrate", *place, "--to", tiny).code == 1
     assert twinvec("migrate", *place).code == 2
 
 
@@ -108,17 +114,29 @@ def test_a_model_that_finds_worse_does_not_come_in_force(twinvec, notes, place, 
     assert twinvec("migrate", *place, "--quantization", "int8", "--ir", judged).code == 2
 
 
-def test_another_quantisation(twinvec, notes, place):
+def test_another_quantisation(twinvec, notes, tiny, place):
     done = twinvec("migrate", *place, "--quantization", "int8", "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["recall"] == 1.0
     assert json.loads(twinvec("info", *place, "--json").out)["index"]["quantization"] == "int8"
     assert "int8" in twinvec("migrate", *place, "--quantization", "int8").out
-    assert twinvec("ingest", notes, *place, "--quantization", "binary").code == 1
-    assert twinvec("migrate", *place, "--quantization", "int8", "--to", "default").code == 2
+    assert twinvec("ingest", notes, *place, "--model", tiny, "--quantization", "binary").code == 1
+    assert twinvec("migrate", *place, "--quantization", "int8", "--to", tiny).code == 2
 
 
-def test_a_collection_is_pushed(twinvec, notes, place, tmp_path):
+def test_reindex_keeps_or_changes_the_quantization(twinvec, notes, place):
+    def quantization():
+        return json.loads(twinvec("info", *place, "--json").out)["index"]["quantization"]
+
+    assert json.loads(twinvec("reindex", *place, "--json").out)["recall"] == 1.0
+    assert quantization() == "none"
+    assert json.loads(twinvec("reindex", *place, "--quantization", "int8", "--json").out)["recall"] == 1.0
+    assert quantization() == "int8"
+    assert "int8" in twinvec("reindex", *place).out
+    assert quantization() == "int8", "no option keeps the quantization"
+
+
+def test_a_collection_is_pushed(twinvec, notes, tiny, place, tmp_path):
     other = ("--collection", "copy", "--path", tmp_path / "other")
     push = ("push", *place, "--to-path", tmp_path / "other", "--to-collection", "copy")
     assert json.loads(twinvec(*push, "--json").out)["copied"] == 4
@@ -127,24 +145,28 @@ def test_a_collection_is_pushed(twinvec, notes, place, tmp_path):
     assert found[0] == found[1]
     assert twinvec("push", *place).code == 2
     (tmp_path / "none.jsonl").touch()
-    assert twinvec("ingest", tmp_path / "none.jsonl", *place, "--prune", "--allow-empty").code == 0
+    assert twinvec("ingest", tmp_path / "none.jsonl", *place, "--model", tiny, "--prune", "--allow-empty").code == 0
     done = twinvec(*push, "--prune")
     assert (done.code, "--allow-empty" in done.err) == (1, True)
     assert json.loads(twinvec(*push, "--prune", "--allow-empty", "--json").out)["deleted"] == 4
 
 
-def test_collections_are_listed_and_dropped(twinvec, notes, place, tmp_path):
+def test_collections_are_listed_and_dropped(twinvec, notes, tiny, place, tmp_path):
     store = ("--path", tmp_path / "store")
-    twinvec("ingest", notes, "--collection", "more notes", *store)
+    twinvec("ingest", notes, "--collection", "more notes", *store, "--model", tiny)
     listed = json.loads(twinvec("collections", *store, "--json").out)["collections"]
-    assert listed == [{"name": name, "model": "default", "dim": 384} for name in ("more notes", "notes")]
+    assert listed == [{"name": name, "model": tiny, "dim": 32} for name in ("more notes", "notes")]
     assert "more notes" in twinvec("collections", *store).out
     with Collection.open("notes", tmp_path / "store"):
         done = twinvec("drop", "notes", *store, "--yes")
         assert done.code == 1
         assert "open" in done.err
+    assert twinvec("drop", *store, "--yes").code == 2, "no name"
+    assert twinvec("drop", "notes", "--collection", "notes", *store, "--yes").code == 2, "two names"
     assert twinvec("drop", "nots", *store, "--yes").code == 1
     assert json.loads(twinvec("drop", "notes", *store, "--yes", "--json").out) == {"dropped": "notes"}
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["more%20notes"]
     assert twinvec("info", *place).code == 1
-    assert twinvec("ingest", notes, *place).code == 0
+    assert twinvec("ingest", notes, *place, "--model", tiny).code == 0
+    assert json.loads(twinvec("drop", "--collection", "notes", *store, "--yes", "--json").out) == {"dropped": "notes"}
+    assert twinvec("info", *place).code == 1

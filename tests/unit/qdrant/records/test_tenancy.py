@@ -53,7 +53,7 @@ def test_the_key_is_recorded_and_held_to(shared, place, words):
     assert shared.info()["tenant_key"] == "tenant"
     with Collection.open("notes", encoder=words, **place) as again, pytest.raises(FilterError):
         again.search("tea")
-    with pytest.raises(ConfigurationError, match="divided by 'tenant', not by 'owner'"):
+    with pytest.raises(ConfigurationError, match="its tenant_key is 'tenant', not 'owner'"):
         Collection.open("notes", encoder=words, tenant_key="owner", **place)
 
 

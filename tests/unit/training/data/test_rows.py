@@ -124,7 +124,7 @@ def test_blank_lines_do_not_count(tmp_path):
     with pytest.raises(DocumentError, match="row 2, field 'positive'"):
         read(path)
     path.write_text('\n{"anchor": "a", "positive": "b"}\n\n{"anchor": \n')
-    with pytest.raises(DocumentError, match="row 2: no JSON"):
+    with pytest.raises(DocumentError, match="row 2: not JSON"):
         read(path)
 
 
@@ -182,7 +182,7 @@ def test_a_lone_surrogate_is_refused(tmp_path):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b'{"anchor": "a", "positive": "b"}\n{"anchor": "a", "pos\n', "row 2: no JSON"),
+        (b'{"anchor": "a", "positive": "b"}\n{"anchor": "a", "pos\n', "row 2: not JSON"),
         (b'{"anchor": "a", "positive": "b"}\n[1]\n', "row 2: expected a JSON object"),
         (b'{"anchor": "a", "positive": "\xff"}\n', "rows.jsonl"),
     ],

@@ -9,10 +9,15 @@ import torch
 
 from twinvec.errors import ConfigurationError
 from twinvec.training.losses.negatives_mask import PairTexts
-from twinvec.training.losses.tiled_info_nce import tiled_info_nce
+from twinvec.training.losses.tiled_info_nce import InfoNCESettings, tiled_info_nce
 from twinvec.training.objectives import info_nce
 
 CASES = list(itertools.product([37, 60], ["cosine", "dot"], [False, True], [False, True], [None, 0.1, -0.05]))
+
+
+def tiled(anchors, candidates, *, texts=None, tile=None, **settings):
+    """Take the arguments of ``info_nce``."""
+    return tiled_info_nce(anchors, candidates, InfoNCESettings(**settings), texts=texts, tile=tile)
 
 
 @pytest.mark.parametrize(("candidates", "similarity", "symmetric", "masked", "margin"), CASES)
@@ -29,7 +34,7 @@ def test_equals_the_plain_function(candidates, similarity, symmetric, masked, ma
     expected = info_nce(anchors, others, excluded_BN=texts.excluded() if texts else None, **options)
     gradients = torch.autograd.grad(expected, (anchors, others))
     for tile in [(7, 11), (37, 60), (1, 1000), (64, 5)]:
-        value = tiled_info_nce(anchors, others, texts=texts, tile=tile, **options)
+        value = tiled(anchors, others, texts=texts, tile=tile, **options)
         torch.testing.assert_close(value, expected, atol=1e-12, rtol=0)
         for mine, reference in zip(torch.autograd.grad(value, (anchors, others)), gradients, strict=True):
             torch.testing.assert_close(mine, reference, atol=1e-12, rtol=0)
@@ -38,7 +43,7 @@ def test_equals_the_plain_function(candidates, similarity, symmetric, masked, ma
 
 def test_its_gradient_is_that_of_its_value():
     inputs = [torch.randn(rows, 4, dtype=torch.float64, requires_grad=True) for rows in (5, 8)]
-    assert torch.autograd.gradcheck(lambda a, c: tiled_info_nce(a, c, symmetric=True, tile=(2, 3)), inputs)
+    assert torch.autograd.gradcheck(lambda a, c: tiled(a, c, symmetric=True, tile=(2, 3)), inputs)
 
 
 def test_float32_stays_within_1e_5_at_a_few_thousand_rows():
@@ -48,7 +53,7 @@ def test_float32_stays_within_1e_5_at_a_few_thousand_rows():
     anchors.requires_grad_()
     expected = info_nce(anchors, others)
     gradients = torch.autograd.grad(expected, (anchors, others))
-    value = tiled_info_nce(anchors, others)
+    value = tiled(anchors, others)
     torch.testing.assert_close(value, expected, atol=1e-5, rtol=0)
     for mine, reference in zip(torch.autograd.grad(value, (anchors, others)), gradients, strict=True):
         torch.testing.assert_close(mine, reference, atol=1e-5, rtol=0)
@@ -56,7 +61,7 @@ def test_float32_stays_within_1e_5_at_a_few_thousand_rows():
 
 def test_large_scores_do_not_overflow():
     anchors = (100 * torch.eye(4)).requires_grad_()
-    value = tiled_info_nce(anchors, 100 * torch.eye(4), scale=1.0, similarity="dot", tile=(2, 2))
+    value = tiled(anchors, 100 * torch.eye(4), scale=1.0, similarity="dot", tile=(2, 2))
     value.backward()
     assert value == 0
     assert torch.isfinite(anchors.grad).all()
@@ -64,11 +69,11 @@ def test_large_scores_do_not_overflow():
 
 def test_half_precision_is_summed_in_float32():
     anchors = torch.randn(50, 16, dtype=torch.bfloat16)
-    value = tiled_info_nce(anchors, anchors)
+    value = tiled(anchors, anchors)
     assert value.dtype == torch.float32
 
 
-@pytest.mark.parametrize("function", [info_nce, tiled_info_nce])
+@pytest.mark.parametrize("function", [info_nce, tiled])
 @pytest.mark.parametrize(
     ("anchors", "candidates", "options", "message"),
     [

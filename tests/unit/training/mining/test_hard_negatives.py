@@ -15,7 +15,7 @@ from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.locks import exclusive_lock
 from twinvec.training.mining.denoising import ProbabilityScorer
 from twinvec.training.mining.dense_index import DenseIndex
-from twinvec.training.mining.hard_negatives import MiningOptions, mine_file, mine_negatives
+from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, mine_file, mine_negatives
 from twinvec.training.mining.known_positives import KnownPositives
 from twinvec.training.mining.pair_file import PairFile
 
@@ -191,7 +191,7 @@ def source(tmp_path):
 
 
 def test_rows_are_written_with_their_negatives(source, tmp_path):
-    report = mine_file(source, tmp_path / "rows.jsonl", Fixed("cp copies files", "x"), MiningOptions())
+    report = mine_file(MiningJob(source, tmp_path / "rows.jsonl"), Fixed("cp copies files", "x"))
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert [(row["anchor"], row["positive"]) for row in rows] == PAIRS
     assert rows[0]["negatives"] == ["cp copies files", "x"]
@@ -207,7 +207,7 @@ def test_other_fields_of_a_row_stay(tmp_path):
     ]
     source, output = tmp_path / "pairs.jsonl", tmp_path / "rows.jsonl"
     source.write_text("\n\n".join(map(json.dumps, rows)) + "\n\n")
-    mine_file(source, output, Fixed("x"), MiningOptions())
+    mine_file(MiningJob(source, output), Fixed("x"))
     found = [json.loads(line) for line in output.read_text().splitlines()]
     assert found == [row | {"negatives": ["x"]} for row in rows]
     assert "Łódź" in output.read_text()
@@ -220,7 +220,7 @@ def test_the_pairs_are_not_overwritten(source, tmp_path):
     (tmp_path / "rows.jsonl.partial").hardlink_to(source)
     for name in ("pairs.jsonl", "soft.jsonl", "hard.jsonl", "rows.jsonl"):
         with pytest.raises(ConfigurationError, match="would overwrite the pairs"):
-            mine_file(source, tmp_path / name, Fixed("x"), MiningOptions())
+            mine_file(MiningJob(source, tmp_path / name), Fixed("x"))
     assert source.read_bytes() == before
 
 
@@ -233,9 +233,9 @@ def test_an_output_that_cannot_be_is_refused_before_any_work(source, tmp_path):
         (source / "rows.jsonl", "no folder can be made"),
     ):
         with pytest.raises(ConfigurationError, match=message):
-            mine_file(source, output, found, MiningOptions())
+            mine_file(MiningJob(source, output), found)
     assert not found.asked
-    mine_file(source, tmp_path / "new" / "folder" / "rows.jsonl", found, MiningOptions())
+    mine_file(MiningJob(source, tmp_path / "new" / "folder" / "rows.jsonl"), found)
     assert found.asked
 
 
@@ -245,10 +245,10 @@ def test_two_runs_do_not_write_the_same_file(source, tmp_path, tiny_model):
 
         def search(self, query, limit=10, filter=None):
             with pytest.raises(ConfigurationError, match=r"rows\.jsonl: another process is mining into it"):
-                mine_file(source, tmp_path / "rows.jsonl", Fixed("a"), MiningOptions())
+                mine_file(MiningJob(source, tmp_path / "rows.jsonl"), Fixed("a"))
             return super().search(query, limit, filter)
 
-    assert mine_file(source, tmp_path / "rows.jsonl", Second("a"), MiningOptions()).rows == len(PAIRS)
+    assert mine_file(MiningJob(source, tmp_path / "rows.jsonl"), Second("a")).rows == len(PAIRS)
     assert not (tmp_path / "rows.jsonl.lock").exists()
     with (
         exclusive_lock(tmp_path / "vectors.lock", ""),
@@ -258,26 +258,28 @@ def test_two_runs_do_not_write_the_same_file(source, tmp_path, tiny_model):
 
 
 def test_a_margin_that_cannot_be_kept_is_told(source, tmp_path, caplog):
-    report = mine_file(source, tmp_path / "1.jsonl", Fixed("cp copies files", "x"), MiningOptions(margin=0.1))
+    report = mine_file(
+        MiningJob(source, tmp_path / "1.jsonl", MiningOptions(margin=0.1)), Fixed("cp copies files", "x")
+    )
     assert (report.rows, report.without, report.unfound) == (7, 6, 6)
     assert "6 of 7 rows have no negatives, because their positive was not found" in caplog.text
     caplog.clear()
-    mine_file(source, tmp_path / "2.jsonl", Fixed("cp copies files", "x"), MiningOptions())
+    mine_file(MiningJob(source, tmp_path / "2.jsonl"), Fixed("cp copies files", "x"))
     positives = [positive for _, positive in PAIRS]
-    mine_file(source, tmp_path / "3.jsonl", Fixed(*positives, "x"), MiningOptions(margin=0.1))
+    mine_file(MiningJob(source, tmp_path / "3.jsonl", MiningOptions(margin=0.1)), Fixed(*positives, "x"))
     assert not caplog.text
 
 
 def test_ranks_beyond_all_candidates_are_told(source, tmp_path, caplog):
-    report = mine_file(source, tmp_path / "rows.jsonl", Fixed("x", "y"), MiningOptions(first_rank=3))
+    report = mine_file(MiningJob(source, tmp_path / "rows.jsonl", MiningOptions(first_rank=3)), Fixed("x", "y"))
     assert (report.negatives, report.without) == (0, 7)
-    assert "no row has a negative: nothing but positives lies in ranks 3 to 50" in caplog.text
+    assert "no row has a negative: ranks 3 to 50 hold only positives" in caplog.text
 
 
 def test_a_file_without_pairs_is_refused(tmp_path):
     (tmp_path / "pairs.jsonl").write_bytes(b"\n \n")
     with pytest.raises(InputError, match=r"pairs\.jsonl: has no pairs"):
-        mine_file(tmp_path / "pairs.jsonl", tmp_path / "rows.jsonl", Fixed("x"), MiningOptions())
+        mine_file(MiningJob(tmp_path / "pairs.jsonl", tmp_path / "rows.jsonl"), Fixed("x"))
     assert not (tmp_path / "rows.jsonl").exists()
 
 
@@ -301,15 +303,15 @@ class Dying(Fixed):
 def test_a_run_that_was_cut_off_goes_on(source, tmp_path, monkeypatch, torn):
     monkeypatch.setattr("twinvec.training.mining.hard_negatives._WINDOW", 2)
     with pytest.raises(RuntimeError):
-        mine_file(source, tmp_path / "rows.jsonl", Dying("x"), MiningOptions())
+        mine_file(MiningJob(source, tmp_path / "rows.jsonl"), Dying("x"))
     assert not (tmp_path / "rows.jsonl").exists()
     with (tmp_path / "rows.jsonl.partial").open("ab") as file:
         file.write(torn)
     again = Fixed("x")
-    report = mine_file(source, tmp_path / "rows.jsonl", again, MiningOptions())
+    report = mine_file(MiningJob(source, tmp_path / "rows.jsonl"), again)
     assert report.rows == 7
     assert again.asked == [PAIRS[-1][0]]
-    whole = mine_file(source, tmp_path / "whole.jsonl", Fixed("x"), MiningOptions())
+    whole = mine_file(MiningJob(source, tmp_path / "whole.jsonl"), Fixed("x"))
     assert whole == report
     assert (tmp_path / "rows.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
@@ -324,36 +326,36 @@ def test_windows_are_the_same_in_a_run_that_was_cut_off(source, tmp_path, monkey
             return [[Hit("1", f"found beside {' and '.join(queries)}, {limit} deep", 1.0)] for _ in queries]
 
     whole = ByWindow()
-    mine_file(source, tmp_path / "whole.jsonl", whole, MiningOptions())
+    mine_file(MiningJob(source, tmp_path / "whole.jsonl"), whole)
     with pytest.raises(RuntimeError):
-        mine_file(source, tmp_path / "rows.jsonl", Dying("x"), MiningOptions())
+        mine_file(MiningJob(source, tmp_path / "rows.jsonl"), Dying("x"))
     header = (tmp_path / "rows.jsonl.partial").read_bytes().splitlines(keepends=True)[0]
     rows = (tmp_path / "whole.jsonl").read_text().splitlines()
     written = [json.dumps({"found": False, "row": json.loads(row)}) + "\n" for row in rows[:6]]
     (tmp_path / "rows.jsonl.partial").write_bytes(header + "".join(written).encode())
     again = ByWindow()
-    mine_file(source, tmp_path / "rows.jsonl", again, MiningOptions())
+    mine_file(MiningJob(source, tmp_path / "rows.jsonl"), again)
     assert again.asked == whole.asked[1:]
     assert (tmp_path / "rows.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
 def test_the_rest_of_another_job_is_refused(source, tmp_path):
     with pytest.raises(RuntimeError):
-        mine_file(source, tmp_path / "rows.jsonl", Dying("x"), MiningOptions())
+        mine_file(MiningJob(source, tmp_path / "rows.jsonl"), Dying("x"))
     with pytest.raises(ConfigurationError, match="belongs to other pairs or options"):
-        mine_file(source, tmp_path / "rows.jsonl", Fixed("x"), MiningOptions(negatives=1))
+        mine_file(MiningJob(source, tmp_path / "rows.jsonl", MiningOptions(negatives=1)), Fixed("x"))
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         (b"[1]", "expected a JSON object, got list"),
-        (b"[" * 100_000, "no JSON"),
+        (b"[" * 100_000, "not JSON"),
         (b'{"anchor": "a"}', "field 'positive': expected a text, got None"),
         (b'{"anchor": "a", "positive": " "}', "field 'positive': expected a text"),
         (b'{"anchor": "a", "positive": "\\ud800"}', "field 'positive': lone surrogate"),
-        (b'{"anchor": "a", "pos', "no JSON"),
-        (b'{"anchor": "a\xff", "positive": "b"}', "no JSON"),
+        (b'{"anchor": "a", "pos', "not JSON"),
+        (b'{"anchor": "a\xff", "positive": "b"}', "not JSON"),
     ],
 )
 def test_a_line_that_is_no_pair_is_named(tmp_path, line, message):

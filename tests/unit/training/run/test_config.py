@@ -67,21 +67,24 @@ WRONG = {
     ),
     "a role of another objective": (
         changed(data=[{"path": "rows.jsonl", "columns": {"score": "s"}}]),
-        "data.0.columns: 'score' is no column of objective 'info_nce'",
+        "data.0.columns: 'score' is not a column of objective 'info_nce'",
     ),
     "weights for some": (
         changed(data=[{"path": "rows.jsonl", "weight": 1}, {"path": "more.jsonl"}]),
-        "every dataset a weight, or none",
+        "all datasets a weight, or none of them",
     ),
     "more datasets a batch than there are": (changed(batches={"datasets": 2}), "batches.datasets is 2"),
     "a range upside down": (
         changed(objective={"name": "cosine_regression"}, data=[{"path": "rows.jsonl", "score_range": [5, 0]}]),
         "data.0.score_range: .*below the highest",
     ),
-    "a classifier's objective for an encoder": (changed(objective={"name": "binary"}), "no.* one for a bi-encoder"),
-    "an encoder's objective for a classifier": (changed(kind="cross-encoder"), "is not one for a cross-encoder"),
-    "matryoshka with softmax": (changed(objective={"name": "softmax"}, matryoshka=[8]), "matryoshka does not go"),
-    "dimensions below one": (changed(matryoshka=[0]), "dimensions are positive"),
+    "a classifier's objective for an encoder": (changed(objective={"name": "binary"}), "is not for a bi-encoder"),
+    "an encoder's objective for a classifier": (changed(kind="cross-encoder"), "is not for a cross-encoder"),
+    "matryoshka with softmax": (
+        changed(objective={"name": "softmax"}, matryoshka=[8]),
+        "matryoshka does not work with softmax",
+    ),
+    "dimensions below one": (changed(matryoshka=[0]), "dimensions must be positive"),
     "an infinite rate": (changed(schedule={"learning_rate": math.inf}), "schedule.learning_rate: .*finite"),
     "infinite epochs": (changed(schedule={"epochs": math.inf}), "schedule.epochs: .*finite"),
     "an infinite scale": (changed(objective={"name": "info_nce", "scale": math.inf}), "info_nce.scale: .*finite"),
@@ -97,7 +100,7 @@ WRONG = {
     "no negatives in a batch": (changed(batches={"size": 1}), "batches.size: .* needs 2 rows"),
     "sizes that do not count": (
         changed(data=[{"path": "rows.jsonl", "weight": 1}], batches={"power": 0.5}),
-        "batches.power draws datasets by their size, but they have weights",
+        "batches.power draws datasets by size, but the datasets have weights",
     ),
     "a cap that does not count": (
         changed(data=[{"path": "rows.jsonl", "weight": 1}], batches={"cap": 5}),
@@ -117,7 +120,7 @@ WRONG = {
     ),
     "half precision on a CPU": (
         changed(device="cpu", schedule={"precision": "float16"}),
-        "run.yaml: schedule.precision: .* take bfloat16 or float32",
+        "run.yaml: schedule.precision: .* use bfloat16 or float32",
     ),
     "a seed too large": (changed(schedule={"seed": 2**32}), "schedule.seed: .*less than"),
     "no fields at all": (["a", "list"], "expected fields such as"),
@@ -153,7 +156,7 @@ def test_a_package_to_report_to_must_be_there(folder, monkeypatch, name, stand_i
 def test_a_field_that_comes_twice_is_refused(folder):
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(GOOD) + "schedule:\n  seed: 1\n  epochs: 2\n  seed: 3\n")
-    with pytest.raises(ConfigurationError, match=r"(?s)run\.yaml: no valid YAML: 'seed' comes twice.*line 8"):
+    with pytest.raises(ConfigurationError, match=r"(?s)run\.yaml: not valid YAML: 'seed' comes twice.*line 8"):
         read_config(path)
     path.write_text(yaml.safe_dump(GOOD) + "schedule:\n  seed: 1\n")
     assert read_config(path).schedule.seed == 1

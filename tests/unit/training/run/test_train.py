@@ -99,7 +99,7 @@ def labelled(names):
     ]
 
 
-def test_a_run_gives_a_model_that_both_libraries_read_alike(run, tmp_path):
+def test_a_run_gives_a_model_that_both_libraries_read_alike(run, tmp_path, drawn):
     from sentence_transformers import SentenceTransformer
 
     (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS[:8]))

@@ -6,7 +6,6 @@ that another model embedded are refused. Async methods run the blocking ones in 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +26,11 @@ from llama_index.vector_stores.twinvec.filters import as_filter, both
 from llama_index.vector_stores.twinvec.nodes import embedded_text, node_of, stored
 from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
-from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, SpaceMismatchError
+from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError
 from twinvec.retrieval.filters import Filter
-from twinvec.support.checks import check_choice
-from twinvec_qdrant import SAME_VECTOR_COSINE, Collection, open_whole_documents
+from twinvec.support.async_methods import awaitable
+from twinvec.support.checks import check_choice, refuse_unknown
+from twinvec_qdrant import SAME_VECTOR_COSINE, Collection, ingest_all, open_whole_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -141,19 +141,16 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             BadVectorError: an embedding is not finite, is zero, or of another size; nothing was written.
             DocumentError: nodes that were refused, by id and reason; the others were stored.
         """
-        _refuse(kwargs)
+        refuse_unknown(kwargs)
         latest = {node.node_id: node for node in nodes}
         vectors = {key: node.embedding for key, node in latest.items() if node.embedding is not None}
         self._check_space(latest, vectors)
-        report = self._collection.ingest([stored(node) for node in latest.values()], vectors=vectors)
-        if report.failures:
-            reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
-            raise DocumentError(f"{report.failed} of {len(latest)} nodes were refused: {reasons}")
+        ingest_all(self._collection, map(stored, latest.values()), f"{len(latest)} nodes", vectors)
         return [node.node_id for node in nodes]
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Remove the nodes of a document."""
-        _refuse(delete_kwargs)
+        refuse_unknown(delete_kwargs)
         self._collection.delete(self._collection.find({"ref_doc_id": ref_doc_id}))
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
@@ -168,7 +165,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         Raises:
             ConfigurationError: neither ids nor filters; ``clear`` removes all.
         """
-        _refuse(delete_kwargs)
+        refuse_unknown(delete_kwargs)
         if node_ids is None and filters is None:
             raise ConfigurationError("give node_ids or filters; clear() removes all nodes")
         self._collection.delete(self._selected(node_ids, filters))
@@ -197,36 +194,16 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             ids=[hit.id for hit, _ in found],
         )
 
-    async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
-        """``add``, awaited."""
-        return await asyncio.to_thread(self.add, nodes, **kwargs)
-
-    async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """``delete``, awaited."""
-        await asyncio.to_thread(self.delete, ref_doc_id, **delete_kwargs)
-
-    async def aget_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
-    ) -> list[BaseNode]:
-        """``get_nodes``, awaited."""
-        return await asyncio.to_thread(self.get_nodes, node_ids, filters)
-
-    async def adelete_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
-    ) -> None:
-        """``delete_nodes``, awaited."""
-        await asyncio.to_thread(self.delete_nodes, node_ids, filters, **delete_kwargs)
-
-    async def aclear(self) -> None:
-        """``clear``, awaited."""
-        await asyncio.to_thread(self.clear)
-
-    async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """``query``, awaited."""
-        return await asyncio.to_thread(self.query, query, **kwargs)
+    # ignored: a keyword argument could be called "self"
+    async_add = awaitable(add)  # type: ignore[arg-type]
+    adelete = awaitable(delete)  # type: ignore[arg-type]
+    aget_nodes = awaitable(get_nodes)
+    adelete_nodes = awaitable(delete_nodes)  # type: ignore[arg-type]
+    aclear = awaitable(clear)
+    aquery = awaitable(query)  # type: ignore[arg-type]
 
     def _search(self, query: VectorStoreQuery, *, mmr_threshold: float | None = None, **others: Any) -> list[Hit]:
-        _refuse(others)
+        refuse_unknown(others)
         mode = _mode(query)
         conditions = self._conditions(query)
         if conditions is None:
@@ -305,8 +282,3 @@ def _encoder(embed_model: BaseEmbedding) -> Encoder | ExternalEncoder:
         lambda texts: [embed_model.get_query_embedding(text) for text in texts],
         embed_model.get_text_embedding_batch,
     )
-
-
-def _refuse(others: dict[str, Any]) -> None:
-    if others:
-        raise ConfigurationError(f"unknown arguments: {', '.join(sorted(others))}")

@@ -28,7 +28,7 @@ from uuid import uuid4
 from filelock import FileLock, Timeout
 
 from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreUnavailableError
-from twinvec.support.atomic import atomic_write, sync_files
+from twinvec.support.atomic import atomic_write
 
 _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
@@ -128,10 +128,6 @@ class CollectionFolder:
             self.remove_copies()
             raise StoreUnavailableError(f"{self.path}: cannot be copied: {error}") from error
         return copy
-
-    def make_copy_durable(self, copy: Path) -> None:
-        """Force the copy to the disk: it replaces the original, and has to survive a power cut."""
-        sync_files(copy)
 
     def put_copy_in_place(self, copy: Path) -> None:
         """Replace the engine's files, which no one may have open, by the copy; ``settle`` completes it after a kill."""

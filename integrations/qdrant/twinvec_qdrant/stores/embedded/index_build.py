@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from twinvec.errors import StoreError
+from twinvec.support.atomic import sync_files
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 
@@ -36,5 +37,5 @@ def build_aside(folder: CollectionFolder, settings: IndexSettings) -> Path:
         folder.remove_copies()
         last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise StoreError(f"{folder.path}: the engine could not build the index: {last_line}")
-    folder.make_copy_durable(copy)
+    sync_files(copy)  # it replaces the original, and has to survive a power cut
     return copy

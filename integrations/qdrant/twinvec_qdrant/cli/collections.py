@@ -1,0 +1,104 @@
+"""The commands ``twinvec info``, ``twinvec collections`` and ``twinvec drop``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from twinvec.cli.options import (
+    COLLECTIONS_PANEL,
+    MAINTENANCE_PANEL,
+    AsJson,
+    CollectionName,
+    StorePath,
+    StoreUrl,
+    check_store,
+)
+from twinvec.cli.terminal import properties, show, show_json, table
+from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait, as_text, open_collection
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``twinvec``."""
+    app.command("info", rich_help_panel=COLLECTIONS_PANEL)(info_command)
+    app.command("collections", rich_help_panel=COLLECTIONS_PANEL)(collections_command)
+    app.command("drop", rich_help_panel=MAINTENANCE_PANEL)(drop_command)
+
+
+def info_command(
+    collection: CollectionName,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    wait: Wait = WAIT_SECONDS,
+    as_json: AsJson = False,
+) -> None:
+    """Show the contents, the model and the settings of a collection.
+
+    \b
+    twinvec info --collection docs
+    """
+    with open_collection(CollectionPlace(collection, path, url, wait)) as opened:
+        values = opened.info()
+    if as_json:
+        show_json(values)
+        return
+    shown = {key.replace("_", " "): as_text(value) for key, value in values.items() if key not in ("name", "location")}
+    show(f"{values['name']} at {values['location']}", properties(shown))
+
+
+def collections_command(
+    path: StorePath = None, url: StoreUrl = None, wait: Wait = WAIT_SECONDS, as_json: AsJson = False
+) -> None:
+    """List the collections of a store.
+
+    \b
+    twinvec collections
+    twinvec collections --url http://localhost:6333
+    """
+    from twinvec_qdrant.list_and_drop import list_collections
+
+    check_store(path, url)
+    found = list_collections(path, url=url, wait_seconds=wait)
+    if as_json:
+        show_json({"collections": [asdict(each) for each in found]})
+        return
+    if not found:
+        typer.echo("the store has no collections")
+        return
+    lines = table("Collections", "name", "model", "dimensions", numbers=("dimensions",))
+    for each in found:
+        lines.add_row(each.name, each.model or "not a twinvec collection, or damaged", str(each.dim or ""))
+    show(lines)
+
+
+def drop_command(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The same as --collection.")] = None,
+    collection: Annotated[
+        str | None, typer.Option("--collection", metavar="NAME", help="Name of the collection.")
+    ] = None,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    wait: Wait = WAIT_SECONDS,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a collection and all its contents for ever.
+
+    \b
+    twinvec drop --collection docs --yes
+    """
+    from twinvec_qdrant.list_and_drop import drop_collection
+
+    check_store(path, url)
+    if (name is None) == (collection is None):
+        raise typer.BadParameter("give --collection NAME")
+    dropped = name or str(collection)
+    if not yes:
+        typer.confirm(f"Delete the collection {dropped!r} and all its contents?", abort=True)
+    drop_collection(dropped, path, url=url, wait_seconds=wait)
+    if as_json:
+        show_json({"dropped": dropped})
+    else:
+        typer.echo(f"dropped {dropped}")

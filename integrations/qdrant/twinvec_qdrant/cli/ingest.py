@@ -1,0 +1,136 @@
+"""The command ``twinvec ingest``."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from twinvec.cli.options import (
+    COLLECTIONS_PANEL,
+    AsJson,
+    CollectionModel,
+    CollectionName,
+    StorePath,
+    StoreUrl,
+)
+from twinvec.cli.terminal import properties, show, show_json
+from twinvec_qdrant.cli.options import (
+    WAIT_SECONDS,
+    CollectionPlace,
+    QuantizationOption,
+    Wait,
+    as_text,
+    open_collection,
+)
+from twinvec_qdrant.settings import ChunkSettings, IndexSettings
+
+if TYPE_CHECKING:
+    from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.report import IngestReport
+
+_FAILURES_SHOWN = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``twinvec``."""
+    app.command("ingest", rich_help_panel=COLLECTIONS_PANEL)(ingest_command)
+
+
+def ingest_command(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A folder, a file, a .jsonl file, or - for stdin.")],
+    collection: CollectionName,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    model: CollectionModel = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Delete documents that SOURCE no longer holds.")] = False,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Let --prune delete all documents if SOURCE is empty.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would change, and write nothing.")] = False,
+    whole: Annotated[bool, typer.Option("--no-chunking", help="New collection: keep documents whole.")] = False,
+    chunk_tokens: Annotated[
+        int | None, typer.Option(min=1, help="New collection: largest chunk in tokens. Default: the model's limit.")
+    ] = None,
+    overlap: Annotated[
+        int | None, typer.Option(min=0, help="New collection: tokens that neighbouring chunks share. Default: 0.")
+    ] = None,
+    language: Annotated[
+        str, typer.Option(help="New collection: language of the stemmer for BM25 (Snowball).")
+    ] = "english",
+    quantization: QuantizationOption = None,
+    tenant_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="New collection: payload key that names a document's tenant.")
+    ] = None,
+    late_interaction: Annotated[
+        bool | None,
+        typer.Option("--late-interaction", help="New collection: store token states, so that maxsim is faster."),
+    ] = None,
+    wait: Wait = WAIT_SECONDS,
+    as_json: AsJson = False,
+) -> None:
+    """Add documents to a collection, and update changed ones.
+
+    Unchanged documents cost nothing. A folder gives one document for each file: the path is the id, hidden files are
+    skipped. A .jsonl file gives one document for each line: "id", "text", optional "title"; all other keys are payload
+    to filter by. An interrupted ingest resumes at the next run. A document that fails does not stop the others. The
+    exit code is 1 if all documents fail.
+
+    \b
+    twinvec ingest ./docs --collection docs --prune
+    twinvec ingest articles.jsonl --collection articles --url http://localhost:6333
+    """
+    from twinvec_qdrant.ingest.reading import read_source
+    from twinvec_qdrant.report import IngestReport
+
+    documents = read_source(source)
+    with open_collection(
+        CollectionPlace(collection, path, url, wait),
+        model,
+        create=True,
+        dry_run=dry_run,
+        chunking=_chunking(whole, chunk_tokens, overlap),
+        index=None if quantization is None else IndexSettings(quantization),
+        tenant_key=tenant_key,
+        late_interaction=late_interaction,
+        language=language,
+    ) as opened:
+        start, report = time.perf_counter(), IngestReport()
+        switches = {"prune": prune, "allow_empty": allow_empty, "dry_run": dry_run}
+        try:
+            opened.ingest(documents, **switches, progress=not as_json, report=report)
+        finally:  # also after an error: committed documents stay
+            if as_json:
+                show_json(asdict(report))
+        if not as_json:
+            _show_report(opened, report, time.perf_counter() - start)
+    if report.failed and not report.new + report.updated + report.unchanged:
+        raise typer.Exit(1)
+
+
+def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> ChunkSettings | Literal[False] | None:
+    """Return the chunk settings that the options give, or None for the collection's own."""
+    if whole:
+        if max_tokens is not None or overlap is not None:
+            raise typer.BadParameter("--no-chunking excludes --chunk-tokens and --overlap")
+        return False
+    if max_tokens is None and overlap is None:
+        return None
+    return ChunkSettings(max_tokens=max_tokens, overlap=overlap or 0)
+
+
+def _show_report(collection: Collection, report: IngestReport, seconds: float) -> None:
+    figures = {
+        "chunks written": report.chunks,
+        "texts encoded": report.encoded,
+        "chunks longer than the model reads": report.truncated,
+        "chunks in the collection": collection.count(),
+    }
+    shown = {name: as_text(value) for name, value in figures.items()}
+    show(f"{collection.name}: {report}", properties({**shown, "seconds": f"{seconds:,.1f}"}))
+    for source, reason in report.failures[:_FAILURES_SHOWN]:
+        typer.echo(f"failed: {source}: {reason}", err=True)
+    if len(report.failures) > _FAILURES_SHOWN:
+        typer.echo(f"... and {len(report.failures) - _FAILURES_SHOWN:,} more; --json lists all", err=True)

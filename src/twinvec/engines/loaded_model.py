@@ -1,0 +1,80 @@
+"""``LoadedModel``: all that engines, exports and the classes above them need to know of a model.
+
+The weights are not part of it: an engine reads them from the folder.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from twinvec.models.backbone import BackboneSpec
+from twinvec.models.cross_encoder_spec import ClassifierSpec
+from twinvec.models.encoder_spec import ModelSpec
+from twinvec.models.finding import ModelFolder
+from twinvec.models.space import SPACE_PROBES, classifier_digest, fingerprint, graph_digest, network_digest
+from twinvec.tokens.tokenizer import TextTokenizer
+
+Spec = TypeVar("Spec", bound=BackboneSpec, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel(Generic[Spec]):
+    """A verified folder, its settings and its tokenizer.
+
+    Attributes:
+        name: Name that finds the same files again.
+        root: The model's folder.
+        spec: Its settings.
+        tokenizer: Its tokenizer.
+        graph: Digest of what the model's graph computes. Exports and cached graphs are found by it.
+    """
+
+    name: str
+    root: Path
+    spec: Spec
+    tokenizer: TextTokenizer
+    graph: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEncoder(LoadedModel[ModelSpec]):
+    """An encoder.
+
+    Attributes:
+        network: Digest of tensors, backbone settings, pooling and head.
+        space: Digest of everything that decides the vectors.
+    """
+
+    network: str
+    space: str
+
+
+LoadedCrossEncoder = LoadedModel[ClassifierSpec]
+
+
+def load_encoder(found: ModelFolder, spec: ModelSpec) -> LoadedEncoder:
+    """Load the tokenizer and compute the digests of an encoder.
+
+    Raises:
+        ModelIntegrityError: the tokenizer or the weights are missing or cannot be read.
+    """
+    with ThreadPoolExecutor(1) as pool:  # hashing releases the interpreter lock
+        hashing = pool.submit(network_digest, spec)
+        tokenizer = load_tokenizer(spec)
+        identity = tokenizer.identity(SPACE_PROBES)
+    network = hashing.result()
+    graph, space = graph_digest(spec, network), fingerprint(spec, identity, network)
+    return LoadedEncoder(found.name, found.path, spec, tokenizer, graph, network, space)
+
+
+def load_cross_encoder(found: ModelFolder, spec: ClassifierSpec) -> LoadedCrossEncoder:
+    """Load the tokenizer and compute the digest of a cross-encoder; raises as ``load_encoder`` does."""
+    return LoadedModel(found.name, found.path, spec, load_tokenizer(spec), classifier_digest(spec))
+
+
+def load_tokenizer(spec: BackboneSpec) -> TextTokenizer:
+    """Load the tokenizer that goes with a model's settings."""
+    return TextTokenizer(spec.folder, spec.max_tokens, lower_case=spec.lower_case)

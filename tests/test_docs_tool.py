@@ -1,0 +1,41 @@
+"""The documentation's tool: what it writes about commands, and which faults it finds in a finished page."""
+
+from __future__ import annotations
+
+import pytest
+from tools import docs
+
+
+def test_the_page_of_commands_has_every_command_with_its_options():
+    page = docs.commands_page()
+    for command in ("encode", "train", "evaluate", "export", "ingest", "search", "migrate"):
+        assert f"### twinvec {command} {{ #twinvec-{command} }}" in page
+    search = page.split("### twinvec search ")[1].split("### twinvec ")[0]
+    assert "| --limit \\<int range\\> |" in search
+    assert "\\[default: 10; x\\>=1\\]" in search
+    assert '```sh\ntwinvec search "how do I renew a certificate" --collection docs --rerank maxsim\n' in search
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<script src="https://example.org/a.js"></script>',
+        '<img alt="" src="http://example.org/a.png">',
+        '<link rel="stylesheet" href="https://example.org/a.css">',
+        "<p>[<code>Encoder</code>][twinvec.Encoder]</p>",
+        "<p>\n::: twinvec.Encoder</p>",
+    ],
+)
+def test_remote_files_and_unresolved_references_are_faults(html, tmp_path, monkeypatch):
+    monkeypatch.setattr(docs, "SITE", tmp_path)
+    (tmp_path / "page.html").write_text(f"<html>{html}</html>", encoding="utf-8")
+    (fault,) = docs.faults_of(tmp_path / "page.html")
+    assert fault.startswith("page.html ")
+
+
+def test_links_and_own_files_are_no_faults(tmp_path):
+    (tmp_path / "page.html").write_text(
+        '<link rel="canonical" href="https://example.org/"><a href="https://example.org">a</a><script src="a.js">',
+        encoding="utf-8",
+    )
+    assert not list(docs.faults_of(tmp_path / "page.html"))

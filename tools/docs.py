@@ -1,0 +1,233 @@
+"""Build the documentation's site: collect the pages, write the reference, run Zensical, check what it made.
+
+    python tools/docs.py          # build/site/index.html
+
+The reference has one page for each subject below. Its text comes from docstrings (through mkdocstrings) and from the
+parameters of the commands, so it cannot drift from the code. Everything happens offline.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from inspect import cleandoc, isclass, isfunction
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "build" / "docs"
+SITE = ROOT / "build" / "site"
+COPIED = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "docs", "benchmarks", "examples")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A page of the reference: title, introduction, and module -> names; ``*`` is all that the module makes public."""
+
+    title: str
+    intro: str
+    names: dict[str, str]
+
+
+SUBJECTS = {
+    "twinvec": Subject("twinvec", "The names of the package itself.", {"twinvec": "*"}),
+    "retrieval": Subject(
+        "Retrieval and similarity",
+        "The protocols of retrieval, the search that `twinvec tune` chose, and similarity over arrays of vectors.",
+        {
+            "twinvec.retrieval": "Mode Reranker",
+            "twinvec.retrieval.tuned_search": "TunedSearch Setting",
+            "twinvec.similarity": "semantic_search most_similar_pairs cluster medoids",
+        },
+    ),
+    "objectives": Subject(
+        "Objectives",
+        "Pure functions of tensors. Each docstring has the formula and the paper.",
+        {"twinvec.training.objectives": "* CONCATENATIONS"},
+    ),
+    "training": Subject(
+        "Training",
+        "What `twinvec train` and `twinvec mine` do, from Python, and every field of a configuration.",
+        {
+            "twinvec.training.run.train": "train",
+            "twinvec.training.run.report": "TrainReport",
+            "twinvec.training.run.config": "check_config read_config TrainConfig",
+            "twinvec.training.settings": "InfoNCE Triplet Contrastive Regression Softmax Binary Graded "
+            "Source Batches Schedule Evaluation Lora",
+            "twinvec.training.run.softmax_head": "PairClassifier",
+            "twinvec.training.mining": "mine_negatives mine_file MiningOptions MiningReport",
+        },
+    ),
+    "evaluation": Subject(
+        "Evaluation",
+        "What `twinvec evaluate`, `compare` and `tune` measure, from Python.",
+        {
+            "twinvec.evaluation.sts": "StsSet StsResult load_sts evaluate_sts compare_sts pair_similarities "
+            "spearman pearson",
+            "twinvec.evaluation.beir": "BeirSet load_beir",
+            "twinvec.evaluation.ir": "IrResult evaluate_ir evaluate_retriever measure_ir search_all as_run compare_ir",
+            "twinvec.evaluation.reranking": "Reranked evaluate_stages",
+            "twinvec.evaluation.serving": "StorageVariant evaluate_collection evaluate_indexes evaluate_forms",
+            "twinvec.evaluation.pairs": "load_labelled_pairs load_triplets load_questions "
+            "evaluate_pairs evaluate_triplets",
+            "twinvec.evaluation.nli": "NliSet NliResult load_nli evaluate_nli",
+            "twinvec.evaluation.bias": "load_winogender evaluate_winogender load_winobias evaluate_winobias",
+            "twinvec.evaluation.statistics": "Interval PairedTest",
+            "twinvec.evaluation.tuning": "Tuning tune tune_by_documents",
+            "twinvec.evaluation.mteb": "MtebEncoder",
+        },
+    ),
+    "export": Subject(
+        "Export",
+        "What `twinvec export` does, from Python.",
+        {
+            "twinvec.export": "export_model ExportReport BOUNDS",
+            "twinvec.models": "find_model",
+        },
+    ),
+    "errors": Subject("Errors", "Every error of twinvec belongs to one tree.", {"twinvec.errors": "*"}),
+    "twinvec_qdrant": Subject("twinvec_qdrant", "Collections in Qdrant.", {"twinvec_qdrant": "*"}),
+    "langchain_twinvec": Subject("langchain_twinvec", "The interfaces of LangChain.", {"langchain_twinvec": "*"}),
+    "llama_index": Subject(
+        "LlamaIndex",
+        "The interfaces of LlamaIndex.",
+        {
+            "llama_index.embeddings.twinvec": "*",
+            "llama_index.vector_stores.twinvec": "*",
+            "llama_index.retrievers.twinvec": "*",
+            "llama_index.postprocessor.twinvec_rerank": "*",
+        },
+    ),
+}
+"""Name of a page -> its subject."""
+
+
+def main() -> None:
+    collect()
+    for name, text in {**reference_pages(), "commands": commands_page()}.items():
+        page = SOURCE / "docs" / "reference" / f"{name}.md"
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    print(done.stdout)
+    if done.returncode or "griffe: " in done.stdout:  # griffe warns of docstrings that do not fit their signatures
+        sys.exit("the site has faults: see above")
+    faults = [fault for page in sorted(SITE.rglob("*.html")) for fault in faults_of(page)]
+    if faults:
+        sys.exit("\n".join(faults))
+    print(f"{SITE.relative_to(ROOT)}/index.html")
+
+
+def collect() -> None:
+    """Copy what the site is made of, with the paths of the repository."""
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    shutil.rmtree(SITE, ignore_errors=True)
+    SOURCE.mkdir(parents=True)
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, SOURCE / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif (ROOT / name).exists():
+            shutil.copy(ROOT / name, SOURCE / name)
+
+
+def reference_pages() -> dict[str, str]:
+    """Name of a page -> its Markdown, for every subject."""
+    return {page: _reference_page(subject) for page, subject in SUBJECTS.items()}
+
+
+def documented_names() -> set[str]:
+    """The dotted names that the reference documents."""
+    return {name for subject in SUBJECTS.values() for name in _names(subject)}
+
+
+def _reference_page(subject: Subject) -> str:
+    parts = [f"# {subject.title}", subject.intro]
+    for name in _names(subject):
+        home, _, short = name.rpartition(".")
+        value = getattr(importlib.import_module(home), short)
+        defined = f"{value.__module__}.{value.__qualname__}" if isclass(value) or isfunction(value) else name
+        options = [f"heading: {name}", f"toc_label: {short}"]
+        if hasattr(value, "model_fields"):  # of a configuration every field counts, also one that explains itself
+            options.append("show_if_no_docstring: true")
+        parts += [f"::: {defined}\n    options:\n      " + "\n      ".join(options)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _names(subject: Subject) -> Iterator[str]:
+    for path, names in subject.names.items():
+        for name in names.split():
+            if name == "*":
+                module = importlib.import_module(path)
+                public = getattr(module, "__all__", None) or _defined_in(module)
+                yield from (f"{path}.{each}" for each in public if not each.startswith("_"))
+            else:
+                yield f"{path}.{name}"
+
+
+def _defined_in(module: ModuleType) -> list[str]:
+    """The public classes and functions that a module defines itself, in their order."""
+    own = (name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__)
+    return [name for name in own if isclass(getattr(module, name)) or isfunction(getattr(module, name))]
+
+
+def commands_page() -> str:
+    """The commands, with their arguments and options, as Markdown."""
+    from typer.main import get_command
+
+    (entry,) = entry_points(group="console_scripts", name="twinvec")
+    app = sys.modules[entry.load().__module__].build_app()
+    group: Any = get_command(app)
+    parts = ["# Commands", "Each command of `twinvec`, as `twinvec COMMAND --help` shows it."]
+    panel = None
+    for name, command in group.commands.items():
+        if command.rich_help_panel != panel:
+            panel = command.rich_help_panel
+            parts.append(f"## {panel}")
+        parts += _command(name, command)
+    return "\n\n".join(parts) + "\n"
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    import typer
+
+    yield f"### twinvec {name} {{ #twinvec-{name} }}"
+    for paragraph in cleandoc(command.help).split("\n\n"):
+        lines = [line.strip() for line in paragraph.splitlines() if line != "\b"]
+        if lines[0].startswith("twinvec "):
+            yield "```sh\n" + "\n".join(lines) + "\n```"
+        else:
+            yield _escaped(" ".join(lines))
+    context = typer.Context(command, info_name=name)
+    records = (parameter.get_help_record(context) for parameter in command.get_params(context))
+    rows = [f"| {_escaped(spelled)} | {_escaped(told)} |" for spelled, told in filter(None, records)]
+    yield "\n".join(["| parameter | meaning |", "|---|---|", *rows])
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([<>*_|\[\]`])", r"\\\1", text)
+
+
+_REMOTE = re.compile(
+    r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']?https?:|<link\b(?![^>]*\bcanonical)[^>]*\bhref=["']?https?:"""
+)
+_UNRESOLVED = re.compile(r"\[[^\]\n]*</code>\]\[|^:::", re.MULTILINE)
+
+
+def faults_of(page: Path) -> Iterator[str]:
+    """What is wrong with a page of the site: it loads something from another server, or a reference stayed text."""
+    text = page.read_text(encoding="utf-8")
+    for pattern, told in ((_REMOTE, "loads from another server"), (_UNRESOLVED, "has an unresolved reference")):
+        for found in pattern.finditer(text):
+            yield f"{page.relative_to(SITE)} {told}: {text[found.start() : found.start() + 120]!r}"
+
+
+if __name__ == "__main__":
+    main()
