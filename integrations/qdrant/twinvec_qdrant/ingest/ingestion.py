@@ -199,7 +199,7 @@ class Ingestion:
     def _build_index(self) -> None:
         try:
             self._backend.build_index(self._description.index)
-        except StoreUnavailableError as error:  # everything is there and is found, if more slowly
+        except StoreUnavailableError as error:  # searches work without the index, only more slowly
             logger.warning("no index was built: %s", error)
 
 

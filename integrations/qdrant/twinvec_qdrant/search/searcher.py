@@ -31,8 +31,8 @@ from twinvec_qdrant.stores.conditions import Condition, IdIs
 from twinvec_qdrant.stores.points import Query, pages
 
 _FIELDS = ("source", "position")
-_BLOCK = 32  # queries a request to the store
-_DEEPER = 4
+_BLOCK = 32  # queries per request to the store
+_DEEPER = 4  # each step of a search asks for this many times the candidates of the step before
 
 
 @dataclass(slots=True)
