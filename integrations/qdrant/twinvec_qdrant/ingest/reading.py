@@ -53,8 +53,9 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
 
     A folder is read with all its subfolders. Every file is a document; its id is the path within the folder, with "/".
     Hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections and links to folders
-    are left out. A file that ends in ``.jsonl``, and "-", which is standard input, hold one object per line with ``id``,
-    ``text`` and perhaps ``title``; all other keys are payload. Any other single file is a document with its name as id.
+    are left out. A file that ends in ``.jsonl``, and "-", which is standard input, hold one object per line with
+    ``id``, ``text`` and perhaps ``title``; all other keys are payload. Any other single file is a document, and its
+    name is the id.
 
     The payload of a file is ``{"path": ..., "format": "markdown" | "text"}`` and the front matter of a Markdown file; a
     ``title`` in the front matter becomes the document's title. An empty file is a document without text.
