@@ -71,7 +71,8 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
     except OSError as error:
         raise DocumentError(f"{_printable(str(path))}: {error.strerror}; expected a folder or a file") from error
     if stat.S_ISDIR(mode):
-        return _Counted(_read_folder(path), sum(1 for _ in _walk(path)))
+        documents = (each if isinstance(each, Failure) else _read_file(*each) for each in _walk(path))
+        return _Counted(documents, sum(1 for _ in _walk(path)))
     if path.suffix.lower() == ".jsonl":
         return _Counted(_read_lines_of(path), _count_lines(path) if stat.S_ISREG(mode) else 0)
     return iter([_read_file(path, path.name)])
@@ -89,11 +90,6 @@ class _Counted(Iterator[Document | Failure]):
 
     def __length_hint__(self) -> int:
         return self._number
-
-
-def _read_folder(folder: Path) -> Iterator[Document | Failure]:
-    for found in _walk(folder):
-        yield found if isinstance(found, Failure) else _read_file(*found)
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str] | Failure]:
@@ -123,16 +119,9 @@ def _entries(folder: Path, place: str) -> list[tuple[Path, str]]:
         path = folder / name
         if entry.is_dir(follow_symlinks=False):
             found.append((path, f"{place}{name}/"))
-        elif not (entry.is_symlink() and _is_folder(path)):  # not a linked folder: its files belong to its target
+        elif not (entry.is_symlink() and os.path.isdir(path)):  # not a linked folder: its files belong to its target
             found.append((path, place + name))
     return found
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # reading the file will report the reason
-        return False
 
 
 def _read_file(path: Path, identity: str) -> Document | Failure:
