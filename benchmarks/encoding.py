@@ -405,7 +405,7 @@ def processor() -> str:
 
 
 def cores() -> int:
-    from twinvec.engines.cpu import available_cores
+    from twinvec.support.cpu import available_cores
 
     return available_cores()
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from llama_index.core.storage.kvstore import SimpleKVStore
+from twinvec.training.run.fingerprint import fingerprint
 
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from pins.pinning import FIXTURES, check, pack, smallest_folder, unpack
@@ -27,7 +28,6 @@ from twinvec.training.data.text_hash import text_hash
 from twinvec.training.mining.hard_negatives import MiningOptions, mine_file
 from twinvec.training.mining.output_file import file_digest
 from twinvec.training.run.config import check_config
-from twinvec.training.run.fingerprint import fingerprint
 
 ARCHIVE = FIXTURES / "export.tar.xz"
 TEXTS = [f"{kind} number {n} compares two files" for n in range(8) for kind in ("dog", "cat", "Größe", "the lazy fox")]

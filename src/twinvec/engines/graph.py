@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit
-from twinvec.engines.cpu import available_cores
+from twinvec.support.cpu import available_cores
 from twinvec.tokens.batching import Batch
 
 BATCH_TOKENS = 1024

@@ -22,8 +22,8 @@ from typing import Any
 
 from twinvec.arrays import FloatArray
 from twinvec.engines.base import GPU_STREAMS, AnyEngine
-from twinvec.engines.cpu import available_cores
 from twinvec.errors import ConfigurationError, EngineError, TwinvecError
+from twinvec.support.cpu import available_cores
 from twinvec.tokens.batching import Batch
 
 LoadEngine = Callable[[str], AnyEngine]

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 from twinvec.engines.base import Engine, ScoringEngine
-from twinvec.engines.cpu import sums_bytes_exactly
 from twinvec.engines.exports import find_export
 from twinvec.engines.graph_cache import EXACT, cached_graph
 from twinvec.engines.loaded_model import LoadedCrossEncoder, LoadedEncoder, LoadedModel
@@ -23,6 +22,7 @@ from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.models.backbone import BackboneSpec
 from twinvec.support.checks import check_choice
+from twinvec.support.cpu import sums_bytes_exactly
 
 logger = logging.getLogger(__name__)
 

@@ -22,11 +22,11 @@ from torch import Tensor, nn
 
 from twinvec.arrays import FloatArray
 from twinvec.engines.base import GPU_STREAMS
-from twinvec.engines.cpu import available_cores
 from twinvec.engines.pooling import pool
 from twinvec.engines.unpadded import without_padding
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError, TwinvecError
 from twinvec.models.encoder_spec import Dense, ModelSpec
+from twinvec.support.cpu import available_cores
 from twinvec.tokens.batching import Batch
 
 _CPU_TOKENS = 2048

@@ -285,7 +285,10 @@ def _evaluate_run(system: str, tasks: Tasks, options: dict[str, Any]) -> Evaluat
 
 
 def _measure_bias(model: TextModel, tasks: Tasks, resamples: int) -> dict[str, Any]:
-    tests = {"winogender": (evaluate_winogender, tasks.winogender), "winobias": (evaluate_winobias, tasks.winobias)}
+    tests: dict[str, tuple[Callable[..., Any], Any]] = {
+        "winogender": (evaluate_winogender, tasks.winogender),
+        "winobias": (evaluate_winobias, tasks.winobias),
+    }
     return {name: test(model, data, resamples=resamples) for name, (test, data) in tests.items() if data is not None}
 
 

@@ -26,7 +26,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from twinvec.engines.cpu import sums_bytes_exactly
 from twinvec.engines.exports import EXPORTS, export_key, graph_files, read_exports
 from twinvec.engines.graph_cache import EXACT, cached_graph
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName, files_of
@@ -36,6 +35,7 @@ from twinvec.export.subjects import Subject, open_subject
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import MANIFEST, optional_json, read_object, sha256, write_manifest
 from twinvec.support.checks import check_choice, integer
+from twinvec.support.cpu import sums_bytes_exactly
 from twinvec.support.locks import exclusive_lock
 from twinvec.text import check_text
 from twinvec.tokens.tokenizer import TextTokenizer

@@ -121,7 +121,8 @@ def _deviation(scores: _Scores) -> np.float64:
 
 def _z(scores: _Scores, among: _Scores) -> _Scores:
     """Standardise scores by the mean and the deviation of ``among``."""
-    return standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
+    z = standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
+    return z.astype(np.float64, copy=False)
 
 
 def _ranks(scores: _Scores, among: _Scores) -> _Scores:

@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from twinvec import CrossEncoderReranker, Encoder
-from twinvec.engines.cpu import available_cores
 from twinvec.engines.multi_device import ProcessesEngine
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError
 from twinvec.export.model import export_model
+from twinvec.support.cpu import available_cores
 from twinvec.tokens.batching import Batch
 
 TEXTS = [f"{'the old cat sleeps ' * (row % 9)}number {row}" for row in range(200)]

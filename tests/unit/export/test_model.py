@@ -16,7 +16,6 @@ from filelock import FileLock
 
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.arrays import unit
-from twinvec.engines.cpu import sums_bytes_exactly
 from twinvec.errors import (
     ConfigurationError,
     InputError,
@@ -27,6 +26,7 @@ from twinvec.errors import (
 )
 from twinvec.export.model import LEAST_TEXTS, export_model, sample_texts
 from twinvec.models.integrity import MANIFEST, write_manifest
+from twinvec.support.cpu import sums_bytes_exactly
 from words import sentences
 
 TEXTS = sentences(120, seed=3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -98,7 +98,7 @@ def ingest_command(
         language=language,
     ) as opened:
         start, report = time.perf_counter(), IngestReport()
-        switches = {"prune": prune, "allow_empty": allow_empty, "dry_run": dry_run}
+        switches: dict[str, Any] = {"prune": prune, "allow_empty": allow_empty, "dry_run": dry_run}
         try:
             opened.ingest(documents, **switches, progress=not as_json, report=report)
         finally:  # also after an error: committed documents stay

@@ -7,8 +7,8 @@ import platform
 
 import pytest
 
-from twinvec.engines import cpu as processor
-from twinvec.engines.cpu import available_cores, container_share, sums_bytes_exactly
+from twinvec.support import cpu as processor
+from twinvec.support.cpu import available_cores, container_share, sums_bytes_exactly
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="others sum exactly, whatever they say")
