@@ -119,9 +119,16 @@ def _entries(folder: Path, place: str) -> list[tuple[Path, str]]:
         path = folder / name
         if entry.is_dir(follow_symlinks=False):
             found.append((path, f"{place}{name}/"))
-        elif not (entry.is_symlink() and os.path.isdir(path)):  # not a linked folder: its files belong to its target
+        elif not (entry.is_symlink() and _is_folder(path)):  # not a linked folder: its files belong to its target
             found.append((path, place + name))
     return found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # reading the file will report the reason
+        return False
 
 
 def _read_file(path: Path, identity: str) -> Document | Failure:
