@@ -13,7 +13,7 @@ import pytest
 
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings
-from twinvec_qdrant.stores.embedded import index_build as edge_index
+from twinvec_qdrant.stores.embedded import index_build
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from words import WordEncoder
 
@@ -158,7 +158,7 @@ def test_a_builder_ends_with_its_process():
     child = "import os, signal, sys; sys.path.insert(0, sys.argv[1]); from index_worker import die_with"
     child += "; die_with(int(sys.argv[2])); print('waiting', flush=True); signal.alarm(100); signal.pause()"
     parent = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:], str(os.getpid())])"
-    command = [sys.executable, "-c", parent, child, str(Path(edge_index.__file__).parent)]
+    command = [sys.executable, "-c", parent, child, str(Path(index_build.__file__).parent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "waiting\n"
         process.kill()
