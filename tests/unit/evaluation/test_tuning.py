@@ -17,6 +17,7 @@ from twinvec.evaluation.ir import evaluate_retriever
 from twinvec.evaluation.pseudo_queries import pseudo_queries
 from twinvec.evaluation.tuned_search import NOTES, Setting, TunedSearch, save, saved
 from twinvec.evaluation.tuning import CANDIDATES, MIXES, PLAIN, WORDS, choose, tune, tune_by_documents
+from twinvec.export import export_model
 from twinvec.retrieval import Hit
 from twinvec_qdrant import Collection
 
@@ -231,9 +232,10 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
 
 
 def test_a_terminal_shows_how_far_tuning_is(on_terminal, tiny_model, tmp_path):
-    with Collection.open("c", tmp_path, encoder=Encoder(tiny_model("bert"))) as collection:
+    exported = export_model(tiny_model("bert"), tmp_path / "exported").folder  # is loaded without torch
+    with Collection.open("c", tmp_path / "store", encoder=Encoder(exported)) as collection:
         collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
-    shown = on_terminal(120, "tune", "--collection", "c", "--path", tmp_path)
+    shown = on_terminal(120, "tune", "--collection", "c", "--path", tmp_path / "store")
     assert "Searching" in shown
     assert re.search(r"Reranking[^\r]*15/15 texts", shown)
     assert "chosen: " in shown
