@@ -52,6 +52,7 @@ def found(collection: Collection, vectors, **options) -> list[list[str]]:
     return [[hit.id for hit in collection.search_vector(vectors[row], 10, **options)] for row in range(0, SIZE, 800)]
 
 
+@pytest.mark.slow
 def test_an_index_is_built_while_searches_go_on_and_is_there_after_opening_again(folder, vectors):
     with opened(folder) as collection:
         exact = found(collection, vectors, exact=True)
@@ -82,6 +83,7 @@ def test_an_index_is_built_while_searches_go_on_and_is_there_after_opening_again
         assert "n7" not in [hit.id for hit in collection.search_vector(vectors[7], 3)]
 
 
+@pytest.mark.slow
 def test_quantised_copies_are_searched_and_the_vectors_compared(folder, vectors):
     with opened(folder) as collection:
         exact = found(collection, vectors, exact=True)
