@@ -220,5 +220,10 @@ def test_every_name_is_there_and_as_it_was(found):
 
 
 def test_every_command_takes_what_it_took(found):
-    wrong = lacking(recorded("signatures")["commands"], found["commands"], "twinvec")
+    expected = recorded("signatures")["commands"]
+    for name in expected.keys() & found["commands"].keys():
+        for before, now in zip(expected[name]["arguments"], found["commands"][name]["arguments"], strict=False):
+            if before["required"] and now["type"] == f"{before['type']} | None":  # may become optional, not the reverse
+                now |= {"type": before["type"], "required": True}
+    wrong = lacking(expected, found["commands"], "twinvec")
     assert not wrong, "\n".join(wrong)
