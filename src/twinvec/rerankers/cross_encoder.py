@@ -24,6 +24,7 @@ from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.finding import find_model
 from twinvec.rerankers.hit_lists import as_list, checked_hit_lists, reordered
 from twinvec.retrieval.base import Hit
+from twinvec.retrieval.retrieve_rerank import BatchReranker
 from twinvec.support.checks import integer
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_text
@@ -31,7 +32,7 @@ from twinvec.tokens.pipeline import PipelineSettings, run_batches
 from twinvec.tokens.truncation import TruncationCounter
 
 
-class CrossEncoderReranker(TruncationCounter):
+class CrossEncoderReranker(TruncationCounter, BatchReranker):
     """A cross-encoder in sentence-transformers' CrossEncoder format: one score for each pair of query and text.
 
     Scores equal those of ``CrossEncoder.predict``: the logit through the model's activation (default: the sigmoid).
@@ -112,15 +113,6 @@ class CrossEncoderReranker(TruncationCounter):
         checked = [_checked_pair(pair, index) for index, pair in enumerate(as_list(pairs, "pairs"))]
         return self._score(checked)
 
-    def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
-        """Return new hits, best first: their ``scores`` include "cross-encoder", which is also their ``score``.
-
-        Raises:
-            TextError: the input gate refuses the query or a hit's text.
-            ConfigurationError: the limit is below 1.
-        """
-        return self.rerank_many([query], [hits], limit)[0]
-
     def rerank_many(
         self,
         queries: Sequence[str],
@@ -129,7 +121,7 @@ class CrossEncoderReranker(TruncationCounter):
         *,
         progress: bool = False,
     ) -> list[list[Hit]]:
-        """``rerank`` for many queries; a batch may hold pairs of several queries."""
+        """Rerank the hits of each query; a batch may hold pairs of several queries."""
         queries, lists = checked_hit_lists(queries, hits_lists, limit)
         pairs = [(query, hit.text) for query, hits in zip(queries, lists, strict=True) for hit in hits]
         scores = self._score(pairs, progress)

@@ -10,13 +10,14 @@ from twinvec.arrays import FloatArray, Scores, standardized
 from twinvec.errors import ConfigurationError
 from twinvec.rerankers.hit_lists import checked_hit_lists, reordered
 from twinvec.retrieval.base import Hit, TokenEncoder
+from twinvec.retrieval.retrieve_rerank import BatchReranker
 from twinvec.support.progress import progress_bar
 
 _QUERIES_AT_ONCE = 1024
 _TEXTS_AT_ONCE = 256
 
 
-class MaxSimReranker:
+class MaxSimReranker(BatchReranker):
     """Late interaction over the encoder's own token states, mixed with the score of the stage before.
 
     MaxSim (Khattab and Zaharia 2020, ColBERT, equation 3) takes, for each token of the query, the best cosine with a
@@ -40,16 +41,6 @@ class MaxSimReranker:
         self.encoder = encoder
         self._mix = mix
 
-    def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
-        """Return new hits, best first: their ``scores`` include "maxsim", their ``score`` is the mixed score.
-
-        Raises:
-            TextError: the input gate refuses the query or a hit's text.
-            InputError: a hit's score is not finite.
-            ConfigurationError: the limit is below 1.
-        """
-        return self.rerank_many([query], [hits], limit)[0]
-
     def rerank_many(
         self,
         queries: Sequence[str],
@@ -58,7 +49,7 @@ class MaxSimReranker:
         *,
         progress: bool = False,
     ) -> list[list[Hit]]:
-        """``rerank`` for many queries. Memory holds the token states of about 1,000 queries and 256 texts."""
+        """Rerank the hits of each query. Memory holds the token states of about 1,000 queries and 256 texts."""
         queries, lists = checked_hit_lists(queries, hits_lists, limit)
         reranked: list[list[Hit]] = []
         for start in range(0, len(queries), _QUERIES_AT_ONCE):

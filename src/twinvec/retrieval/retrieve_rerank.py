@@ -13,7 +13,17 @@ from twinvec.text import check_texts
 
 @runtime_checkable
 class BatchReranker(Reranker, Protocol):
-    """A reranker that takes many queries at once."""
+    """A reranker that takes many queries at once. A subclass gets ``rerank`` from its ``rerank_many``."""
+
+    def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
+        """Return at most ``limit`` new hits, best first; the new score is their ``score``, and among their ``scores``.
+
+        Raises:
+            TextError: the input gate refuses the query or a hit's text.
+            InputError: a hit's score is not finite.
+            ConfigurationError: the limit is below 1.
+        """
+        return self.rerank_many([query], [hits], limit)[0]
 
     def rerank_many(
         self,
