@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import pytest
 from llama_index.core.storage.kvstore import SimpleKVStore
-from twinvec.training.run.fingerprint import fingerprint
 
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from pins.pinning import FIXTURES, check, pack, smallest_folder, unpack
 from twinvec import Encoder
 from twinvec.export.model import export_model
 from twinvec.training.data.text_hash import text_hash
-from twinvec.training.mining.hard_negatives import MiningOptions, mine_file
+from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, mine_file
 from twinvec.training.mining.output_file import file_digest
 from twinvec.training.run.config import check_config
+from twinvec.training.run.run_folder import fingerprint
 
 ARCHIVE = FIXTURES / "export.tar.xz"
 TEXTS = [f"{kind} number {n} compares two files" for n in range(8) for kind in ("dog", "cat", "Größe", "the lazy fox")]
@@ -117,7 +117,7 @@ def _mined(folder: Path) -> dict[str, Any]:
     for name, options in (("default", MiningOptions()), ("margin", MiningOptions(2, 3, 30, 0.05, 0.2))):
         output = folder / f"{name}-mined.jsonl"
         with pytest.raises(UnansweredError):
-            mine_file(folder / "rows.jsonl", output, NoRetriever(), options, identity="größe 0123")
+            mine_file(MiningJob(folder / "rows.jsonl", output, options, "größe 0123"), NoRetriever())
         found[name] = output.with_name(f"{output.name}.partial").read_text().splitlines()
     return found
 
