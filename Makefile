@@ -12,6 +12,12 @@ RELEASE_STAMP := $(RELEASE)/.installed
 INSTALLED := build/installed
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml $(wildcard integrations/*/pyproject.toml)
+EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[documents]" -e integrations/langchain -e integrations/llama_index
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint constraints.txt
+# The tests of one file stay with one process. Python may write bytecode, which the many processes of the tests share.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
+PARALLEL := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 QUESTIONS := \
 	"retry an operation a fixed number of times after a timeout" \
 	"compare two files and show the differences" \
@@ -19,7 +25,7 @@ QUESTIONS := \
 	"read a spreadsheet saved with commas between the values" \
 	"run a shell command and capture what it prints"
 
-.PHONY: help demo test check lint types install docs dist benchmark-retrieval clean
+.PHONY: help demo test test-all coverage check lint types install docs dist benchmark-retrieval clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -29,9 +35,8 @@ install: $(STAMP)  ## Make .venv with the four packages, editable
 $(STAMP): $(PROJECTS) constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(INSTALL) torch
-	$(BIN)/python $(INSTALL) \
-		-e ".[offline,dev]" -e "integrations/qdrant[documents]" -e integrations/langchain -e integrations/llama_index
+	$(PIP) torch  # by pip, which honours all settings of the machine
+	{ $(PIP) uv && $(UV) $(EDITABLE); } || $(PIP) $(EDITABLE)  # uv takes a quarter of the time
 	@touch $@
 
 demo: $(STAMP)  ## Ingest the standard library's documentation, then answer five questions
@@ -39,8 +44,18 @@ demo: $(STAMP)  ## Ingest the standard library's documentation, then answer five
 	$(BIN)/twinvec ingest .twinvec-demo/pydocs.jsonl --collection pydocs --prune
 	$(BIN)/twinvec search $(QUESTIONS) --collection pydocs --mode hybrid --rerank maxsim --limit 5
 
-test: $(STAMP)  ## Run all tests
-	$(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+test: $(STAMP)  ## Run the quick tests: all but those marked slow
+	$(PYTEST) $(PARALLEL) -m "not slow"
+
+test-all: $(STAMP)  ## Run all tests; those marked slow only: make test-all TESTS=slow
+	$(PYTEST) $(PARALLEL) $(if $(TESTS),-m "$(TESTS)")
+
+coverage: $(STAMP)  ## Show which share of lines and branches the tests run, in all their processes
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q $(PARALLEL) $(if $(TESTS),-m "$(TESTS)")
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o .coverage.d/figures.json
+	$(BIN)/python tests/coverage_figures.py .coverage.d/figures.json
 
 check: lint types  ## Lint and types
 
@@ -78,4 +93,4 @@ benchmark-retrieval: $(STAMP)  ## nDCG@10 of every mode on the sets below DATA/i
 	$(BIN)/python benchmarks/retrieval.py --data $(DATA)
 
 clean:  ## Remove the environment, caches and the demo's collection
-	rm -rf $(VENV) .twinvec .twinvec-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .twinvec .twinvec-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage.d

@@ -24,7 +24,7 @@ from llama_index.retrievers.twinvec import TwinvecRetriever as LlamaIndexRetriev
 from twinvec import Encoder, Hit, MaxSimReranker
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import as_run, measure_ir
-from twinvec.retrieval.base import Mode, Reranker
+from twinvec.retrieval import Mode, Reranker
 from twinvec_qdrant import Collection
 
 MEASURES = ("ndcg@10", "recall@100")

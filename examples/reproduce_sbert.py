@@ -165,7 +165,7 @@ def fresh_base(folder: Path) -> Path:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    from twinvec.models.finding import find_model
+    from twinvec.models import find_model
 
     torch.manual_seed(0)
     transformer = Transformer(str(find_model("default").path))

@@ -79,6 +79,8 @@ def _fences(page: Path, lines: Iterator[tuple[int, str]]) -> Iterator[Fence]:
                 raise AssertionError(f"{page}:{number}: the block does not end")
             what, value = (note["what"], note["value"] or "") if note else ("", "")
             yield Fence(page, number, opened["info"].strip(), dedent("\n".join(inner)) + "\n", what, value)
+        else:
+            assert "```" not in line, f"{page}:{number}: a block begins where it is not seen"
         note = _NOTE.match(line)
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 
 import pytest
+from markdown_it import MarkdownIt
 from tools.docs import documented_names
 from typer.main import get_command
 
@@ -68,6 +69,20 @@ def test_every_block_is_run_or_known_as_shown_only():
         assert not fence.runs or collected, f"{where} is run by no test"
     shown = Counter((fence.value, relative(fence.page)) for fence in everything if fence.note == "not run")
     assert shown == {(why, page): count for why, found in NOT_RUN.items() for page, count in found.items()}
+
+
+@pytest.mark.parametrize("page", fences.pages(), ids=relative)
+def test_a_markdown_parser_finds_no_other_blocks(page):
+    """Code without a fence, which no test would see, stands in the benchmarks' pages only."""
+    lines = {fence.line for fence in fences.fences(page)}
+    for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
+        if token.type == "fence":
+            assert token.map[0] + 1 in lines
+        elif token.type == "code_block":
+            within = lines & set(range(token.map[0] + 1, token.map[1] + 1))
+            assert within or page.parent.name == "benchmarks", (
+                f"{relative(page)}:{token.map[0] + 1}: code without a fence"
+            )
 
 
 def test_commands_that_are_shown_exist():
@@ -145,9 +160,13 @@ def test_blocks_are_found_wherever_they_stand(tmp_path):
     assert [fence.runs for fence in found] == [True] * 4 + [False]
 
 
-def test_a_block_without_an_end_is_an_error(tmp_path):
-    (tmp_path / "page.md").write_text("```python\nprint()\n", encoding="utf-8")
-    with pytest.raises(AssertionError, match="does not end"):
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [("```python\nprint()\n", "does not end"), ("text ```python\nprint()\n```\n", "begins where it is not seen")],
+)
+def test_a_block_that_cannot_be_found_is_an_error(page, told, tmp_path):
+    (tmp_path / "page.md").write_text(page, encoding="utf-8")
+    with pytest.raises(AssertionError, match=told):
         fences.fences(tmp_path / "page.md")
 
 

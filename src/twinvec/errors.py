@@ -1,42 +1,42 @@
-"""Every error that twinvec raises on purpose.
+"""The errors that twinvec raises.
 
     TwinvecError
-    ├── ConfigurationError (ValueError)      an argument or a setting that cannot work
-    ├── MissingExtraError (ImportError)      an optional package is needed; says how to install it
-    ├── InputError (ValueError)              the caller's data, named by index or source
-    │   ├── TextError                        not a string, a lone surrogate, too large
-    │   ├── DocumentError                    a document without what it needs, a file that cannot be read
-    │   └── FilterError                      a filter that has no meaning
-    ├── ModelError                           a model that cannot be used
-    │   ├── ModelNotFoundError               no such folder, no such name, hub out of reach
+    ├── ConfigurationError (ValueError)      an argument or a setting is invalid
+    ├── MissingExtraError (ImportError)      an optional package is missing; names the command that installs it
+    ├── InputError (ValueError)              the caller's data is invalid; names its index or source
+    │   ├── TextError                        a text is not a string, has a lone surrogate, or is too large
+    │   ├── DocumentError                    a document is incomplete, or its file cannot be read
+    │   └── FilterError                      a filter is malformed
+    ├── ModelError                           a model cannot be used
+    │   ├── ModelNotFoundError               the folder or name does not exist, or the hub is unreachable
     │   ├── ModelIntegrityError              a file is changed, truncated, pickled or outside the folder
-    │   └── UnsupportedModelError            a module, backbone or setting outside the closed list
-    ├── EngineError                          the engine failed, or
-    │   └── BadVectorError                   gave a vector that is not finite, zero, or of the wrong size
+    │   └── UnsupportedModelError            a module, backbone or setting is not supported
+    ├── EngineError                          the engine failed
+    │   └── BadVectorError                   a vector is not finite, is zero, or has the wrong size
     ├── SpaceMismatchError                   a collection belongs to another model
-    └── StoreError                           a vector store
-        ├── StoreBusyError                   another process holds it
-        ├── StoreUnavailableError            it does not answer, or the disk is full
-        ├── StoreCorruptError                what it holds cannot be read
-        └── CollectionNotFoundError          it holds no such collection
+    └── StoreError                           a vector store failed
+        ├── StoreBusyError                   another process holds the store
+        ├── StoreUnavailableError            the store does not answer, or the disk is full
+        ├── StoreCorruptError                the stored data cannot be read
+        └── CollectionNotFoundError          the store has no such collection
 
-Errors of other libraries stop at the file that talks to the library and come out as one of these, with the
-original as ``__cause__``.
+The module that calls another library catches the library's errors and raises one of these, with the original error as
+``__cause__``.
 """
 
 from __future__ import annotations
 
 
 class TwinvecError(Exception):
-    """The root: ``except TwinvecError`` catches everything that twinvec raises on purpose."""
+    """The base class: ``except TwinvecError`` catches every error that twinvec raises."""
 
 
 class ConfigurationError(TwinvecError, ValueError):
-    """An argument or a setting that cannot work."""
+    """An argument or a setting is invalid."""
 
 
 class MissingExtraError(TwinvecError, ImportError):
-    """An optional package is missing. ``support.extras`` raises it."""
+    """An optional package is missing."""
 
     def __init__(self, package: str, extra: str, purpose: str, distribution: str = "twinvec") -> None:
         super().__init__(f"{purpose} needs the package {package!r}: pip install '{distribution}[{extra}]'")
@@ -47,19 +47,19 @@ class MissingExtraError(TwinvecError, ImportError):
 
 
 class InputError(TwinvecError, ValueError):
-    """The caller's data is at fault."""
+    """The caller's data is invalid."""
 
 
 class TextError(InputError):
-    """A text is not a string, holds a lone surrogate, or is too large."""
+    """A text is not a string, has a lone surrogate, or is too large."""
 
 
 class DocumentError(InputError):
-    """A document lacks what it needs, or its file cannot be read."""
+    """A document is incomplete, or its file cannot be read."""
 
 
 class FilterError(InputError):
-    """A filter that has no meaning."""
+    """A filter is malformed."""
 
 
 class ModelError(TwinvecError):
@@ -67,15 +67,15 @@ class ModelError(TwinvecError):
 
 
 class ModelNotFoundError(ModelError):
-    """No such folder or name, or the hub is out of reach and the cache does not hold it."""
+    """The folder or name does not exist, or the hub is unreachable and its cache lacks the model."""
 
 
 class ModelIntegrityError(ModelError):
-    """A file of the model is changed, truncated, pickled, or named outside the folder."""
+    """A file of the model is changed, truncated, pickled, or outside the folder."""
 
 
 class UnsupportedModelError(ModelError):
-    """The model uses a module, backbone or setting outside the closed list."""
+    """The model has a module, backbone or setting that is not supported."""
 
 
 class EngineError(TwinvecError):
@@ -83,11 +83,11 @@ class EngineError(TwinvecError):
 
 
 class BadVectorError(EngineError):
-    """The engine gave a vector that is not finite, is zero, or has the wrong size."""
+    """An engine or encoder returned a vector that is not finite, is zero, or has the wrong size."""
 
 
 class SpaceMismatchError(TwinvecError):
-    """A collection belongs to the vectors of another model."""
+    """A collection holds the vectors of another model."""
 
 
 class StoreError(TwinvecError):
@@ -99,12 +99,12 @@ class StoreBusyError(StoreError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store does not answer, or cannot write."""
+    """The store does not answer or cannot write."""
 
 
 class StoreCorruptError(StoreError):
-    """What the store holds cannot be read."""
+    """The stored data cannot be read."""
 
 
 class CollectionNotFoundError(StoreError):
-    """The store holds no such collection."""
+    """The store has no such collection."""

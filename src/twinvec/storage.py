@@ -1,8 +1,7 @@
-"""The forms in which vectors are kept: float32, float16, one byte or one bit a number.
+"""Storage types of vectors: float32, float16, int8 (one byte per number) and binary (one bit per number).
 
-One byte a number needs to know between which values the numbers of a dimension lie. These ranges are taken once, from
-the vectors of sample texts, and are kept with the model (``twinvec export``), so that a vector has the same codes
-whatever else is in the call, today and in a year.
+int8 storage needs each dimension's value range. ``twinvec export`` measures the ranges once, on the vectors of sample
+texts, and keeps them with the model. So the codes of a vector do not depend on the other vectors of a call.
 """
 
 from __future__ import annotations
@@ -23,38 +22,38 @@ _STEPS = 255
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Between which values the numbers of each dimension lie; both of shape (D,)."""
+    """The smallest and the largest value of each dimension; both of shape (D,)."""
 
     low_D: FloatArray
     high_D: FloatArray
 
     @property
     def steps(self) -> FloatArray:
-        """The distance between neighbouring codes, shape (D,)."""
+        """Distance between neighbouring codes: shape (D,)."""
         found: FloatArray = np.maximum(self.high_D - self.low_D, 1e-9) / np.float32(_STEPS)
         return found
 
 
 def measure_ranges(vectors_ND: FloatArray) -> Ranges:
-    """The smallest and largest value of each dimension, with a tenth of their distance on both sides to spare."""
+    """Return the range of each dimension, extended on both sides by a tenth of its width."""
     low_D, high_D = vectors_ND.min(axis=0), vectors_ND.max(axis=0)
     spare_D = (high_D - low_D) / np.float32(10)
     return Ranges(low_D - spare_D, high_D + spare_D)
 
 
 def to_int8(vectors: FloatArray, ranges: Ranges) -> npt.NDArray[np.int8]:
-    """The nearest of 256 codes, -128 to 127, for each number; what lies outside its range gets the code at its end."""
+    """Return the nearest of 256 codes, -128 to 127, for each number; numbers outside the range are clipped."""
     steps = np.rint((vectors - ranges.low_D) / ranges.steps) - 128
     codes: npt.NDArray[np.int8] = np.clip(steps, -128, 127).astype(np.int8)
     return codes
 
 
 def from_int8(codes: npt.NDArray[np.int8], ranges: Ranges) -> FloatArray:
-    """The values that codes stand for: ``low + (code + 128) * (high - low) / 255``."""
+    """Return the values of codes: ``low + (code + 128) * (high - low) / 255``."""
     values: FloatArray = ranges.low_D + (codes.astype(np.float32) + 128) * ranges.steps
     return values
 
 
 def to_bits(vectors: FloatArray) -> npt.NDArray[np.uint8]:
-    """1 where a number is positive, eight a byte: shape (..., ceil(D / 8))."""
+    """Return one bit per number, 1 for a positive number, eight bits per byte: shape (..., ceil(D / 8))."""
     return np.packbits(vectors > 0, axis=-1)

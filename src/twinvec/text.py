@@ -1,7 +1,7 @@
-"""The input gate: every text is checked once, at the border, before anything is computed from it.
+"""The input gate: every public function checks the texts that it is given, before it computes anything.
 
-Refused: what is not a string, a lone surrogate (it has no UTF-8), and a text above the size limit. Let through:
-the empty text, blanks, NUL and every other code point.
+The gate refuses values that are not strings, lone surrogates (UTF-8 cannot encode them) and texts above the size limit.
+It accepts the empty text, white space, NUL and every other code point.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_TEXT_BYTES = 8 * 1024 * 1024
 
 
 def check_text(text: object, where: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
-    """Return ``text`` unchanged if it may go on; ``where`` names it in the error ("text 3", "notes/a.md").
+    """Return ``text`` unchanged, or refuse it; ``where`` names it in the error ("text 3", "notes/a.md").
 
     Raises:
         TextError: ``text`` is not a ``str``, holds a lone surrogate, or is larger than ``max_bytes`` as UTF-8.
@@ -36,10 +36,10 @@ def check_text(text: object, where: str, max_bytes: int = MAX_TEXT_BYTES) -> str
 
 
 def check_texts(texts: Iterable[str], max_bytes: int = MAX_TEXT_BYTES, name: str = "text") -> list[str]:
-    """``check_text`` for a list; errors name the index, after ``name``.
+    """Check a list of texts by ``check_text``; errors name a text by ``name`` and its index.
 
     Raises:
-        TextError: ``texts`` is a single string or no iterable at all, or one of its texts is refused.
+        TextError: ``texts`` is a single string or not iterable, or the gate refuses one of the texts.
     """
     if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
         raise TextError(f"expected a list of strings, got {type(texts).__name__}")

@@ -1,7 +1,7 @@
-"""A file of texts -> a file of vectors, in bounded memory.
+"""Encoding a file of texts into a file of vectors, in bounded memory.
 
-The array is written beside its place and moved there when complete: a file under its own name is never half written.
-One process at a time writes there, so what a killed one left makes room for the next.
+The array is written to a partial file, which takes the output's name when it is complete (``support.atomic``). A lock
+lets one process at a time write an output, so a process may overwrite the partial file of a killed one.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def encode_file(
 ) -> tuple[int, int]:
     """Encode each line of a text file, or ``field`` of each object of a ``.jsonl`` file, into a ``.npy`` file.
 
-    Row i belongs to line i of a text file, an empty line included; blank lines of a ``.jsonl`` file do not count.
+    Row i belongs to line i of a text file, empty lines included. Blank lines of a ``.jsonl`` file are skipped.
 
     Returns:
         The shape of the array.
 
     Raises:
-        InputError: the source cannot be read, is empty, changes meanwhile, or a line is at fault; named by its number.
-        ConfigurationError: the output cannot be written, another process is encoding into it, or as for
-            ``Encoder.encode``.
+        InputError: the source cannot be read, is empty or changes meanwhile, or a line is invalid; the error names it.
+        ConfigurationError: the output cannot be written, another process is encoding into it, or an argument of
+            ``Encoder.encode`` is invalid.
     """
     _check_output(output)
     total = sum(1 for _ in read_texts(source, field))
@@ -60,7 +60,7 @@ def encode_file(
             with _writing(output):
                 _append(partial, vectors, None if done else shape)
             done += len(vectors)
-            count(done - counted)  # texts that came more than once
+            count(done - counted)  # repeated texts, which the encoder does not report
         if done != total:
             raise InputError(f"{source}: had {total:,} texts, then {done:,}: it changed while it was read")
         with _writing(output):
@@ -77,7 +77,7 @@ def _check_output(output: Path) -> None:
 
 @contextmanager
 def _writing(output: Path) -> Iterator[None]:
-    """Name the output where it cannot be written."""
+    """Turn errors of writing into a ``ConfigurationError`` that names the output."""
     try:
         yield
     except OSError as error:
@@ -86,7 +86,7 @@ def _writing(output: Path) -> Iterator[None]:
 
 @contextmanager
 def _partial(output: Path) -> Iterator[Path]:
-    """An empty file beside the output, of this process alone; gone afterwards."""
+    """Lock the output and yield an empty partial file, which is removed afterwards."""
     lock, partial = output.with_name(f"{output.name}.lock"), partial_path(output)
     with ExitStack() as held:
         with _writing(output):
@@ -97,7 +97,7 @@ def _partial(output: Path) -> Iterator[Path]:
 
 
 def _append(partial: Path, vectors: Vectors, shape: tuple[int, int] | None) -> None:
-    """Add rows, the first ones behind a header with the shape of the whole array."""
+    """Append rows; the first rows follow a header with the shape of the whole array."""
     with partial.open("ab") as file:
         if shape is not None:
             header = {"descr": np.lib.format.dtype_to_descr(vectors.dtype), "fortran_order": False, "shape": shape}

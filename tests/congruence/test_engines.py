@@ -59,7 +59,7 @@ def test_every_pooling_behind_prompts(cache, tiny_model, texts, kind, include_pr
 
 
 @each_runtime
-@pytest.mark.parametrize("activation", ["Tanh", "GELU"])
+@pytest.mark.parametrize("activation", ["Tanh", pytest.param("GELU", marks=pytest.mark.slow)])
 def test_heads_and_truncated_dimensions(cache, tiny_model, texts, activation, engine):
     folder = tiny_model("bert", dense=((24, activation), (16, "Identity")), truncate_dim=10)
     for options in ({}, {"dim": 3}, {"dim": 16}):
@@ -67,6 +67,7 @@ def test_heads_and_truncated_dimensions(cache, tiny_model, texts, activation, en
         assert_equal(ours.encode(texts), theirs.encode(texts))
 
 
+@pytest.mark.slow
 @each_runtime
 def test_the_default_model(encoder, texts, engine):
     theirs, ours = Encoder("default", engine="torch"), Encoder("default", engine=engine)
@@ -75,6 +76,7 @@ def test_the_default_model(encoder, texts, engine):
         assert cosines(mine, other).min() > 0.99999
 
 
+@pytest.mark.slow
 @each_runtime
 @pytest.mark.parametrize(("kind", "include_prompt"), [("modernbert", True), ("xlm-roberta", False)])
 def test_int8_is_near(cache, tiny_model, tmp_path, texts, kind, include_prompt, engine):

@@ -10,7 +10,7 @@ from twinvec.evaluation.beir import load_beir
 from twinvec.evaluation.ir import as_run, measure_ir, search_all
 from twinvec_qdrant import Collection
 
-pytestmark = pytest.mark.data
+pytestmark = [pytest.mark.data, pytest.mark.slow]
 
 
 class Encoded:

@@ -43,6 +43,7 @@ def check_union(collection: Collection, folders: list[Path]) -> None:
     assert collection.count() == listed > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["embedded", "server"])
 def test_two_processes_write_at_once(store):
     command = [sys.executable, str(Path(__file__).with_name("two_writers.py")), "--rounds", "2", "--seed", "0"]

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_killed_at_random_moments_one_model_is_in_force():
     command = [sys.executable, str(Path(__file__).with_name("kill_migration.py")), "--kills", "6", "--seed", "0"]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("TWINVEC_KILLS", "2"))
 TOPICS = ("files", "dogs", "rain", "money", "music", "bread", "stars", "doors")
 

@@ -1,7 +1,7 @@
-"""LangChain documents and twinvec hits, one as the other.
+"""Conversion between LangChain's documents and twinvec's hits.
 
-Scores travel in a document's metadata: ``relevance_score``, the final one, as LangChain's rerankers name it, and
-``twinvec_scores``, those of all stages by name.
+A document carries scores in its metadata: ``relevance_score`` is the final score, as LangChain's rerankers call it, and
+``twinvec_scores`` has the score of each stage by name.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ SCORES = "twinvec_scores"
 
 
 def document_of(hit: Hit) -> Document:
-    """A document with the hit's id, text and payload, and its scores."""
+    """Return a document with the hit's id, text, payload and scores."""
     return Document(page_content=hit.text, metadata={**hit.payload, **_scores(hit)}, id=hit.id)
 
 
 def hit_of(document: Document, position: int) -> Hit:
-    """A hit with the scores that the document carries, else 0. ``position`` stands for a missing id."""
+    """Return a hit with the document's scores, or score 0. A document without an id gets its ``position`` as id."""
     scores = document.metadata.get(SCORES)
     score = document.metadata.get(SCORE)
     return Hit(
@@ -36,7 +36,7 @@ def hit_of(document: Document, position: int) -> Hit:
 
 
 def with_scores(document: Document, hit: Hit) -> Document:
-    """A copy of the document that carries the hit's scores."""
+    """Return a copy of the document with the hit's scores."""
     return document.model_copy(update={"metadata": {**document.metadata, **_scores(hit)}})
 
 

@@ -1,8 +1,8 @@
-"""TwinvecRecordManager: LangChain's indexing state, kept in the collection itself.
+"""TwinvecRecordManager: the state of LangChain's indexing, kept in the collection itself.
 
-``langchain_core.indexing.index`` asks a record manager which documents it has written. One beside the store can drift
-from it: documents vanish and are never written again. This one answers from the collection: a key exists while its
-document does.
+``langchain_core.indexing.index`` asks a record manager which documents it has written. The answers of a separate
+record manager can become wrong: a document that is lost from the store is never written again. This record manager
+looks into the collection, so that a key exists as long as its document does.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class TwinvecRecordManager(RecordManager):
 
     Args:
         store: The vector store that documents are indexed into, or its collection.
-        namespace: Keys of different namespaces do not meet: one for each set of documents that is cleaned up by
-            itself.
+        namespace: Separates the keys of sets of documents that are cleaned up separately.
     """
 
     def __init__(self, store: TwinvecVectorStore | Collection, namespace: str = "langchain") -> None:
@@ -35,39 +34,39 @@ class TwinvecRecordManager(RecordManager):
         self._notes = self._collection.notes(f"record-manager/{namespace}")
 
     def create_schema(self) -> None:
-        """Nothing is to be made: the collection is there."""
+        """Do nothing: the collection exists already."""
 
     async def acreate_schema(self) -> None:
-        """Nothing is to be made: the collection is there."""
+        """Do nothing: the collection exists already."""
 
     def get_time(self) -> float:
-        """This machine's time, in seconds."""
+        """Return this machine's time in seconds."""
         return time.time()
 
     async def aget_time(self) -> float:
-        """This machine's time, in seconds."""
+        """Return this machine's time in seconds."""
         return self.get_time()
 
     def update(
         self, keys: Sequence[str], *, group_ids: Sequence[str | None] | None = None, time_at_least: float | None = None
     ) -> None:
-        """Note that these keys are current.
+        """Record these keys with the present time.
 
         Raises:
-            ConfigurationError: not as many group ids as keys, or the clock is behind ``time_at_least``.
+            ConfigurationError: the numbers of group ids and keys differ, or the clock is behind ``time_at_least``.
         """
         groups = [None] * len(keys) if group_ids is None else group_ids
         if len(groups) != len(keys):
             raise ConfigurationError(f"{len(keys)} keys, but {len(groups)} group ids")
         now = self.get_time()
         if time_at_least is not None and now < time_at_least:
-            raise ConfigurationError(f"this machine's clock says {now}, and {time_at_least} was before: set the clock")
+            raise ConfigurationError(f"this machine's clock says {now}, which is before {time_at_least}: set the clock")
         self._notes.put({key: {"group": group, "time": now} for key, group in zip(keys, groups, strict=True)})
 
     aupdate = awaitable(update)
 
     def exists(self, keys: Sequence[str]) -> list[bool]:
-        """Whether the collection has a document under each key."""
+        """Return, for each key, whether the collection has a document under it."""
         there = self._present(keys)
         return [key in there for key in keys]
 
@@ -81,7 +80,7 @@ class TwinvecRecordManager(RecordManager):
         group_ids: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> list[str]:
-        """The keys of documents that are there, updated before and after these times, of these groups."""
+        """Return the keys of existing documents, filtered by time of update and by group."""
         bounds = {name: at for name, at in (("lt", before), ("gt", after)) if at is not None}
         wanted: dict[str, object] = {"time": bounds} if bounds else {}
         if group_ids is not None:

@@ -1,4 +1,4 @@
-"""Rerankers: twinvec's as a LangChain document compressor, and its cross-encoder as a ``BaseCrossEncoder``."""
+"""twinvec's rerankers as a LangChain document compressor, and its cross-encoder as a ``BaseCrossEncoder``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from twinvec.retrieval.base import Reranker
 
 
 class TwinvecReranker(BaseDocumentCompressor):
-    """Puts documents into a new order by looking at query and text together.
+    """Reranks documents by comparing each text with the query.
 
-    Gives copies: ``metadata["relevance_score"]`` is the new score, ``metadata["twinvec_scores"]`` has those of all
-    stages by name. The documents handed in stay as they are.
+    The results are copies of the documents: ``metadata["relevance_score"]`` is the new score, and
+    ``metadata["twinvec_scores"]`` has the score of each stage by name.
 
         compressor = TwinvecReranker(model="maxsim", top_n=3)
         best = compressor.compress_documents(documents, "How do I get time off?")
@@ -32,9 +32,9 @@ class TwinvecReranker(BaseDocumentCompressor):
     """``"maxsim"`` (late interaction over the default encoder's token states), or the folder or hub name of a
     cross-encoder."""
     reranker: Any = Field(default=None, exclude=True, repr=False)
-    """A reranker that is open already, in place of ``model``: anything with ``rerank(query, hits, limit)``."""
+    """An open reranker, instead of ``model``: any object with ``rerank(query, hits, limit)``."""
     top_n: int | None = Field(default=3, ge=1)
-    """How many documents are kept; None for all."""
+    """Largest number of documents; None keeps all."""
     device: str | None = None
     """As for ``twinvec.CrossEncoderReranker``."""
 
@@ -47,10 +47,10 @@ class TwinvecReranker(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """The best ``top_n`` of the documents, best first, as copies that carry their scores.
+        """Return copies of the best ``top_n`` documents with their scores, best first.
 
         Raises:
-            TextError: the query or a document's text is refused by the input gate.
+            TextError: the input gate refuses the query or a document's text.
         """
         documents = list(documents)
         hits = [hit_of(document, position) for position, document in enumerate(documents)]
@@ -59,7 +59,7 @@ class TwinvecReranker(BaseDocumentCompressor):
 
 
 class TwinvecCrossEncoder(BaseModel, BaseCrossEncoder):
-    """A cross-encoder, for whatever in LangChain takes one.
+    """A cross-encoder for the classes of LangChain that take one.
 
         scores = TwinvecCrossEncoder(model="path/to/cross-encoder").score([("query", "text")])
 
@@ -72,9 +72,9 @@ class TwinvecCrossEncoder(BaseModel, BaseCrossEncoder):
     model_name: str = Field(alias="model")
     """A folder in sentence-transformers' CrossEncoder format, or a hub name."""
     device: str | None = None
-    """``"cpu"``, ``"cuda"``, ...; a GPU is taken where there is one unless given."""
+    """``"cpu"``, ``"cuda"``, ... (default: a GPU if there is one)."""
     max_tokens: int | None = None
-    """Cut longer pairs here, in place of the model's own limit."""
+    """Truncate longer pairs to this many tokens (default: the model's limit)."""
 
     _reranker: CrossEncoderReranker = PrivateAttr()
 
@@ -83,10 +83,10 @@ class TwinvecCrossEncoder(BaseModel, BaseCrossEncoder):
         self._reranker = CrossEncoderReranker(self.model_name, device=self.device, max_tokens=self.max_tokens)
 
     def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
-        """One score a pair (query, text), in order.
+        """Return one score for each pair (query, text), in order.
 
         Raises:
-            TextError: a text is refused by the input gate; named by its index.
+            TextError: the input gate refuses a text; the error names its index.
         """
         scores: list[float] = self._reranker.score(text_pairs).tolist()
         return scores

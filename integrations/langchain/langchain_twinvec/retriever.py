@@ -1,4 +1,4 @@
-"""TwinvecRetriever: anything that twinvec can search, as a LangChain retriever."""
+"""TwinvecRetriever: a twinvec collection or index as a LangChain retriever."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from twinvec import Retriever, RetrieveRerank
 
 
 class TwinvecRetriever(BaseRetriever):
-    """Retrieves from a twinvec collection or index, and reranks if asked to.
+    """Retrieves from a twinvec collection or index, and reranks if it has a reranker.
 
-    Documents carry the hit's payload, ``relevance_score`` and ``twinvec_scores`` (the scores of all stages by name)
-    in their metadata, and the hit's id.
+    A document has the hit's id. Its metadata has the hit's payload, ``relevance_score`` and ``twinvec_scores`` (the
+    score of each stage by name).
 
         retriever = TwinvecRetriever(retriever=collection, reranker=MaxSimReranker(encoder), k=5)
         documents = retriever.invoke("How do I get time off?", filter={"team": "hr"})
@@ -27,18 +27,18 @@ class TwinvecRetriever(BaseRetriever):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
     retriever: Any = Field(exclude=True, repr=False)
-    """Anything with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``MemoryIndex``. Another may
-    take its place while chains use the retriever."""
+    """Any object with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``MemoryIndex``. It may be
+    replaced while chains use this retriever."""
     reranker: Any = Field(default=None, exclude=True, repr=False)
-    """Anything with ``rerank(query, hits, limit)``; None for no reranking."""
+    """Any object with ``rerank(query, hits, limit)``; None leaves reranking out."""
     k: int = Field(default=4, ge=1)
-    """How many documents to give."""
+    """Largest number of documents."""
     candidates: int = Field(default=100, ge=1)
-    """How many to retrieve for the reranker."""
+    """Number of documents to retrieve for the reranker."""
     filter: dict[str, Any] | None = None
     """Conditions on the payload, as in ``twinvec.retrieval.filters``."""
     search_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Further arguments of the retriever's ``search``, such as ``{"mode": "dense"}``."""
+    """More arguments of the retriever's ``search``, such as ``{"mode": "dense"}``."""
 
     def _get_relevant_documents(
         self,

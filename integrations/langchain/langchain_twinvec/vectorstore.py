@@ -1,8 +1,8 @@
 """TwinvecVectorStore: a twinvec collection in Qdrant as a LangChain vector store.
 
-Documents are stored as they come, one point each, under any id, and come back as they were: nothing of ours is in
-their metadata. The collection belongs to the vectors that filled it and refuses others. Async methods run the
-blocking ones in a worker thread, as LangChain does it.
+Documents are stored whole, one point each, under any id, and are returned with their metadata unchanged. The
+collection belongs to the embeddings that filled it and refuses others. Async methods run the blocking ones in a worker
+thread, as LangChain does.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class TwinvecVectorStore(VectorStore):
         store.similarity_search("How do I get time off?", k=1)
 
     Args:
-        embedding: Any LangChain embeddings. For ``TwinvecEmbeddings`` the collection records the model itself; for
-            others a digest of the vectors of a few probe texts.
-        collection_name: Name of the collection; it is made where there is none.
+        embedding: Any LangChain embeddings. The collection records the model of ``TwinvecEmbeddings``, and of others a
+            digest of the vectors of a few probe texts.
+        collection_name: Name of the collection, which is created if it does not exist.
         path: Folder of the embedded store.
         url: Address of a Qdrant server.
-        client: An open ``QdrantClient``. With none of the three, the collection lives in memory.
-        api_key: For ``url``; the environment's ``QDRANT_API_KEY`` unless given.
+        client: An open ``QdrantClient``. Without path, url and client, the collection is in memory.
+        api_key: Key for ``url`` (default: the environment variable ``QDRANT_API_KEY``).
         mode: How text queries search: by vectors ("dense"), words ("sparse", BM25), or both ("hybrid").
-        collection: An open collection without chunking, in place of the arguments before; ``embedding`` then only
-            serves ``embeddings``.
+        collection: An open collection without chunking, instead of the arguments before; ``embedding`` is then only
+            the property ``embeddings``.
 
     Raises:
-        ConfigurationError: arguments that contradict one another or the collection.
+        ConfigurationError: arguments contradict one another or the collection.
         SpaceMismatchError: the collection belongs to other embeddings; nothing was read or written.
-        StoreError: the store is busy, not there, or damaged.
+        StoreError: the store is busy, unreachable or damaged.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class TwinvecVectorStore(VectorStore):
 
     @property
     def embeddings(self) -> Embeddings | None:
-        """The embeddings that the store was made with."""
+        """The embeddings given to the store."""
         return self._embedding
 
     def close(self) -> None:
-        """Let go of the collection; a second call does nothing."""
+        """Close the collection; a second call does nothing."""
         self.collection.close()
 
     @classmethod
@@ -102,7 +102,7 @@ class TwinvecVectorStore(VectorStore):
         ids: list[str] | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Open a store with the arguments of the class, and add texts."""
+        """Open a store with the arguments of the class and add texts."""
         store = cls(embedding, **kwargs)
         store.add_texts(texts, metadatas, ids=ids)
         return store
@@ -115,28 +115,28 @@ class TwinvecVectorStore(VectorStore):
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """Add texts, or replace those under the same ids; what is there already costs nothing.
+        """Add texts, or replace the texts with the same ids; an unchanged text is not encoded again.
 
         Args:
-            texts: The texts; of those under one id, the last is kept.
+            texts: The texts; the last text of an id is kept.
             metadatas: One for each text, of plain JSON values.
-            ids: One for each text; a random one where there is none.
+            ids: One for each text (default, and for None: a random id).
 
         Returns:
-            The ids, one a text.
+            One id for each text.
 
         Raises:
-            DocumentError: texts that were refused, by id and reason; the others were stored.
-            ConfigurationError: not as many metadatas or ids as texts, or an unknown argument.
+            DocumentError: texts were refused, named by id and reason; the others were stored.
+            ConfigurationError: the numbers of texts, metadatas and ids differ, or an argument is unknown.
         """
-        kwargs.pop("batch_size", None)  # from index(): how many it hands over, which is what comes
+        kwargs.pop("batch_size", None)  # index() passes it, and has already split the texts by it
         refuse_unknown(kwargs)
         texts = list(texts)
         metadatas = [{} for _ in texts] if metadatas is None else metadatas
         keys = [str(uuid4()) if key is None else key for key in (ids or [None] * len(texts))]
         if not len(texts) == len(metadatas) == len(keys):
             raise ConfigurationError(f"{len(texts)} texts, {len(metadatas)} metadatas and {len(keys)} ids")
-        # an id of a wrong type is refused by name, not hashed
+        # by repr: an id of a wrong type may not be hashable, and is refused by name later
         named = {
             repr(key): Stored(key, text, payload=data) for key, text, data in zip(keys, texts, metadatas, strict=True)
         }
@@ -144,11 +144,11 @@ class TwinvecVectorStore(VectorStore):
         return keys
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """The documents under these ids, in their order, those missing left out."""
+        """Return the documents with these ids, in this order, without missing ones."""
         return [_document(stored) for stored in self.collection.get(ids)]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Remove the documents under these ids, or all of them; ids that are not there are passed over."""
+        """Delete the documents with these ids, or all documents if ``ids`` is None; unknown ids are skipped."""
         refuse_unknown(kwargs)
         if ids is None:
             self.collection.ingest([], prune=True, allow_empty=True)
@@ -159,28 +159,28 @@ class TwinvecVectorStore(VectorStore):
     def similarity_search(
         self, query: str, k: int = 4, filter: Filter | None = None, mode: Mode | None = None, **kwargs: Any
     ) -> list[Document]:
-        """The ``k`` best documents, best first.
+        """Return the ``k`` best documents, best first. A blank query finds nothing.
 
         Args:
-            query: A blank one finds nothing.
-            k: How many.
+            query: The query.
+            k: Largest number of documents.
             filter: Conditions on the metadata, as in ``twinvec.retrieval.filters``:
                 ``{"lang": "en", "year": {"gte": 2020}}``.
-            mode: In place of the store's own.
+            mode: Mode of this search (default: the store's).
         """
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, mode, **kwargs)]
 
     def similarity_search_with_score(
         self, query: str, k: int = 4, filter: Filter | None = None, mode: Mode | None = None, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """``similarity_search`` with the score of the last stage: the cosine, for "dense"."""
+        """``similarity_search`` with the score of the last stage, which is the cosine in mode "dense"."""
         refuse_unknown(kwargs)
         return [(document, hit.score) for document, hit in self._found(query, k, filter, mode)]
 
     def similarity_search_by_vector(
         self, embedding: list[float], k: int = 4, filter: Filter | None = None, **kwargs: Any
     ) -> list[Document]:
-        """The ``k`` documents nearest to a vector."""
+        """Return the ``k`` documents nearest to a vector."""
         return [document for document, _ in self.similarity_search_with_score_by_vector(embedding, k, filter, **kwargs)]
 
     def similarity_search_with_score_by_vector(
@@ -200,13 +200,13 @@ class TwinvecVectorStore(VectorStore):
         filter: Filter | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        """``k`` of the ``fetch_k`` nearest documents, chosen to be near to the query and different from each other.
+        """Return ``k`` documents that are near to the query and differ from each other.
 
         Args:
-            query: A blank one finds nothing.
-            k: How many.
-            fetch_k: How many to choose from.
-            lambda_mult: From 0, difference alone, to 1, relevance alone.
+            query: The query; a blank one finds nothing.
+            k: Largest number of documents.
+            fetch_k: Number of nearest documents to choose from.
+            lambda_mult: Weight of relevance against difference, from 0 to 1.
             filter: As for ``similarity_search``.
         """
         return self._diverse(query, k, fetch_k, lambda_mult, filter, kwargs)
@@ -224,19 +224,19 @@ class TwinvecVectorStore(VectorStore):
         return self._diverse(embedding, k, fetch_k, lambda_mult, filter, kwargs)
 
     async def amax_marginal_relevance_search(self, query: str, *args: Any, **kwargs: Any) -> list[Document]:
-        """``max_marginal_relevance_search``, awaited."""
+        """``max_marginal_relevance_search``, awaitable."""
         return await run_in_executor(None, self.max_marginal_relevance_search, query, *args, **kwargs)
 
     async def amax_marginal_relevance_search_by_vector(
         self, embedding: list[float], *args: Any, **kwargs: Any
     ) -> list[Document]:
-        """``max_marginal_relevance_search_by_vector``, awaited."""
+        """``max_marginal_relevance_search_by_vector``, awaitable."""
         return await run_in_executor(None, self.max_marginal_relevance_search_by_vector, embedding, *args, **kwargs)
 
     def _similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Cosines mapped to 0 to 1, in every mode: fused and BM25 scores have no scale that a threshold could use."""
+        """Return cosines mapped to 0 to 1, in every mode: fused scores and BM25 scores have no fixed range."""
         conditions, mode = kwargs.pop("filter", None), kwargs.pop("mode", None)
         refuse_unknown(kwargs)
         if (mode or self._mode) == "sparse":
@@ -266,7 +266,7 @@ class TwinvecVectorStore(VectorStore):
         return [document for document, _ in self._with_documents(hits)]
 
     def _with_documents(self, hits: Sequence[Hit]) -> list[tuple[Document, Hit]]:
-        """Each hit with its document as it was added: a hit's own payload has fields of the collection beside it."""
+        """Return each hit with its document as it was added; a hit's payload also has fields of the collection."""
         stored = {document.id: document for document in self.collection.get([hit.id for hit in hits])}
         return [(_document(stored[hit.id]), hit) for hit in hits if hit.id in stored]
 

@@ -392,7 +392,7 @@ class Collection:
                 documents writes them again. A source without a record gets a record of its chunks, and is marked too.
         """
         with self._backend.writing:
-            return verify(self._backend, self._description, repair=repair)
+            return verify(self._catalog, self._description, repair=repair)
 
     def migrate(
         self,
@@ -491,7 +491,7 @@ class Collection:
         if path is None and url is None and client is None:
             raise ConfigurationError("push where to? give one of path, url and client")
         store = find_store(name or self.name, path, url, client, api_key, wait_seconds)
-        return push(self._backend, store, prune=prune, allow_empty=allow_empty, progress=progress)
+        return push(self._catalog, store, prune=prune, allow_empty=allow_empty, progress=progress)
 
     aingest = awaitable(ingest)
     asearch = awaitable(search)

@@ -21,6 +21,7 @@ from twinvec_qdrant.records.description import (
     generation,
     read_description,
 )
+from twinvec_qdrant.records.schema import tenant_path
 from twinvec_qdrant.settings import DEFAULT_INDEX, ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend, Store
 from twinvec_qdrant.stores.points import DENSE
@@ -96,6 +97,7 @@ def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Descri
     chunking = wanted.chunking or ChunkSettings()
     Chunker(encoder, chunking)
     Analyzer(wanted.language)  # refuses a language without a stemmer
+    tenant_path(wanted.tenant_key)  # refuses a key that cannot name tenants
     return Description(
         **dict(generation(encoder, DENSE, late_interaction=wanted.late_interaction or False)),
         chunking=chunking,

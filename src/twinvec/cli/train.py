@@ -32,14 +32,14 @@ def train(
     \b
     twinvec train examples/train_pairs.yaml -o models/mine
     """
-    from twinvec.training.losses.distributed import is_first
+    from twinvec.training.losses.distributed import is_main_process
     from twinvec.training.run.config import read_config
     from twinvec.training.run.train import train as run
 
     if not config.is_file():
         raise ConfigurationError(f"{config}: no such file")
     report = run(read_config(config), output)
-    if not is_first():
+    if not is_main_process():
         return
     if as_json:
         show_json(asdict(report))

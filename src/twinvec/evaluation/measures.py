@@ -64,10 +64,7 @@ class Measured:
 def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> Measured:
     """Measure a run against judgements.
 
-    Args:
-        run: The hits of each query; queries without judgements are skipped, as in trec_eval.
-        qrels: The judgements; every judged query counts.
-        measures: Names as in the table above.
+    Queries without judgements are skipped, as in trec_eval; every judged query counts.
 
     Raises:
         ConfigurationError: a measure is unknown.

@@ -74,7 +74,8 @@ class MtebEncoder:
         Args:
             inputs: Batches, each with a list under "text".
             task_metadata: Name and type of the task.
-            hf_split, hf_subset: Ignored.
+            hf_split: Ignored.
+            hf_subset: Ignored.
             prompt_type: Whether the texts are queries or documents.
             show_progress_bar: Show a progress bar on a terminal.
             options: Ignored; the encoder makes its own batches.

@@ -17,11 +17,9 @@ import numpy as np
 
 from twinvec.errors import InputError
 from twinvec.evaluation.models.text_model import TextModel, encode_pairs
-from twinvec.evaluation.statistics import RESAMPLES, Interval, Values, interval
+from twinvec.evaluation.statistics import FOLDS, RESAMPLES, Interval, Values, interval
 from twinvec.evaluation.tsv import data_name, read_columns
 from twinvec.support.extras import import_extra
-
-FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +80,9 @@ def evaluate_nli(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> NliResult:
-    """Classify pairs that the head has not seen.
+    """Classify pairs that the head has not seen: a head fitted on ``train``, or the trained ``head``.
 
-    Args:
-        model: Computes the vectors.
-        data: The pairs to classify.
-        train: Rows to fit a head on.
-        head: A trained head, used without ``train``; default: fit a head on each four fifths of ``data``.
-        resamples: Number of resamples for the interval.
-        progress: Show a progress bar on a terminal.
+    With neither of the two, a head is fitted on each four fifths of ``data``.
 
     Raises InputError if the head does not know a label of ``data``, or there are fewer premises than folds.
     """

@@ -46,12 +46,7 @@ def gain(before: IrResult, after: IrResult, *, resamples: int = RESAMPLES) -> Pa
 
 
 def find_reranker(name: str, encoder: Any) -> Reranker:
-    """Return the reranker of a name, for searches with ``encoder``.
-
-    Raises:
-        ConfigurationError: "maxsim" is asked for without an ``Encoder``.
-        ModelError: the cross-encoder is not found, damaged or not supported.
-    """
+    """Return the reranker of a name, for searches with ``encoder``; "maxsim" needs an ``Encoder``."""
     if name != "maxsim":
         return open_reranker(name)
     if not isinstance(encoder, Encoder):
@@ -79,12 +74,7 @@ def evaluate_stages(
 
 
 def rerank_result(
-    result: IrResult,
-    reranker: Reranker,
-    *,
-    candidates: int = 100,
-    resamples: int = RESAMPLES,
-    progress: bool = False,
+    result: IrResult, reranker: Reranker, *, candidates: int = 100, resamples: int = RESAMPLES, progress: bool = False
 ) -> Reranked:
     """Rerank the best ``candidates`` hits of a result, as whole documents."""
     texts = {document.id: document.full_text for document in result.data.documents}

@@ -107,11 +107,7 @@ def evaluate_collection(collection: ServedCollection, data: BeirSet, **options: 
 
 
 def evaluate_indexes(
-    collection: IndexedCollection,
-    data: BeirSet,
-    *,
-    indexes: Mapping[str, Mapping[str, Any]] = INDEXES,
-    **options: Any,
+    collection: IndexedCollection, data: BeirSet, *, indexes: Mapping[str, Mapping[str, Any]] = INDEXES, **options: Any
 ) -> list[StorageVariant]:
     """``evaluate_collection`` with one index after another; at the end the collection has its own index again."""
     own = collection.info()["index"]
@@ -156,7 +152,7 @@ def evaluate_served(
     progress: bool = False,
     **options: Any,
 ) -> tuple[IrResult, FloatArray]:
-    """Search a retriever that holds the set's documents under their ids, with one query after another.
+    """Search a retriever that holds the set's documents under their ids, one query after another.
 
     Returns the measures, and the seconds of each search, (queries,). ``options``, such as ``mode``, go to the search.
 

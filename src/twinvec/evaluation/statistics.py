@@ -19,6 +19,9 @@ RESAMPLES = 1000
 Values = npt.NDArray[np.floating[Any]]
 """One number for each item."""
 
+FOLDS = 5
+"""Number of folds of a cross-validation."""
+
 SEED = 20190827
 """Seed of everything random in evaluation."""
 
@@ -60,10 +63,8 @@ def mean(values: Values, axis: int = -1) -> Any:
 def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES) -> Interval:
     """Return the percentile bootstrap interval over items (Efron 1979).
 
-    Args:
-        samples: One or more arrays of n values; several are resampled together.
-        statistic: Turns arrays of n values into a figure; takes ``axis``, as scipy's functions do.
-        resamples: Number of resamples.
+    ``samples`` are one or more arrays of n values, resampled together. ``statistic`` turns them into a figure; it takes
+    ``axis``, as scipy's functions do.
 
     Raises ConfigurationError if there are fewer than two items.
     """
@@ -105,19 +106,12 @@ def as_figures(result: Any) -> dict[str, Any]:
 
 
 def paired_test(
-    first: Values,
-    second: Values,
-    *shared: Values,
-    statistic: Callable[..., Any] = mean,
-    resamples: int = RESAMPLES,
+    first: Values, second: Values, *shared: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES
 ) -> PairedTest:
     """Compare two systems item by item.
 
-    Args:
-        first, second: Each system's output for each of n items, on the same scale.
-        shared: Further arguments of the statistic, such as the gold scores.
-        statistic: Turns (outputs, *shared, axis) into a figure.
-        resamples: Number of resamples, for the interval and for the test.
+    ``first`` and ``second`` are the outputs for each of n items, on the same scale; ``statistic`` turns (outputs,
+    *shared, axis) into a figure, where ``shared`` holds, for example, the gold scores.
 
     Raises ConfigurationError if the arrays differ in length, or hold fewer than two items.
     """

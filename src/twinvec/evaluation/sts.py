@@ -19,8 +19,6 @@ from twinvec.evaluation.models.text_model import TextModel, encode_pairs
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, interval, paired_test
 from twinvec.evaluation.tsv import data_name, parse_number, read_columns
 
-SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-
 
 @dataclass(frozen=True, slots=True)
 class StsSet:

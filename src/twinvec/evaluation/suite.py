@@ -149,7 +149,7 @@ def load_tasks(**files: Unpack[TaskFiles]) -> Tasks:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class SystemResults:
     """All results of one system."""
 
     system: str
@@ -190,7 +190,7 @@ class Evaluation:
         return {"model": self.system, **filled, **({"mean": means} if means else {})}
 
 
-def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Evaluation:
+def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> SystemResults:
     """Measure one system on all tasks; BM25 and runs on retrieval only.
 
     Raises:
@@ -209,7 +209,7 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
         name: evaluate_ir(model, data, measures=tasks.measures, depth=tasks.depth, **options)
         for name, data in tasks.ir.items()
     }
-    return Evaluation(
+    return SystemResults(
         system,
         sts={name: evaluate_sts(model, data, **options) for name, data in tasks.sts.items()},
         ir=ir,
@@ -253,7 +253,7 @@ def _trained_head(model: TextModel) -> PairLabeller | None:
     return PairClassifier(model, folder)
 
 
-def _evaluate_words(tasks: Tasks, options: dict[str, Any]) -> Evaluation:
+def _evaluate_words(tasks: Tasks, options: dict[str, Any]) -> SystemResults:
     if not (tasks.ir or tasks.questions):
         raise ConfigurationError("bm25 compares words and has no vectors: it takes part in retrieval only")
 
@@ -263,7 +263,7 @@ def _evaluate_words(tasks: Tasks, options: dict[str, Any]) -> Evaluation:
         return evaluate_retriever(index, data, measures=measures, mode="sparse", **more)
 
     ir = {name: searched(data, tasks.measures) for name, data in tasks.ir.items()}
-    return Evaluation(
+    return SystemResults(
         BM25,
         ir=ir,
         reranked=_reranked(ir, tasks, BM25, options),
@@ -271,7 +271,7 @@ def _evaluate_words(tasks: Tasks, options: dict[str, Any]) -> Evaluation:
     )
 
 
-def _evaluate_run(system: str, tasks: Tasks, options: dict[str, Any]) -> Evaluation:
+def _evaluate_run(system: str, tasks: Tasks, options: dict[str, Any]) -> SystemResults:
     if len(tasks.ir) != 1:
         raise ConfigurationError(f"{system}: a run is of one retrieval set: give --ir once")
     ((name, data),) = tasks.ir.items()
@@ -281,7 +281,7 @@ def _evaluate_run(system: str, tasks: Tasks, options: dict[str, Any]) -> Evaluat
     if unknown is not None:
         raise InputError(f"{system}: the document {unknown!r} is not among those of {name}")
     result = measure_ir(run, data, measures=tasks.measures, depth=tasks.depth, resamples=options["resamples"])
-    return Evaluation(system, ir={name: result}, reranked=_reranked({name: result}, tasks, system, options))
+    return SystemResults(system, ir={name: result}, reranked=_reranked({name: result}, tasks, system, options))
 
 
 def _measure_bias(model: TextModel, tasks: Tasks, resamples: int) -> dict[str, Any]:

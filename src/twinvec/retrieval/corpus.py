@@ -34,7 +34,7 @@ class Corpus:
 
     @cached_property
     def filled(self) -> IntArray:
-        """IntArray of the documents that are not blank."""
+        """Rows of the documents that are not blank."""
         return np.array([row for row, text in enumerate(self.texts) if text.strip()], dtype=np.int64)
 
     @cached_property

@@ -21,9 +21,8 @@ from numbers import Real
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from twinvec.arrays import FloatArray, standardized
+from twinvec.arrays import FloatArray, Scores, standardized
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.checks import check_choice
 
@@ -43,8 +42,6 @@ KEYWORDS = 0.1
 
 RRF_K = 60
 _LARGEST = 1e30  # of a weight; a larger one makes the sum infinite
-
-_Scores = npt.NDArray[np.float64]
 
 
 def fuse(
@@ -71,7 +68,7 @@ def fuse(
         InputError: the two arrays differ in length, or a score is not finite.
         ConfigurationError: the method is unknown, or a weight is negative or not finite.
     """
-    check_method(method)
+    check_choice(method, FusionMethod, "fusion")
     if len(weights) != 2 or not all(isinstance(each, Real) and 0 <= each <= _LARGEST for each in weights):
         raise ConfigurationError(f"weights are two numbers from 0, for dense and sparse scores, got {weights!r}")
     d, s = _checked(dense, "dense"), _checked(sparse, "sparse")
@@ -87,7 +84,7 @@ def fuse(
     return (weights[0] * d + weights[1] * s).astype(np.float32)
 
 
-def _evidence(sparse: _Scores, terms: int | None) -> float:
+def _evidence(sparse: Scores, terms: int | None) -> float:
     """Return w for one query."""
     spread = float(_deviation(sparse))
     if not terms or not spread:
@@ -95,16 +92,7 @@ def _evidence(sparse: _Scores, terms: int | None) -> float:
     return max(EVIDENCE, KEYWORDS * (float(sparse.max()) / terms) ** 2 / spread)
 
 
-def check_method(method: str) -> None:
-    """Refuse an unknown method.
-
-    Raises:
-        ConfigurationError: it names the methods.
-    """
-    check_choice(method, FusionMethod, "fusion")
-
-
-def _checked(scores: FloatArray, name: str) -> _Scores:
+def _checked(scores: FloatArray, name: str) -> Scores:
     checked = np.asarray(scores, dtype=np.float64)
     if checked.ndim != 1:
         raise InputError(f"{name} scores: expected one number for each candidate, got shape {checked.shape}")
@@ -114,17 +102,17 @@ def _checked(scores: FloatArray, name: str) -> _Scores:
     return checked
 
 
-def _deviation(scores: _Scores) -> np.float64:
+def _deviation(scores: Scores) -> np.floating:
     """Return the standard deviation: 0 for equal scores, which rounding can give a tiny one."""
     return scores.std() if scores.size and np.ptp(scores) > 0 else np.float64(0)
 
 
-def _z(scores: _Scores, among: _Scores) -> _Scores:
+def _z(scores: Scores, among: Scores) -> Scores:
     """Standardise scores by the mean and the deviation of ``among``."""
     z = standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
     return z.astype(np.float64, copy=False)
 
 
-def _ranks(scores: _Scores, among: _Scores) -> _Scores:
+def _ranks(scores: Scores, among: Scores) -> Scores:
     """Rank scores from 1 for the largest; equal scores share the best of their ranks."""
     return np.searchsorted(np.sort(-among), -scores).astype(np.float64) + 1

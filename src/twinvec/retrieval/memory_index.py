@@ -20,7 +20,7 @@ from twinvec.retrieval.bm25 import Analyzer
 from twinvec.retrieval.corpus import Corpus
 from twinvec.retrieval.documents import Document, DocumentLike, as_documents
 from twinvec.retrieval.filters import Filter
-from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, check_method, fuse
+from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, fuse
 from twinvec.support.checks import check_choice
 from twinvec.text import check_text, check_texts
 
@@ -51,7 +51,7 @@ class MemoryIndex:
         language: str = "english",
         fusion: FusionMethod = "adaptive",
     ) -> None:
-        check_method(fusion)
+        check_choice(fusion, FusionMethod, "fusion")
         self._encoder = encoder
         self._analyzer = Analyzer(language)
         self._fusion: FusionMethod = fusion

@@ -111,7 +111,8 @@ def contrastive(
     The paper and sentence-transformers' ``ContrastiveLoss`` take half of this value.
 
     Args:
-        u_BD, v_BD: The two texts of each pair.
+        u_BD: The first text of each pair.
+        v_BD: The second text of each pair.
         labels_B: 1 for a positive pair, 0 for a negative pair; values between weight both terms.
         distance: "cosine" (1 - cosine), "euclidean" or "manhattan".
         margin: Distance beyond which a negative pair costs nothing.
@@ -175,7 +176,8 @@ def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") 
     """Return the classifier's features of pairs: (B, F), F = D times the parts (Reimers and Gurevych 2019, table 6).
 
     Args:
-        u_BD, v_BD: The two texts of each pair.
+        u_BD: The first text of each pair.
+        v_BD: The second text of each pair.
         concatenation: Any of u, v, |u-v| and u*v, in any order, as in ``CONCATENATIONS``; spaces and outer
             parentheses are ignored.
     """

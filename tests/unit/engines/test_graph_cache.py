@@ -115,6 +115,7 @@ def test_a_cross_encoder_has_a_graph_too(cache, tiny_cross_encoder):
     assert files_of(cache).count("graph.xml") == 2
 
 
+@pytest.mark.slow
 def test_processes_that_want_it_at_once_share_it(cache, tiny_model):
     folder = tiny_model("bert")
     program = (

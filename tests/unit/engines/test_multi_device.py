@@ -191,6 +191,7 @@ def counts_threads(device):
     return CountsThreads()
 
 
+@pytest.mark.slow
 def test_processes_that_have_torch_already_share_the_cores(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     share = max(1, available_cores() // 2)

@@ -96,6 +96,7 @@ def test_a_model_does_not_differ_from_itself_but_from_its_reverse(write, table_m
     assert worse.p_value < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "rows", "published"),

@@ -242,6 +242,7 @@ def test_a_second_export_joins_the_first(copy, source):
     assert files_of(copy) == files_of(again)
 
 
+@pytest.mark.slow
 def test_an_export_of_other_texts_takes_the_place_of_the_first(copy, int8):
     report = export_model(copy, copy, precision="int8", calibrate=OTHERS)
     assert report.graph.name != int8[1].graph.name
@@ -284,7 +285,7 @@ def test_a_graph_of_other_weights_is_refused(copy, tiny_model):
         Encoder(copy, engine="torch").encode("fox", storage="int8")
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("elsewhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_exports_of_other_settings_give_way(copy, source, elsewhere):
     export_model(source, copy)
     pooling = copy / "1_Pooling" / "config.json"
@@ -461,7 +462,7 @@ def test_a_kill_half_way_leaves_what_was_there(source, int8, tmp_path, there):
     assert ("openvino-int8" in manifest_of(out)["exports"]) == there
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize("kind", ["bert", pytest.param("roberta", marks=pytest.mark.slow)])
 def test_cross_encoders(tiny_cross_encoder, tmp_path, kind):
     source = tiny_cross_encoder(kind)
     pairs = [(query, text) for query in OTHERS[:6] for text in OTHERS[6:20]]
@@ -483,6 +484,7 @@ def test_cross_encoders(tiny_cross_encoder, tmp_path, kind):
         CrossEncoderReranker(source, precision="int8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["encoder", "cross-encoder"])
 def test_the_command_says_nothing_of_texts_that_are_cut(
     twinvec, tiny_model, tiny_cross_encoder, tmp_path, caplog, kind

@@ -115,6 +115,7 @@ def test_a_plain_model_is_converted_once(tiny_model, tmp_path, monkeypatch):
     assert graph.stat().st_mtime_ns != made
 
 
+@pytest.mark.slow
 def test_cross_encoders(tiny_cross_encoder, tmp_path):
     source = tiny_cross_encoder("bert")
     pairs = [(query, text) for query in TEXTS[:6] for text in TEXTS[6:20]]
@@ -261,6 +262,7 @@ def test_fastembed_gives_the_same_vectors(tiny_model, tmp_path, register, kind, 
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [False, True])
 def test_fastembed_cuts_where_the_encoder_does(encoder, tmp_path, register, there):
     if there:

@@ -103,7 +103,7 @@ def test_a_missing_model_is_named(encoder, tmp_path) -> None:
         TwinvecEmbedding(str(tmp_path / "nowhere"))
     with pytest.raises(ConfigurationError, match="not both"):
         TwinvecEmbedding("default", encoder=encoder)
-    with pytest.raises(ConfigurationError, match="an encoder is given; set these there: dim"):
+    with pytest.raises(ConfigurationError, match="an encoder is given; set these when you open it: dim"):
         TwinvecEmbedding(encoder=encoder, truncate_dim=8)
 
 

@@ -10,8 +10,7 @@ from qdrant_client import QdrantClient
 
 from twinvec import MaxSimReranker, RetrieveRerank
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant import ChunkSettings, Collection, IndexSettings
-from twinvec_qdrant import encoders as late_interaction
+from twinvec_qdrant import ChunkSettings, Collection, IndexSettings, encoders
 from twinvec_qdrant.stores.points import states_name
 from words import StateEncoder, WordEncoder
 
@@ -165,7 +164,7 @@ def test_states_of_many_texts_are_encoded_some_at_a_time(monkeypatch):
 
     monkeypatch.setattr(encoder, "encode_tokens", encode_tokens)
     texts = [f"text {row} {'word ' * (row % 4)}" for row in range(150)]
-    found = late_interaction.token_states(encoder, texts, encoder.states_dim)
+    found = encoders.token_states(encoder, texts, encoder.states_dim)
     assert asked == [64, 64, 22]
     for text, states in zip(texts, found, strict=True):
         np.testing.assert_allclose(states, StateEncoder().encode_tokens([text], prompt="document")[0], atol=1e-3)
@@ -197,7 +196,7 @@ def test_what_cannot_work_is_refused(place, encoder, monkeypatch):
             whole.ingest([("a", "text")], vectors={"a": [1.0] * encoder.dim})
         with pytest.raises(ConfigurationError, match="keeps token states"):
             Collection.open("whole", encoder=encoder, late_interaction=False, **place)
-        monkeypatch.setattr(late_interaction, "MAX_NUMBERS", 5 * encoder.states_dim)
+        monkeypatch.setattr(encoders, "MAX_NUMBERS", 5 * encoder.states_dim)
         report = whole.ingest([("short", "two words"), ("long", "many " * 20)])
         assert (report.new, report.failed) == (1, 1)
         assert "cut shorter chunks" in report.failures[0][1]

@@ -25,6 +25,7 @@ assert sent == [], sent
 """
 
 
+@pytest.mark.slow
 def test_engines_report_nothing(tiny_model, tmp_path):
     switches = ("CI", "TF_BUILD", "JENKINS_URL", "ORT_DISABLE_TELEMETRY")
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "TWINVEC_CACHE": str(tmp_path / "graphs")}

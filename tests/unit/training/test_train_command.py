@@ -134,8 +134,8 @@ def test_mine_does_not_go_on_in_another_store(twinvec, chunked, monkeypatch):
     [
         (("--path", "store"), "give --collection"),
         (("--url", "http://localhost:1"), "give --collection"),
-        (("--collection", "a", "--path", "store", "--url", "http://localhost:1"), "exclude each other"),
-        (("--denoise-above", "0.2"), "is for --denoise"),
+        (("--collection", "a", "--path", "store", "--url", "http://localhost:1"), "not both"),
+        (("--denoise-above", "0.2"), "needs --denoise"),
         (("--negatives", "0"), "--negatives"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, InputError
@@ -90,7 +91,7 @@ class ChunkVectors:
         from twinvec.encoder import Encoder
 
         wanted = [texts[key] for key in missing]
-        options = {"on_batch": on_texts} if isinstance(self._encoder, Encoder) else {}
+        options: dict[str, Any] = {"on_batch": on_texts} if isinstance(self._encoder, Encoder) else {}
         vectors_ND = checked_vectors(self._encoder, self._encoder.encode_document(wanted, **options), wanted)
         states: Sequence[States | None] = [None] * len(wanted)
         if self._states_dim is not None:

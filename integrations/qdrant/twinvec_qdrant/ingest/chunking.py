@@ -23,12 +23,12 @@ from twinvec_qdrant.settings import ChunkSettings
 if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
-_SMALLEST_ROOM = 8  # tokens for heading and body together; smaller chunks say nothing
+_SMALLEST_ROOM = 8  # tokens for heading and body together; a smaller chunk would hold no useful text
 _MARGIN = 2  # heading and body may have more tokens together than each alone
 _STEP = 8  # token capacities are multiples of this, so that few splitters serve all headings
 _FILL = 0.92  # share of the capacity to aim at when cutting by characters: few pieces are then too long
 _WINDOW = 32_768  # characters a splitter gets at once: its time grows faster than the text
-_CHARACTERS_A_TOKEN = 16  # upper bound: a word of 10,000 letters may be one token, and is cut by characters
+_CHARACTERS_PER_TOKEN = 16  # upper bound: a word of 10,000 letters may be one token, and is cut by characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Chunker:
             heading = _join(path[start:])
             if self._tokens(heading, room) <= room:
                 return heading
-        longest = path[-1][: room * _CHARACTERS_A_TOKEN] if path else ""
+        longest = path[-1][: room * _CHARACTERS_PER_TOKEN] if path else ""
         pieces = self._by_tokens(room, False).chunks(longest)
         return pieces[0].strip() if pieces else ""
 
@@ -136,14 +136,14 @@ class Chunker:
     def _cut(self, text: str, capacity: int, markdown: bool) -> Iterator[str]:
         """Pieces of at most ``capacity`` tokens: cut by characters, which is fast; longer pieces by tokens."""
         assert self._tokenizer is not None
-        a_token = min(len(text) / max(int(self._tokenizer.count([text])[0]), 1), _CHARACTERS_A_TOKEN)
+        a_token = min(len(text) / max(int(self._tokenizer.count([text])[0]), 1), _CHARACTERS_PER_TOKEN)
         pieces = self._by_characters(max(int(capacity * a_token * _FILL), 1), markdown).chunks(text)
         for piece, count in zip(pieces, self._tokenizer.count(pieces).tolist(), strict=True):
             if count <= capacity:
                 yield piece
             else:
                 parts = -(-count // capacity)
-                even = min(capacity, count // parts + capacity // 8)  # instead of a full chunk and a crumb
+                even = min(capacity, count // parts + capacity // 8)  # equal parts instead of a full and a tiny one
                 yield from self._by_tokens(max(even // _STEP * _STEP, 1), markdown).chunks(piece)
 
     def _by_characters(self, capacity: int, markdown: bool) -> MarkdownSplitter | TextSplitter:
@@ -157,12 +157,12 @@ class Chunker:
         return _splitter(markdown).from_huggingface_tokenizer(tokenizer, capacity, overlap=overlap, trim=False)
 
     def _fits(self, text: str) -> bool:
-        return len(text) <= self._limit * _CHARACTERS_A_TOKEN and self._tokens(text, self._room) <= self._room
+        return len(text) <= self._limit * _CHARACTERS_PER_TOKEN and self._tokens(text, self._room) <= self._room
 
     def _tokens(self, text: str, room: int) -> int:
         """Tokens that a text adds to the prompt; a text that is certainly longer than ``room`` gives ``room + 1``."""
         assert self._tokenizer is not None
-        if len(text) > room * _CHARACTERS_A_TOKEN:
+        if len(text) > room * _CHARACTERS_PER_TOKEN:
             return room + 1
         return int(self._tokenizer.count([self._prompt + text])[0]) - (self._limit - self._room)
 

@@ -113,20 +113,18 @@ class Ingestion:
         If planning fails, the batches that were planned before come first.
         """
         current: tuple[_Batch, Future[Encoded]] | None = None
-        failure: Exception | None = None
-        while True:
-            try:
-                planned = next(batches, None)
-            except Exception as error:
-                failure, planned = error, None
-            following = None if planned is None else self._start(planned)
+        try:
+            for planned in batches:
+                following = self._start(planned)
+                if current is not None:
+                    yield current
+                current = following
+        except Exception:
             if current is not None:
                 yield current
-            if following is None:
-                break
-            current = following
-        if failure is not None:
-            raise failure
+            raise
+        if current is not None:
+            yield current
 
     def _start(self, planned: Sequence[PlannedDocument]) -> tuple[_Batch, Future[Encoded]]:
         known = self._vectors.known(planned)
@@ -199,7 +197,7 @@ class Ingestion:
     def _build_index(self) -> None:
         try:
             self._backend.build_index(self._description.index)
-        except StoreUnavailableError as error:  # everything is there and is found, if more slowly
+        except StoreUnavailableError as error:  # searches work without the index, only more slowly
             logger.warning("no index was built: %s", error)
 
 

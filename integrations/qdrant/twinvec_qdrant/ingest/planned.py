@@ -71,8 +71,8 @@ class PlannedDocument:
             chunks.append(identity)
             if identity not in kept:
                 points.append(Point(identity, {**payload, "revision": revision}, dense, sparse, vector, states))
-        whole = {} if chunks else self.document.payload
-        return Change(Record(source, self.version, revision, tuple(chunks), terms, whole), points, self.old)
+        kept_payload = {} if chunks else self.document.payload
+        return Change(Record(source, self.version, revision, tuple(chunks), terms, kept_payload), points, self.old)
 
     def _kept(self) -> frozenset[str]:
         return frozenset(self.old.chunks) if self.old else frozenset()

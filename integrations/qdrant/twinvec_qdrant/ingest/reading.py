@@ -53,8 +53,9 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
 
     A folder is read with all its subfolders. Every file is a document; its id is the path within the folder, with "/".
     Hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections and links to folders
-    are left out. A file that ends in ``.jsonl``, and "-", which is standard input, hold one object a line with ``id``,
-    ``text`` and perhaps ``title``; all other keys are payload. Any other single file is a document with its name as id.
+    are left out. A file that ends in ``.jsonl``, and "-", which is standard input, hold one object per line with
+    ``id``, ``text`` and perhaps ``title``; all other keys are payload. Any other single file is a document, and its
+    name is the id.
 
     The payload of a file is ``{"path": ..., "format": "markdown" | "text"}`` and the front matter of a Markdown file; a
     ``title`` in the front matter becomes the document's title. An empty file is a document without text.
@@ -70,7 +71,8 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
     except OSError as error:
         raise DocumentError(f"{_printable(str(path))}: {error.strerror}; expected a folder or a file") from error
     if stat.S_ISDIR(mode):
-        return _Counted(_read_folder(path), sum(1 for _ in _walk(path)))
+        documents = (each if isinstance(each, Failure) else _read_file(*each) for each in _walk(path))
+        return _Counted(documents, sum(1 for _ in _walk(path)))
     if path.suffix.lower() == ".jsonl":
         return _Counted(_read_lines_of(path), _count_lines(path) if stat.S_ISREG(mode) else 0)
     return iter([_read_file(path, path.name)])
@@ -88,11 +90,6 @@ class _Counted(Iterator[Document | Failure]):
 
     def __length_hint__(self) -> int:
         return self._number
-
-
-def _read_folder(folder: Path) -> Iterator[Document | Failure]:
-    for found in _walk(folder):
-        yield found if isinstance(found, Failure) else _read_file(*found)
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str] | Failure]:

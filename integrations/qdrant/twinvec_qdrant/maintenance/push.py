@@ -27,10 +27,10 @@ _BATCH_CHUNKS = 512
 _ROUNDS = 5  # only another writer of the same document makes a commit fail
 
 
-def push(source: Backend, store: Store, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
+def push(source: Catalog, store: Store, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
     """Copy the collection of ``source`` to ``store``, and close the store; see ``Collection.push``."""
     try:
-        description = stored_description(source)
+        description = stored_description(source.backend)
         target = open_target(store, description)
     except BaseException:
         store.close()
@@ -85,17 +85,17 @@ def _check_target(target: Description, source: Description, location: str) -> No
 class _Push:
     """One push from ``source``, described by ``model``, to ``target``."""
 
-    def __init__(self, source: Backend, model: Description, target: Backend) -> None:
-        if source.place == target.place:
-            raise ConfigurationError(f"{source.location}: a collection cannot be pushed onto itself")
+    def __init__(self, source: Catalog, model: Description, target: Backend) -> None:
+        if source.backend.place == target.place:
+            raise ConfigurationError(f"{source.backend.location}: a collection cannot be pushed onto itself")
         description = stored_description(target)
         self._report = PushReport()
-        self._source = source
+        self._source = source.backend
         self._model = model
         self._target = target
         self._target_vector = description.vector
         self._index = description.index
-        self._from = Catalog(source)
+        self._from = source
         self._to = Catalog(target)
         self._lexicon = Lexicon(target, description)
         self._tenant_path = tenant_path(description.tenant_key)

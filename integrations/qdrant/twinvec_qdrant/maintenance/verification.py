@@ -26,9 +26,9 @@ from twinvec_qdrant.stores.points import pages, states_name
 _BATCH = 256
 
 
-def verify(backend: Backend, model: Description, *, repair: bool) -> VerifyReport:
+def verify(catalog: Catalog, model: Description, *, repair: bool) -> VerifyReport:
     """Compare records and chunks; see ``Collection.verify``. ``model`` is the collection's description."""
-    catalog = Catalog(backend)
+    backend = catalog.backend
     names = [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
     if repair:
         catalog.recover()
@@ -40,13 +40,12 @@ def verify(backend: Backend, model: Description, *, repair: bool) -> VerifyRepor
     recorded = {record.source for record in records}
     loose = {chunk: own["source"] for chunk, own in chunks.items() if chunk not in listed and own["source"] not in busy}
     seen = {chunk: chunks[chunk]["revision"] for chunk, source in loose.items() if source in recorded}
-    stray = dict(
-        catalog.revisions(seen).items() & seen.items()
-    )  # the other chunks may have been removed or written again
-    forgotten = list(_forgotten(backend, catalog, set(loose.values()) - recorded, Analyzer(model.language)))
+    # read a second time: a chunk that was removed or written again meanwhile is not stray
+    stray = dict(catalog.revisions(seen).items() & seen.items())
+    forgotten = list(_forgotten(catalog, set(loose.values()) - recorded, Analyzer(model.language)))
     whole = chunks.keys() - bare
     suspects = (record.source for record in records if not whole.issuperset(record.chunks))
-    incomplete = list(_incomplete(backend, catalog, suspects, names))
+    incomplete = list(_incomplete(catalog, suspects, names))
     if repair:
         backend.delete(list(stray), set(stray.values()))
         marked = [*incomplete, *forgotten]
@@ -74,24 +73,25 @@ def _bare(backend: Backend, condition: Condition, names: Iterable[str]) -> set[s
     return {each.id for name in names for each in backend.scroll([condition, LacksVector(name)], ["kind"])}
 
 
-def _incomplete(backend: Backend, catalog: Catalog, sources: Iterable[str], names: Iterable[str]) -> Iterator[Change]:
+def _incomplete(catalog: Catalog, sources: Iterable[str], names: Iterable[str]) -> Iterator[Change]:
     """Yield, for each incomplete source, a record of its existing chunks with a version that no document has."""
     for record in catalog.records(sources).values():
-        there = backend.retrieve(record.chunks, []).keys() - _bare(backend, IdIs(record.chunks), names)
+        there = catalog.backend.retrieve(record.chunks, []).keys() - _bare(catalog.backend, IdIs(record.chunks), names)
         whole = tuple(chunk for chunk in record.chunks if chunk in there)
         if whole != record.chunks:
             revision = f"{record.revision} incomplete"
             yield Change(replace(record, version="", revision=revision, chunks=whole), (), record)
 
 
-def _forgotten(backend: Backend, catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Iterator[Change]:
+def _forgotten(catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Iterator[Change]:
     """Yield, for each source without a record, a record of its chunks with a version that no document has.
 
-    This reads intents, records and chunks in the order in which a writer removes them.
+    Intents are read before records, and records before chunks: a writer that removes a document changes them in this
+    order.
     """
-    sources = sources - _busy(backend)
+    sources = sources - _busy(catalog.backend)
     for source in sorted(sources - catalog.records(sources).keys()):
-        chunks = backend.scroll([field_is("source", source), CHUNKS], ["position", "text"])
+        chunks = catalog.backend.scroll([field_is("source", source), CHUNKS], ["position", "text"])
         if places := {chunk.payload["position"]: chunk for chunk in chunks}:
             there = [places[position] for position in sorted(places)]
             terms = sum(map(len, analyzer.terms([chunk.payload["text"] for chunk in there])))

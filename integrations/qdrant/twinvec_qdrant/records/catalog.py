@@ -130,10 +130,8 @@ class Catalog:
 
     def _abandoned(self, intent: Point) -> bool:
         """Whether its writer has ended for certain, or the intent is so old that it must have."""
-        if self.backend.exclusive:
-            return intent.id not in _active
         writer = Writer.of_payload(intent.payload)
-        if writer == Writer.this():
+        if self.backend.exclusive or writer == Writer.this():
             return intent.id not in _active
         gone = writer.gone()
         return time.time() - float(intent.payload["time"]) > ABANDONED_SECONDS if gone is None else gone

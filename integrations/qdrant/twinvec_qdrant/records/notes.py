@@ -30,13 +30,13 @@ class Notes:
     def put(self, notes: Mapping[str, Mapping[str, Any]]) -> None:
         """Write notes, each a mapping of plain JSON values, by key; a note of the same key is replaced."""
         with self._backend.writing:
-            self._backend.upsert([Point(self._id(key), self._payload(key, fields)) for key, fields in notes.items()])
+            self._backend.upsert([self._point(key, fields) for key, fields in notes.items()])
             self._backend.flush()
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove notes; missing keys are ignored."""
         with self._backend.writing:
-            self._backend.delete([self._id(key) for key in keys])
+            self._backend.delete([note_id(self._namespace, key) for key in keys])
             self._backend.flush()
 
     def find(self, filter: Filter | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -49,8 +49,6 @@ class Notes:
         for point in self._backend.scroll([*own, *filter_conditions(parse_filter(filter))]):
             yield point.payload["key"], point.payload["metadata"]
 
-    def _id(self, key: str) -> str:
-        return note_id(self._namespace, key)
-
-    def _payload(self, key: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        return {"kind": "note", "namespace": self._namespace, "key": key, "metadata": dict(fields)}
+    def _point(self, key: str, fields: Mapping[str, Any]) -> Point:
+        payload = {"kind": "note", "namespace": self._namespace, "key": key, "metadata": dict(fields)}
+        return Point(note_id(self._namespace, key), payload)

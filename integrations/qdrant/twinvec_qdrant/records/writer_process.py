@@ -36,7 +36,9 @@ class Writer:
     def this(cls) -> Writer:
         """The current process."""
         pid = os.getpid()
-        return cls(socket.gethostname(), _boot(), _namespace(), _started(pid), pid)
+        boot = _readable(lambda: Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
+        namespace = _readable(lambda: os.readlink("/proc/self/ns/pid"))
+        return cls(socket.gethostname(), boot, namespace, _started(pid), pid)
 
     @classmethod
     def of_payload(cls, payload: Mapping[str, Any]) -> Writer:
@@ -62,14 +64,6 @@ class Writer:
         except OSError:
             pass  # the process of another user
         return _started(self.process) not in ("", self.started)
-
-
-def _boot() -> str:
-    return _readable(lambda: Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
-
-
-def _namespace() -> str:
-    return _readable(lambda: os.readlink("/proc/self/ns/pid"))
 
 
 def _started(pid: int) -> str:

@@ -14,7 +14,7 @@ from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import IdIs, field_is
 from twinvec_qdrant.stores.points import Query, pages, states_name
 
-_QUERIES = 32  # queries a request
+_QUERIES = 32  # queries per request
 _HITS = 512  # hits whose chunks are looked up at a time
 
 

@@ -31,8 +31,8 @@ from twinvec_qdrant.stores.conditions import Condition, IdIs
 from twinvec_qdrant.stores.points import Query, pages
 
 _FIELDS = ("source", "position")
-_BLOCK = 32  # queries a request to the store
-_DEEPER = 4
+_BLOCK = 32  # queries per request to the store
+_DEEPER = 4  # each step of a search asks for this many times the candidates of the step before
 
 
 @dataclass(slots=True)
@@ -167,11 +167,8 @@ class Searcher:
 
     def _records(self, searches: Sequence[_Progress], limit: int) -> dict[str, Record]:
         """The records that the best candidates of all searches need, with some to spare."""
-        wanted: dict[str, None] = {}
-        for search in searches:
-            sources = dict.fromkeys(candidate.source for candidate in search.ranked)
-            wanted.update(dict.fromkeys(list(sources)[: 2 * limit]))
-        return self._catalog.records(wanted)
+        sources = [list(dict.fromkeys(candidate.source for candidate in search.ranked)) for search in searches]
+        return self._catalog.records(dict.fromkeys(source for each in sources for source in each[: 2 * limit]))
 
     def _valid(
         self, candidates: Sequence[Candidate], records: Mapping[str, Record], limit: int, group: bool

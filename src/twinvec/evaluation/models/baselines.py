@@ -30,7 +30,7 @@ from twinvec.text import check_texts
 
 
 def load_model(name: str) -> TextModel:
-    """Return the baseline of a name with one of the prefixes above, else ``Encoder(name)``; errors as for either."""
+    """Return the baseline of a name with one of the prefixes above, else ``Encoder(name)``."""
     kind, _, rest = name.partition(":")
     if kind == "glove" and rest:
         return average_of_words(rest)
@@ -59,10 +59,8 @@ class Baseline:
 def average_of_words(path: str | Path) -> Baseline:
     """Return a model that averages word vectors, without stop words, as sentence-transformers' GloVe models do.
 
-    Args:
-        path: File with a line for each word: the word and its numbers, separated by spaces.
-
-    Raises InputError if the file is missing, empty or in another format; the message names it.
+    Each line of the file holds a word and its numbers, separated by spaces. Raises InputError if the file is missing,
+    empty or in another format.
     """
     path = Path(path)
     _check_word_vectors(path)
@@ -77,9 +75,7 @@ def average_of_words(path: str | Path) -> Baseline:
 def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
     """Return the pooled backbone of ``model``: the encoder before it is trained for sentences.
 
-    Raises:
-        ConfigurationError: the pooling is unknown.
-        ModelError: the model is not found, damaged or not supported.
+    Raises ModelError if the model is not found, damaged or not supported.
     """
     check_choice(pooling, ("mean", "cls"), "pooling")
     from twinvec.engines.torch import quiet_transformers

@@ -12,7 +12,7 @@ from twinvec.retrieval.base import VectorEncoder
 
 
 class TextModel(VectorEncoder, Protocol):
-    """A ``VectorEncoder`` that has a name and also encodes sentences of neither side."""
+    """A ``VectorEncoder`` that has a name and also encodes texts that are neither queries nor documents."""
 
     @property
     def name(self) -> str:

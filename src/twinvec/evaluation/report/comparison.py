@@ -22,10 +22,10 @@ from twinvec.evaluation.report import plots
 from twinvec.evaluation.report.figure_tables import figure_tables
 from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, paired_test
 from twinvec.evaluation.sts import StsResult, compare_sts
-from twinvec.evaluation.suite import Evaluation, Tasks, evaluate
+from twinvec.evaluation.suite import SystemResults, Tasks, evaluate
 
 _EXAMPLES = 5
-_AGREED = "None: the two agree on all.\n"
+_AGREED = "None: they agree on all.\n"
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2129; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
 h1 { font-size: 1.7rem } h2 { font-size: 1.25rem; margin-top: 2.4rem; border-bottom: 1px solid #dde1e7 }
@@ -52,7 +52,7 @@ class Difference:
 class Comparison:
     """The results of all systems, and a test of each other system against the first."""
 
-    evaluations: list[Evaluation]
+    evaluations: list[SystemResults]
     differences: list[Difference]
 
     def as_json(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def write_report(comparison: Comparison, folder: str | Path) -> list[Path]:
     return written + pictures
 
 
-def _tests(first: Evaluation, other: Evaluation, resamples: int) -> Iterator[Difference]:
+def _tests(first: SystemResults, other: SystemResults, resamples: int) -> Iterator[Difference]:
     for name, sts in other.sts.items():
         if name in first.sts:
             test = compare_sts(first.sts[name], sts, resamples=resamples)
@@ -114,7 +114,7 @@ def _tests(first: Evaluation, other: Evaluation, resamples: int) -> Iterator[Dif
             yield Difference("nli", name, "accuracy", other.system, test)
 
 
-def _orders(evaluation: Evaluation) -> dict[str, IrResult]:
+def _orders(evaluation: SystemResults) -> dict[str, IrResult]:
     return {name: reranked.result for name, reranked in evaluation.reranked.items()}
 
 
@@ -160,7 +160,7 @@ def _tested(differences: Sequence[Difference]) -> Iterator[str]:
     )
 
 
-def _examples(first: Evaluation, second: Evaluation) -> Iterator[str]:
+def _examples(first: SystemResults, second: SystemResults) -> Iterator[str]:
     for name in (name for name in first.sts if name in second.sts):
         yield f"## {name}: pairs on which {_escaped(first.system)} and {_escaped(second.system)} differ most\n"
         yield "Places are percentiles: 100 is the most similar pair of the set.\n"
@@ -242,7 +242,7 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
     return drawn
 
 
-def _item_differences(first: Evaluation, second: Evaluation) -> dict[str, Values]:
+def _item_differences(first: SystemResults, second: SystemResults) -> dict[str, Values]:
     found: dict[str, Values] = {}
     for mine, theirs in ((first.ir, second.ir), (first.questions, second.questions)):
         for name in (name for name in mine if name in theirs):

@@ -25,7 +25,7 @@ class FigureTable:
 
 
 def figure_tables(systems: Sequence[Mapping[str, Any]]) -> Iterator[FigureTable]:
-    """Yield tables of the ``Evaluation.as_json`` of each system; sets with the same measures share a table."""
+    """Yield tables of the ``SystemResults.as_json`` of each system; sets with the same measures share a table."""
     for section in _SECTIONS:
         sets = list(dict.fromkeys(name for system in systems for name in system.get(section, {})))
         groups: dict[tuple[str, ...], list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}

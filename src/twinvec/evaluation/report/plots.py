@@ -25,12 +25,7 @@ _NAMED_CLUSTERS = 20
 
 
 def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path: Path) -> None:
-    """Draw figures with their intervals: a group of bars for each set, a bar for each system.
-
-    Args:
-        groups: Set -> system -> (figure, interval).
-        path: File for the PNG.
-    """
+    """Draw figures with intervals, given by set and system: a group of bars for each set, a bar for each system."""
     systems = list(dict.fromkeys(system for group in groups.values() for system in group))
     lines = sum(len(group) for group in groups.values()) + len(groups)
     figure, axes = _canvas(8.0, 1.0 + 0.2 * lines)
@@ -55,13 +50,7 @@ def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path
 
 
 def differences(samples: Mapping[str, Values], first: str, second: str, path: Path) -> None:
-    """Draw how two systems differ: for each set the sorted differences of all items, second minus first.
-
-    Args:
-        samples: Set -> the difference of each item.
-        first, second: Names of the systems.
-        path: File for the PNG.
-    """
+    """Draw for each set the sorted differences of all items: the second system minus the first."""
     figure, grid = _canvas(8.0, 1.9 * len(samples), rows=len(samples))
     for axes, (name, values) in zip(np.atleast_1d(grid), samples.items(), strict=True):
         ordered = np.sort(values)[::-1]
@@ -79,7 +68,7 @@ def differences(samples: Mapping[str, Values], first: str, second: str, path: Pa
         axes.set_ylabel(f"{second}\nminus {first}", fontsize=8)
         axes.set_xlim(0, 100)
         low, high = axes.get_ylim()
-        axes.set_ylim(min(low, -1), max(high, 1))  # no difference should look like no difference
+        axes.set_ylim(min(low, -1), max(high, 1))  # a tiny difference should look tiny
     np.atleast_1d(grid)[-1].set_xlabel("queries in percent, ordered by the difference", fontsize=9)
     _save(figure, path)
 
@@ -109,12 +98,7 @@ def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
 
 
 def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
-    """Draw quality against bytes, a panel for each set; each form of stored vectors is a numbered point.
-
-    Args:
-        sets: Set -> its measured forms.
-        path: File for the PNG.
-    """
+    """Draw quality against bytes, a panel for each set; each form of stored vectors is a numbered point."""
     figure, grid = _canvas(9.5, 3.8 * len(sets), rows=len(sets))
     for axes, (name, kept) in zip(np.atleast_1d(grid), sets.items(), strict=True):
         measure = next(iter(kept[0].figures))
@@ -143,11 +127,7 @@ def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
 def cluster_map(vectors: FloatArray, labels: IntArray, names: Mapping[int, str], path: Path) -> None:
     """Draw a 2-D map of vectors (t-SNE by cosine, van der Maaten and Hinton 2008); the largest clusters are named.
 
-    Args:
-        vectors: Shape (N, D).
-        labels: Shape (N,), -1 for a vector without a cluster.
-        names: Label -> its name.
-        path: File for the PNG.
+    ``vectors`` has shape (N, D); ``labels`` (N,) is -1 for a vector without a cluster.
 
     Raises InputError if there are fewer than three vectors.
     """

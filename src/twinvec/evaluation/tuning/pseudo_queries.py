@@ -27,9 +27,7 @@ REST = 100
 def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int = 10) -> BeirSet:
     """Take one passage each out of up to ``count`` documents; the rest of each is to be found.
 
-    Raises:
-        InputError: fewer than ``least`` documents are long enough to spare a passage.
-        MissingExtraError: the text splitter is not installed.
+    Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
     """
     package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
     splitter = package.TextSplitter(PASSAGE)

@@ -24,7 +24,7 @@ from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import as_run, check_finds, search_all, without_own
 from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.reranking import rerank_all
-from twinvec.evaluation.statistics import RESAMPLES, SEED, PairedTest, Values, paired_test
+from twinvec.evaluation.statistics import FOLDS, RESAMPLES, SEED, PairedTest, Values, paired_test
 from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
 from twinvec.rerankers.maxsim import MaxSimReranker, mixed_scores
 from twinvec.retrieval.base import Hit, Retriever
@@ -33,7 +33,6 @@ from twinvec.retrieval.tuned_search import Setting
 from twinvec.support.progress import progress_bar
 from twinvec.tokens.truncation import unreported_truncations
 
-FOLDS = 5
 WORDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 CANDIDATES = (20, 50, 100)
 MIXES = (0.25, 0.5, 0.75)
@@ -127,13 +126,8 @@ def tune_by_documents(
 ) -> Tuning:
     """``tune`` without judgements, on passages taken out of a sample of a collection's documents.
 
-    Args:
-        collection: A collection with ``encoder``, ``find`` and ``get``, such as ``twinvec_qdrant.Collection``.
-        measure, resamples, progress: As for ``tune``.
-
-    Raises:
-        InputError: too few documents are long enough to spare a passage.
-        ConfigurationError: the measure is unknown.
+    ``collection`` has ``encoder``, ``find`` and ``get``, as ``twinvec_qdrant.Collection`` does. Raises InputError if
+    too few documents are long enough to spare a passage.
     """
     cutoff(measure)
     ids = sorted(collection.find())

@@ -16,9 +16,8 @@ _AT_ONCE = 1000
 class PairRows:
     """The pairs of a dataset.
 
-    Args:
-        rows: Rows of the objective "graded", which stay as they are, or of "binary": each becomes one pair with label 1
-            and one pair with label 0 for each of its negatives.
+    Rows of the objective "graded" stay as they are. A row of "binary" becomes one pair with label 1 and, for each of
+    its negatives, one pair with label 0.
 
     Raises DocumentError if a binary dataset has no negatives.
     """

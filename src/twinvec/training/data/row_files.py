@@ -26,9 +26,8 @@ FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 def open_table(path: Path, cache: Path) -> Any:
     """Open the rows of a file, unchanged, memory-mapped from a copy in the folder ``cache``.
 
-    Raises:
-        ConfigurationError: the format is unknown.
-        DocumentError: the file cannot be read or is empty, or a row of a table is longer or shorter than its header.
+    Raises ConfigurationError for an unknown format, DocumentError if the file cannot be read or is empty, or if a row
+    of a table is longer or shorter than its header.
     """
     datasets = import_extra("datasets", "train", "training")
     if path.suffix not in FORMATS:

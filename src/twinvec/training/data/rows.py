@@ -139,6 +139,7 @@ class _Reader:
         self.used = list(dict.fromkeys(column for wanted in self._columns.values() for column in wanted))
 
     def row(self, values: dict[str, Any], index: int) -> Row:
+        """Return row ``index`` of the file, given by column, by role."""
         row: Row = {}
         for role, columns in self._columns.items():
             where = f"{self.path}, row {index + 1}, field {columns[0]!r}"

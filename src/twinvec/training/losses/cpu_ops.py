@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 _VALUES = 2**16
 
 
-class QuickOnCpu(TorchFunctionMode):
+class FastCpuOps(TorchFunctionMode):
     """While active, replaces dropout, attention and embeddings of ``torch.nn.functional`` by those of this module.
 
     Args:

@@ -22,7 +22,7 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def is_first() -> bool:
+def is_main_process() -> bool:
     """Return whether this process writes files; ``torchrun`` sets this before the processes have met."""
     return int(os.environ.get("RANK", "0")) == 0
 

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 from twinvec.tokens.batching import token_budget_batches
-from twinvec.training.losses.cpu_ops import QuickOnCpu
+from twinvec.training.losses.cpu_ops import FastCpuOps
 
 Features = dict[str, Any]
 """What a model's ``preprocess`` returns for the texts of one arm: tensors such as ``input_ids`` and ``attention_mask``,
@@ -38,36 +38,33 @@ def embed_in_two_passes(
 ) -> Tensor:
     """Return the value of ``objective`` over the vectors of all arms; its backward pass fills the model's gradients.
 
-    Args:
-        model: Maps features to a dict with ``sentence_embedding``, (rows, D).
-        arms: Features of each arm; arms may differ in rows and in width.
-        objective: Takes the vectors of all arms, one arm after another, (M, D).
-        token_budget: Largest padded size of a chunk, in tokens.
-        kept_tokens: Padded tokens whose activations may be held until the backward pass.
+    ``model`` maps features to a dict with ``sentence_embedding``, (rows, D). The arms may differ in rows and in width;
+    ``objective`` takes the vectors of all arms, one arm after another, (M, D). ``token_budget`` limits the padded size
+    of a chunk, and ``kept_tokens`` the padded tokens whose activations are held until the backward pass.
     """
-    pool = _Pool(model, arms, token_budget)
+    chunks = _Chunks(model, arms, token_budget)
     if not torch.is_grad_enabled():
-        return objective(torch.cat([vectors for _, vectors in pool.first_pass(0)])[pool.places()])
+        return objective(torch.cat([vectors for _, vectors in chunks.first_pass(0)])[chunks.places()])
     kept: list[tuple[int, Tensor]] = []
     vectors: list[Tensor] = []
-    for index, chunk_vectors in pool.first_pass(kept_tokens):
+    for index, chunk_vectors in chunks.first_pass(kept_tokens):
         vectors.append(chunk_vectors.detach())
         if chunk_vectors.requires_grad:
             kept.append((index, chunk_vectors))
-    vectors_MD = torch.cat(vectors)[pool.places()].requires_grad_()
+    vectors_MD = torch.cat(vectors)[chunks.places()].requires_grad_()
     value = objective(vectors_MD)
     loss = value.detach().requires_grad_()
 
     def backward(weight: Tensor) -> None:
         value.backward(weight)  # type: ignore[no-untyped-call]
         assert vectors_MD.grad is not None
-        pool.second_pass(vectors_MD.grad, kept)
+        chunks.second_pass(vectors_MD.grad, kept)
 
     loss.register_hook(backward)  # type: ignore[no-untyped-call]
     return loss
 
 
-class _Pool:
+class _Chunks:
     """The texts of all arms in chunks of similar length, and what it takes to compute a chunk again."""
 
     def __init__(self, model: nn.Module, arms: Sequence[Features], token_budget: int) -> None:
@@ -79,7 +76,7 @@ class _Pool:
         lengths_M = mask_MT.sum(1).clamp(min=1).cpu().numpy()
         self._chunks: list[Tensor] = []
         self._settings: list[dict[str, Any]] = []
-        for settings, rows in _alike(arms):
+        for settings, rows in _groups(arms):
             for part in token_budget_batches(lengths_M[rows], token_budget):
                 self._chunks.append(rows[part])
                 self._settings.append(settings)
@@ -129,7 +126,7 @@ class _Pool:
         rows, width = self._chunks[index].to(self._device), self._widths[index]
         columns = slice(-width, None) if self._left else slice(0, width)
         cut = {name: values[rows, columns] for name, values in self._features.items()}
-        with self._quick():
+        with self._fast_ops():
             vectors: Tensor = self._model({**self._settings[index], **cut})["sentence_embedding"]
         return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
@@ -146,9 +143,9 @@ class _Pool:
             return self._model.no_sync()
         return contextlib.nullcontext()
 
-    def _quick(self) -> contextlib.AbstractContextManager[object]:
-        quick = self._device.type == "cpu" and not self._checkpoints
-        return QuickOnCpu(sparse=not self._distributed) if quick else contextlib.nullcontext()
+    def _fast_ops(self) -> contextlib.AbstractContextManager[object]:
+        fast = self._device.type == "cpu" and not self._checkpoints
+        return FastCpuOps(sparse=not self._distributed) if fast else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _replayed(self, index: int) -> Iterator[None]:
@@ -162,7 +159,7 @@ class _Pool:
             yield
 
 
-def _alike(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
+def _groups(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
     """Group the texts that may share a chunk: those of arms with the same settings, such as the length of a prompt.
 
     Returns the settings and the numbers of the texts of each group.

@@ -148,12 +148,7 @@ class EmbeddingLoss(nn.Module):
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        loss: VectorLoss,
-        *,
-        token_budget: int | None = None,
-        kept_tokens: int | None = None,
+        self, model: nn.Module, loss: VectorLoss, *, token_budget: int | None = None, kept_tokens: int | None = None
     ) -> None:
         super().__init__()
         self.model = model

@@ -49,10 +49,8 @@ def tiled_info_nce(
 ) -> Tensor:
     """``objectives.info_nce`` in bounded memory, exact, on any device.
 
-    Args:
-        anchors_BD, candidates_ND, settings: As for ``objectives.info_nce``, with the same errors.
-        texts: Hashes of the texts; the pairs that they exclude do not count.
-        tile: Rows and columns computed at a time; default: by device.
+    Arguments and errors are those of ``objectives.info_nce``. The pairs that ``texts`` exclude do not count. ``tile``
+    is the number of rows and columns computed at a time; default: by device.
     """
     check_info_nce(anchors_BD, candidates_ND, settings.scale, settings.similarity)
     if settings.similarity == "cosine":

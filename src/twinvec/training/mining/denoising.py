@@ -16,11 +16,7 @@ _SIGMOID = ACTIVATIONS["torch.nn.Sigmoid"]
 class ProbabilityScorer:
     """The scores of a cross-encoder as probabilities: logits go through the sigmoid.
 
-    Args:
-        model: As for ``CrossEncoderReranker``, with the same errors.
-
-    Attributes:
-        identity: A digest of the model.
+    ``model`` and errors are those of ``CrossEncoderReranker``; ``identity`` is a digest of the model.
     """
 
     def __init__(self, model: str) -> None:

@@ -94,10 +94,7 @@ class MiningJob:
     scorer: PairScorer | None = None
 
     def open(self) -> MinedFile:
-        """Return the file that the rows go to, and see before any work that they can be written.
-
-        Raises ConfigurationError as ``MinedFile`` does.
-        """
+        """Return the file that the rows go to; a ``MinedFile`` checks before any work that they can be written."""
         denoised = str(self.scorer is not None)
         return MinedFile(self.source, self.output, json.dumps(asdict(self.options)), self.identity, denoised)
 
@@ -137,12 +134,8 @@ def mine_negatives(
 ) -> Iterator[Mined]:
     """Yield the negatives of each pair (anchor, positive), in order.
 
-    Args:
-        pairs: Any number of pairs; they are taken in windows.
-        retriever: Searched once for each anchor of a window.
-        known: The positives of all pairs.
-        options: See ``MiningOptions``.
-        scorer: Denoises the negatives, if given.
+    Pairs are taken in windows, and each anchor of a window is searched once. ``known`` has the positives of all pairs;
+    ``scorer``, if given, denoises the negatives.
     """
     chosen = options or MiningOptions()
     stream = iter(pairs)
@@ -171,7 +164,7 @@ def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -
         ConfigurationError: as for ``MinedFile``, or another process is mining into ``output``.
     """
     file = job.open()
-    with file.held():
+    with file.locked():
         pairs = PairFile(job.source)
         known = KnownPositives(pairs)
         done = file.resume(_WINDOW)

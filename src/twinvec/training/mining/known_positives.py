@@ -30,11 +30,7 @@ class Pairs(Protocol):
 
 
 class KnownPositives:
-    """The known positives of each anchor.
-
-    Args:
-        pairs: All pairs; their texts are read again when an anchor is looked up.
-    """
+    """The known positives of each anchor; ``pairs`` are read again when an anchor is looked up."""
 
     def __init__(self, pairs: Pairs) -> None:
         self._pairs = pairs

@@ -22,10 +22,8 @@ from twinvec.support.locks import exclusive_lock
 class MinedFile:
     """The rows of one job, on their way to a file.
 
-    Args:
-        source: The pairs.
-        output: File for all rows; its folder is made.
-        job: Everything else that decides the rows.
+    ``source`` holds the pairs; ``output`` is the file for all rows, whose folder is made; ``job`` is everything else
+    that decides the rows.
 
     Raises ConfigurationError as ``check_output`` does, or if the partial file belongs to another job.
     """
@@ -45,7 +43,7 @@ class MinedFile:
                 )
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Keep other runs from mining into the file; raise ConfigurationError if one is doing so."""
         with exclusive_lock(self._partial.with_suffix(".lock"), f"{self._output}: another process is mining into it"):
             yield

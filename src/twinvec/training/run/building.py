@@ -28,9 +28,7 @@ _PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document",
 def build_encoder(config: TrainConfig) -> SentenceTransformer:
     """Return the bi-encoder with the configured pooling, token limit, prompts and adapters.
 
-    Raises:
-        ModelError: the model cannot be found or is damaged.
-        ConfigurationError: the model cannot have a setting.
+    Raises ModelError if the model cannot be found or is damaged, ConfigurationError if it cannot have a setting.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -86,9 +84,7 @@ def build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[st
 def build_cross_encoder(config: TrainConfig) -> CrossEncoder:
     """Return a cross-encoder with one output as it is, or any other model's backbone with a new classifier.
 
-    Raises:
-        ModelError: the model cannot be found or is damaged.
-        ConfigurationError: ``max_tokens`` is more than the model has positions.
+    Raises ModelError if the model cannot be found or is damaged, ConfigurationError if it has too few positions.
     """
     from sentence_transformers import CrossEncoder
 

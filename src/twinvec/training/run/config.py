@@ -118,7 +118,7 @@ def read_config(path: Path) -> TrainConfig:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError) as error:  # such as a date of the 45th
+    except (yaml.YAMLError, ValueError) as error:  # for example a date with day 45
         raise ConfigurationError(f"{path}: not valid YAML: {error}") from error
     return check_config(values, path.parent, str(path))
 

@@ -55,7 +55,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
             first, second, scores, similarity_fn_names=["cosine"], write_csv=False, batch_size=64
         )
         parts.append(_part(similarity, model, {"spearman": "spearman_cosine", "pearson": "pearson_cosine"}, "sts"))
-    return lambda: {name: score for part in parts for name, score in part().items()}
+    return _joined(parts)
 
 
 def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Path) -> Measure:
@@ -77,6 +77,10 @@ def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Pa
         pairs = [[one, other] for one, other in zip(first, second, strict=True)]
         correlation = CrossEncoderCorrelationEvaluator(pairs, scores, write_csv=False)
         parts.append(_part(correlation, model, {"spearman": "spearman", "pearson": "pearson"}, "sts"))
+    return _joined(parts)
+
+
+def _joined(parts: list[Measure]) -> Measure:
     return lambda: {name: score for part in parts for name, score in part().items()}
 
 

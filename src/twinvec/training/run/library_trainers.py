@@ -62,10 +62,8 @@ class RowDataset(Dataset[dict[str, Any]]):
 class TextCollator:
     """Turns rows by role into the features of each arm, with hashes of the texts for masks, and labels.
 
-    Args:
-        preprocess: Turns texts and their role into features.
-        roles: What the rows of all datasets hold; ``negatives`` may be missing in a row.
-        hashed: Whether the objective needs hashes.
+    ``preprocess`` turns texts and their role into features. ``roles`` are those of all datasets; ``negatives`` may be
+    missing in a row. ``hashed``: whether the objective needs hashes.
     """
 
     valid_label_columns = ("label", "score")
@@ -198,8 +196,10 @@ class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
 
 
 class _Watcher(TrainerCallback):
-    """Moves the progress bar and the plan's epochs, saves and marks checkpoints, and ends a run that diverges
-    or stops gaining. It decides from the log alone, so that a resumed run decides alike."""
+    """Moves the progress bar and the epochs of the plan, saves and marks checkpoints, and ends runs.
+
+    A run ends when it diverges or stops gaining. Only the log decides, so that a resumed run decides alike.
+    """
 
     def __init__(
         self, plan: BatchPlan, label: str, checkpoint_every: int, patience: int | None, bar: contextlib.ExitStack

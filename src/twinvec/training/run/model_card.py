@@ -17,14 +17,9 @@ _CURVES = "training.png"
 def write_card(
     folder: Path, config: TrainConfig, sources: Sequence[Any], report: TrainReport, history: list[dict[str, Any]]
 ) -> None:
-    """Write ``README.md`` and ``training.png``.
+    """Write ``README.md`` and ``training.png`` into the model's folder.
 
-    Args:
-        folder: Folder of the model.
-        config: Configuration of the run.
-        sources: The datasets, each with a ``name`` and a length.
-        report: Report of the run.
-        history: The trainer's log: entries with ``step`` and ``loss`` or ``eval_...``.
+    ``sources`` are the datasets; ``history`` is the trainer's log: entries with ``step`` and ``loss`` or ``eval_...``.
     """
     _draw(folder / _CURVES, history)
     schedule = config.schedule

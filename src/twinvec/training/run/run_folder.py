@@ -87,7 +87,7 @@ class RunFolder:
         return (self.path / MANIFEST).is_file()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Keep other runs out of the folder.
 
         Raises ConfigurationError if another run holds the folder, or it cannot be made.

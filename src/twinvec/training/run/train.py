@@ -22,7 +22,7 @@ from twinvec.support.extras import import_extra
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
 from twinvec.training.data.cross_encoder_rows import PairRows
 from twinvec.training.data.rows import Rows, open_rows
-from twinvec.training.losses.distributed import is_first, mean_of_all, wait_for_all
+from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
 from twinvec.training.run.config import TrainConfig
 from twinvec.training.run.evaluators import Measure, cross_encoder_measure, encoder_measure
 from twinvec.training.run.library_arguments import library_arguments, tensorboard_folder
@@ -48,9 +48,9 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     if run.finished:
         logger.info("%s: this run has finished already", folder)
         return TrainReport(**run.recall("report"))
-    with run.held() if is_first() else nullcontext():
+    with run.locked() if is_main_process() else nullcontext():
         sources = _open(config, run.checkpoints / "data")
-        if is_first():
+        if is_main_process():
             run.remember("config", config.model_dump(mode="json"))
         return _Run(config, run, sources).run()
 
@@ -123,7 +123,7 @@ class _Run:
         before = self._folder.recall("before")
         if before is None:
             before = self._measure() if self._measure else {}
-            if is_first():
+            if is_main_process():
                 self._folder.remember("before", before)
         seconds = self._train()
         if self._config.lora is not None:
@@ -142,7 +142,7 @@ class _Run:
             loss=mean_of_all(losses[-1], self._trainer.args.device) if losses else None,
             seconds=round(seconds, 1),
         )
-        if is_first():
+        if is_main_process():
             self._save(report)
         wait_for_all()
         return report
@@ -150,7 +150,7 @@ class _Run:
     def _train(self) -> float:
         """Train to the end; return the seconds that it took."""
         checkpoint = self._folder.last_checkpoint()
-        if is_first():
+        if is_main_process():
             self._folder.drop_incomplete()
         if checkpoint is not None:
             logger.info("continuing from %s", checkpoint)

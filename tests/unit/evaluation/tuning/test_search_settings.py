@@ -25,6 +25,7 @@ from twinvec.evaluation.tuning.search_settings import (
     tune_by_documents,
     tuned,
 )
+from twinvec.export import export_model
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.tuned_search import NOTES, Setting, TunedSearch, save, saved
@@ -235,15 +236,16 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
         assert list(hit["scores"]) == ["dense"]  # what is asked for comes first
     shown = twinvec("tune", *place)
     assert shown.err == ""
-    for said in ("chosen: ", "15 passages, each cut out of a document of the collection", "gain over "):
+    for said in ("chosen: ", "15 passages, each cut out of a document; the search had to find the rest", "gain over "):
         assert said in shown.out
     assert twinvec("tune", "--collection", "none", "--path", tmp_path).code == 1
 
 
 def test_a_terminal_shows_how_far_tuning_is(on_terminal, tiny_model, tmp_path):
-    with Collection.open("c", tmp_path, encoder=Encoder(tiny_model("bert"))) as collection:
+    exported = export_model(tiny_model("bert"), tmp_path / "exported").folder  # is loaded without torch
+    with Collection.open("c", tmp_path / "store", encoder=Encoder(exported)) as collection:
         collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
-    shown = on_terminal(120, "tune", "--collection", "c", "--path", tmp_path)
+    shown = on_terminal(120, "tune", "--collection", "c", "--path", tmp_path / "store")
     assert "Searching" in shown
     assert re.search(r"Reranking[^\r]*15/15 texts", shown)
     assert "chosen: " in shown

@@ -9,7 +9,7 @@ from twinvec_qdrant import Collection, read_source
 from twinvec_qdrant.records.description import COLLECTION_PROBES
 from words import WordEncoder
 
-LINE = "word and another word, " * 220_000  # 5 MB without a line break
+LINE = "word and another word, "
 
 
 @pytest.fixture
@@ -34,15 +34,16 @@ def ingest(store, folder, encoder, **options):
         return collection.ingest(read_source(folder), **options)
 
 
-def test_a_folder_is_taken_in_and_followed(store, folder):
+@pytest.mark.parametrize("megabytes", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_folder_is_taken_in_and_followed(store, folder, megabytes):
     encoder = WordEncoder(max_tokens=256)
-    (folder / "line.txt").write_text(LINE)
+    (folder / "line.txt").write_text(LINE * (44_000 * megabytes))  # without a line break
     report = ingest(store, folder, encoder)
     assert (report.new, report.failed, report.truncated) == (4, 2, 0)
     reasons = dict(report.failures)
     assert "binary" in reasons["picture.png"]
     assert "0xfc" in reasons["latin.txt"]
-    assert report.chunks > 2000
+    assert report.chunks > 400 * megabytes
 
     encoder.encoded.clear()
     again = ingest(store, folder, encoder)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from twinvec.training.losses.cpu_ops import QuickOnCpu, attention, dropout, embedding
+from twinvec.training.losses.cpu_ops import FastCpuOps, attention, dropout, embedding
 
 ONES = torch.ones(1001, 999)
 
@@ -42,7 +42,7 @@ def test_modules_use_it_while_it_is_entered_and_not_afterwards():
         return module(ONES)
 
     before = drawn()
-    with QuickOnCpu(sparse=True):
+    with FastCpuOps(sparse=True):
         quick = drawn()
     assert not torch.equal(quick, before)
     assert torch.equal(drawn(), before)
@@ -128,7 +128,7 @@ def test_large_tables_only_get_the_rows_that_were_looked_up():
     assert not sparse_gradient(lambda ids, weight: embedding(ids - 1, weight), small)
     module = nn.Embedding(50, 3)
     for sparse in (True, False):
-        with QuickOnCpu(sparse=sparse):
+        with FastCpuOps(sparse=sparse):
             assert sparse_gradient(lambda ids, _: module(ids), module.weight) == sparse
 
 
@@ -156,6 +156,6 @@ def test_attention_of_a_model_is_replaced_too():
     torch.manual_seed(0)
     expected = attention(states, states, states, dropout_p=0.2)
     torch.manual_seed(0)
-    with QuickOnCpu(sparse=False):
+    with FastCpuOps(sparse=False):
         found = functional.scaled_dot_product_attention(states, states, states, dropout_p=0.2)
     assert torch.equal(found, expected)

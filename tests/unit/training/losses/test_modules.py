@@ -137,7 +137,7 @@ def test_activations_that_are_computed_again_have_the_same_dropout(model, kept_t
     arms = features(model, ANCHORS, POSITIVES)
     loss = losses.EmbeddingLoss(model, losses.InfoNCELoss(), token_budget=30, kept_tokens=kept_tokens)
     with monkeypatch.context() as patch:  # torch's own dropout, which draws other masks
-        patch.setattr("twinvec.training.losses.gradient_cache.QuickOnCpu", lambda **_: contextlib.nullcontext())
+        patch.setattr("twinvec.training.losses.gradient_cache.FastCpuOps", lambda **_: contextlib.nullcontext())
         whole = step(model, loss, arms)
     model[0].auto_model.gradient_checkpointing_enable()
     try:

@@ -53,6 +53,7 @@ def figure(row: str) -> str:
     return row.split("|")[-2].strip()
 
 
+@pytest.mark.slow
 def test_every_cell_of_every_table_is_filled(tables):
     found = tables()
     assert [len(rows) for rows in found] == [3, 7, 3, 4, 1]

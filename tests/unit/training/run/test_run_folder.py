@@ -96,15 +96,19 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(ConfigurationError, match=r"file/run: no folder can be made there"),
-        RunFolder(tmp_path / "file" / "run", "digest").held(),
+        RunFolder(tmp_path / "file" / "run", "digest").locked(),
     ):
         pass
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path):
     first, second = RunFolder(tmp_path / "run", "digest"), RunFolder(tmp_path / "run", "digest")
-    with first.held(), pytest.raises(ConfigurationError, match="another process is training into it"), second.held():
+    with (
+        first.locked(),
+        pytest.raises(ConfigurationError, match="another process is training into it"),
+        second.locked(),
+    ):
         pass
-    with second.held():
+    with second.locked():
         pass
     assert not list((tmp_path / "run").iterdir())

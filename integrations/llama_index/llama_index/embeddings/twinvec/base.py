@@ -1,6 +1,6 @@
 """TwinvecEmbedding: a twinvec encoder as LlamaIndex's ``BaseEmbedding``.
 
-Takes the arguments of ``HuggingFaceEmbedding`` too, with the same vectors; what cannot be honoured is refused.
+The class also takes the arguments of ``HuggingFaceEmbedding``, with the same vectors, and refuses unsupported ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.storage.kvstore.types import BaseKVStore
 
-from llama_index.embeddings.twinvec.cache import SpaceCache, asking
+from llama_index.embeddings.twinvec.cache import SpaceCache, query_lookup
 from twinvec import Encoder
 from twinvec.adapters.embeddings import QueryDocumentEmbedder
 from twinvec.adapters.opening import Prompt, open_encoder
@@ -26,15 +26,15 @@ _BGE_QUERY_INSTRUCTIONS = {
     "en": "Represent this question for searching relevant passages: ",
     "zh": "为这个句子生成表示以用于检索相关文章：",
 }
-"""What LlamaIndex puts before queries of the BGE models, which do not carry it in their own settings."""
+"""Prompts that LlamaIndex puts before queries of the BGE models, whose own settings lack them."""
 
 
 class TwinvecEmbedding(BaseEmbedding):
-    """Embeddings of a sentence-transformers model, run by twinvec.
+    """Embeddings of a sentence-transformers model, computed by twinvec.
 
-    Queries and texts get the model's prompts for them, where it has any, unless an instruction is given. Awaited
-    calls do not block the event loop, and those that wait at the same time are encoded together. An
-    ``embeddings_cache`` may be shared: its keys tell models and sides apart.
+    An instruction replaces the model's prompt for queries or for texts. Awaited calls do not block the event loop;
+    calls that wait at the same time are encoded together. Several models may share an ``embeddings_cache``: its keys
+    name the model, and whether the text is a query.
 
         embedding = TwinvecEmbedding(model_name="default")
         vector = embedding.get_query_embedding("How do I get time off?")
@@ -42,43 +42,43 @@ class TwinvecEmbedding(BaseEmbedding):
     Args:
         model_name: ``"default"``, a folder in the sentence-transformers format, or ``"org/name"`` or
             ``"org/name@commit"``.
-        max_length: Cut longer texts here, in tokens, in place of the model's own limit.
-        query_instruction: Put before queries, in place of the model's own prompt.
-        text_instruction: Put before texts, in place of the model's own prompt.
-        normalize: Give every vector the length 1, also where the model does not.
-        embed_batch_size: Texts handed over at once; batches for the engine are made of them under a token budget.
-        cache_folder: Where hub models are kept, in place of the hub's own cache.
+        max_length: Truncate longer texts to this many tokens (default: the model's limit).
+        query_instruction: Prompt before queries (default: the model's).
+        text_instruction: Prompt before texts (default: the model's).
+        normalize: Scale every vector to length 1, even if the model does not.
+        embed_batch_size: Number of texts per call; the engine splits them into batches under a token budget.
+        cache_folder: Folder of hub models (default: the hub's cache).
         trust_remote_code: Only False: code that comes with a model is never run.
-        device: ``"cpu"``, ``"cuda"``, ...; a GPU is taken where there is one unless given.
-        parallel_process: Only False: several processes are not supported; ``target_devices`` would be theirs.
+        device: ``"cpu"``, ``"cuda"``, ... (default: a GPU if there is one).
+        parallel_process: Only False: several processes, and their ``target_devices``, are not supported.
         revision: A commit, branch or tag of a hub model.
-        engine: What computes, as for ``twinvec.Encoder``; ``backend`` is another name for it.
-        precision: Of the computation, as for ``twinvec.Encoder``.
-        dimensions: Keep this many leading dimensions (Matryoshka models).
+        engine: The engine, as for ``twinvec.Encoder``; ``backend`` is another name for it.
+        precision: Precision of the computation, as for ``twinvec.Encoder``.
+        dimensions: Truncate vectors to this many leading dimensions (for Matryoshka models).
         show_progress_bar: Show a progress bar for texts, on a terminal.
-        space: What ``to_dict`` recorded; a model that now gives other vectors is refused.
-        encoder: An encoder that is open already, in place of a model's name.
-        model_kwargs: Further arguments of ``SentenceTransformer`` that ``HuggingFaceEmbedding`` passes on: token,
-            local_files_only, truncate_dim, and the dtype in a ``model_kwargs`` of their own.
+        space: The space that ``to_dict`` recorded; a model with other vectors is refused.
+        encoder: An open encoder, instead of a model's name.
+        model_kwargs: Other arguments of ``SentenceTransformer`` that ``HuggingFaceEmbedding`` passes on: token,
+            local_files_only, truncate_dim, and ``model_kwargs`` with a dtype.
 
     Raises:
-        ConfigurationError: an argument that cannot work.
+        ConfigurationError: an argument is invalid.
         ModelError: the model is not found, damaged or not supported.
-        SpaceMismatchError: the model is not the one that ``space`` was recorded of.
+        SpaceMismatchError: the model has another space than ``space``.
     """
 
-    engine: str = Field(description="What computes.")
+    engine: str = Field(description="Engine of the computation.")
     precision: str = Field(description="Precision of the computation.")
     device: str | None = Field(description="Device of the computation.")
-    dimensions: int | None = Field(description="How many leading dimensions are kept.")
+    dimensions: int | None = Field(description="Number of leading dimensions of a vector.")
     max_length: int = Field(description="Longest input in tokens.")
-    query_instruction: str | None = Field(description="Put before queries.")
-    text_instruction: str | None = Field(description="Put before texts.")
+    query_instruction: str | None = Field(description="Prompt before queries.")
+    text_instruction: str | None = Field(description="Prompt before texts.")
     normalize: bool = Field(description="Whether every vector has length 1.")
-    cache_folder: str | None = Field(description="Where hub models are kept.")
+    cache_folder: str | None = Field(description="Folder of hub models.")
     show_progress_bar: bool = Field(description="Whether to show a progress bar for texts.")
     revision: str | None = Field(description="Commit, branch or tag of a hub model.")
-    space: str = Field(description="Hex digest of all that decides the model's vectors.")
+    space: str = Field(description="Hex digest of everything that decides the model's vectors.")
 
     _encoder: Encoder = PrivateAttr()
     _sides: QueryDocumentEmbedder = PrivateAttr()
@@ -115,86 +115,61 @@ class TwinvecEmbedding(BaseEmbedding):
             raise ConfigurationError("trust_remote_code: code that comes with a model is never run")
         if parallel_process:
             raise ConfigurationError(f"parallel_process: several processes ({target_devices}) are not supported")
-        passed_on = loading_options(model_kwargs)
-        if "prompts" in passed_on:
-            raise ConfigurationError("prompts: give query_instruction and text_instruction")
-        passed_on.pop("default_prompt", None)  # each side has its own
-        if (dimensions is not None and "dim" in passed_on) or (precision != "auto" and "precision" in passed_on):
-            raise ConfigurationError("dimensions or precision is given twice, once in sentence-transformers' terms")
-        if encoder is not None and passed_on:
-            raise ConfigurationError(f"an encoder is given; set these there: {', '.join(passed_on)}")
-        dimensions = passed_on.pop("dim", dimensions)
-        precision = passed_on.pop("precision", precision)
+        options = _translated(model_kwargs, dimensions, precision)
+        if encoder is not None:
+            _check_no_settings(model_name, options)
+        dimensions = options.pop("dim", dimensions)
+        fields: dict[str, Any] = {
+            "engine": backend or engine,
+            "precision": options.pop("precision", precision),
+            "device": device,
+            "cache_folder": cache_folder,
+            "revision": revision,
+        }
         if encoder is None:
             name = model_name or "default"
             if query_instruction is None:
                 query_instruction = _known_instruction(name)
-            encoder = open_encoder(
-                name,
-                revision=revision,
-                query_prompt=_prompt(query_instruction),
-                document_prompt=_prompt(text_instruction),
-                engine=backend or engine,
-                precision=precision,
-                device=device,
-                dim=dimensions,
-                max_tokens=max_length,
-                cache_folder=cache_folder,
-                **passed_on,
-            )
-        elif model_name is not None:
-            raise ConfigurationError("give a model's name or an encoder, not both")
-        if space is not None and space != encoder.space:
-            raise SpaceMismatchError(
-                f"the settings were saved with a model of space {space[:12]}, but {encoder.name} now has "
-                f"{encoder.space[:12]}: find the model that they were saved with, or leave out 'space' and embed again"
-            )
-        if isinstance(embeddings_cache, SpaceCache):
-            embeddings_cache = embeddings_cache.store
-        if isinstance(embeddings_cache, BaseKVStore):
-            embeddings_cache = SpaceCache(embeddings_cache, encoder.space + ("" if normalize else ":raw"))
-        settings: dict[str, Any] = {
+            prompts = _prompts(query_instruction, text_instruction)
+            encoder = open_encoder(name, dim=dimensions, max_tokens=max_length, **prompts, **fields, **options)
+        _check_space(encoder, space)
+        fields |= {
             "model_name": model_name or encoder.name,
             "embed_batch_size": embed_batch_size,
             "callback_manager": callback_manager or CallbackManager([]),
             "num_workers": num_workers,
-            "embeddings_cache": embeddings_cache,
+            "embeddings_cache": _own_cache(embeddings_cache, encoder.space + ("" if normalize else ":raw")),
             "rate_limiter": rate_limiter,
-            "engine": backend or engine,
-            "precision": precision,
-            "device": device,
             "dimensions": dimensions,
             "max_length": encoder.max_tokens,
             "query_instruction": query_instruction,
             "text_instruction": text_instruction,
             "normalize": normalize,
-            "cache_folder": cache_folder,
             "show_progress_bar": show_progress_bar,
-            "revision": revision,
             "space": encoder.space,
         }
-        super().__init__(**settings)
+        super().__init__(**fields)
         self._encoder = encoder
         self._sides = QueryDocumentEmbedder(encoder, normalize=normalize, progress=show_progress_bar)
 
     @classmethod
     def class_name(cls) -> str:
-        """The name in serialised settings."""
+        """Return the name in serialised settings."""
         return "TwinvecEmbedding"
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder behind it."""
+        """The encoder that computes the vectors."""
         return self._encoder
 
     def get_query_embedding(self, query: str) -> list[float]:
-        """The vector of a query."""
-        with asking():
+        """Return the vector of a query."""
+        with query_lookup():
             return super().get_query_embedding(query)
 
     async def aget_query_embedding(self, query: str) -> list[float]:
-        """``get_query_embedding`` without blocking the event loop; queries that wait together share a batch."""
-        with asking():
+        """``get_query_embedding``, awaitable; queries that wait at the same time share a batch."""
+        with query_lookup():
             return await super().aget_query_embedding(query)
 
     def _get_query_embedding(self, query: str) -> list[float]:
@@ -216,8 +191,42 @@ class TwinvecEmbedding(BaseEmbedding):
         return await self._sides.adocuments(texts)
 
 
-def _prompt(text: str | None) -> Prompt | None:
-    return None if text is None else Prompt(text)
+def _translated(model_kwargs: dict[str, Any], dimensions: int | None, precision: str) -> dict[str, Any]:
+    """Translate arguments of ``SentenceTransformer`` to those of ``open_encoder``."""
+    options = loading_options(model_kwargs)
+    if "prompts" in options:
+        raise ConfigurationError("prompts: give query_instruction and text_instruction")
+    options.pop("default_prompt", None)  # queries and texts have a prompt each
+    if (dimensions is not None and "dim" in options) or (precision != "auto" and "precision" in options):
+        raise ConfigurationError("dimensions or precision is given twice, once by sentence-transformers' name")
+    return options
+
+
+def _check_no_settings(model_name: str | None, options: dict[str, Any]) -> None:
+    """Refuse settings of a model that comes as an open encoder."""
+    if options:
+        raise ConfigurationError(f"an encoder is given; set these when you open it: {', '.join(options)}")
+    if model_name is not None:
+        raise ConfigurationError("give a model's name or an encoder, not both")
+
+
+def _check_space(encoder: Encoder, space: str | None) -> None:
+    if space is not None and space != encoder.space:
+        raise SpaceMismatchError(
+            f"the settings were saved with a model of space {space[:12]}, but {encoder.name} now has "
+            f"{encoder.space[:12]}: find the model that they were saved with, or leave out 'space' and embed again"
+        )
+
+
+def _own_cache(cache: BaseKVStore | None, space: str) -> BaseKVStore | None:
+    """Return a view of the cache that belongs to one space."""
+    store = cache.store if isinstance(cache, SpaceCache) else cache
+    return SpaceCache(store, space) if isinstance(store, BaseKVStore) else store
+
+
+def _prompts(query: str | None, document: str | None) -> dict[str, Any]:
+    sides = {"query_prompt": query, "document_prompt": document}
+    return {name: Prompt(text) for name, text in sides.items() if text is not None}
 
 
 def _known_instruction(model_name: str) -> str | None:

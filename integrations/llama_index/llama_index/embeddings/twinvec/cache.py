@@ -1,8 +1,7 @@
-"""An embeddings cache that keeps models and sides apart.
+"""A view of an embeddings cache that separates models, and queries from texts.
 
-LlamaIndex looks a vector up by its text alone, so one cache shared by two models, or by queries and documents with
-different prompts, hands out wrong vectors. This view of a cache adds to every key the space of the model and the
-side of the text.
+LlamaIndex looks up a vector by its text alone. If two models share a cache, or queries and texts have different
+prompts, it returns wrong vectors. This view adds the model's space, and "query" or "text", to every key.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ _side: ContextVar[Side] = ContextVar("twinvec_cache_side", default="text")
 
 
 @contextmanager
-def asking() -> Iterator[None]:
-    """What is looked up inside is a query."""
+def query_lookup() -> Iterator[None]:
+    """Look up texts as queries inside the block."""
     token = _side.set("query")
     try:
         yield
@@ -33,8 +32,8 @@ class SpaceCache(BaseKVStore):
     """A view of ``store`` in which every key belongs to one space and one side.
 
     Args:
-        store: Where vectors are kept; may be shared with other models.
-        space: What tells the vectors of this model from all others.
+        store: The cache; other models may share it.
+        space: Digest that identifies the vectors of this model.
     """
 
     def __init__(self, store: BaseKVStore, space: str) -> None:
@@ -54,11 +53,11 @@ class SpaceCache(BaseKVStore):
         return await self.store.aget(self._key(key), collection)
 
     def get_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
-        """Everything in the store's collection, by the store's own keys."""
+        """Return everything in the store's collection, by the store's own keys."""
         return self.store.get_all(collection)
 
     async def aget_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
-        """``get_all``, awaited."""
+        """``get_all``, awaitable."""
         return await self.store.aget_all(collection)
 
     def delete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:

@@ -20,24 +20,22 @@ dispatcher = get_dispatcher(__name__)
 
 
 class TwinvecRerank(BaseNodePostprocessor):
-    """Puts nodes into a new order by looking at query and text together.
-
-    The nodes handed in stay as they are.
+    """Reranks nodes by comparing each text with the query. The given nodes are not changed.
 
         postprocessor = TwinvecRerank(top_n=3)
         best = postprocessor.postprocess_nodes(nodes, query_str="How do I get time off?")
 
     Args:
-        top_n: How many nodes are kept.
+        top_n: Largest number of nodes to keep.
         model: ``"maxsim"`` (late interaction over the encoder's token states), or the folder or hub name of a
             cross-encoder.
-        device: ``"cpu"``, ``"cuda"``, ...; a GPU is taken where there is one unless given.
-        keep_retrieval_score: Keep the score of the stage before under ``retrieval_score`` in the metadata of a copy,
-            out of the texts that are embedded or shown to a model.
-        encoder_name: Model that gives the token states for "maxsim", as for ``twinvec.Encoder``: the one that the nodes
-            were embedded with.
-        encoder: An encoder that is open already, in place of ``encoder_name``.
-        reranker: A reranker that is open already, in place of ``model``.
+        device: ``"cpu"``, ``"cuda"``, ... (default: a GPU if there is one).
+        keep_retrieval_score: Keep the score of the stage before as ``retrieval_score`` in the metadata of a copy. The
+            texts that are embedded or shown to a model do not contain it.
+        encoder_name: Model that computes the token states for "maxsim", as for ``twinvec.Encoder``. It should be the
+            model that embedded the nodes.
+        encoder: An open encoder, instead of ``encoder_name``.
+        reranker: An open reranker, instead of ``model``.
 
     Raises:
         ModelError: the model is not found, damaged or not supported.
@@ -46,7 +44,7 @@ class TwinvecRerank(BaseNodePostprocessor):
     model: str = Field(description="maxsim, or the folder or hub name of a cross-encoder.")
     top_n: int = Field(description="Number of nodes to keep.", ge=1)
     device: str | None = Field(description="Device of the computation.")
-    encoder_name: str = Field(description="Model that gives the token states for maxsim.")
+    encoder_name: str = Field(description="Model that computes the token states for maxsim.")
     keep_retrieval_score: bool = Field(description="Whether to keep the score of the stage before in the metadata.")
 
     _reranker: Reranker = PrivateAttr()
@@ -78,7 +76,7 @@ class TwinvecRerank(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name in serialised settings."""
+        """Return the name in serialised settings."""
         return "TwinvecRerank"
 
     def _postprocess_nodes(

@@ -1,4 +1,4 @@
-"""TwinvecRetriever: anything that twinvec can search, as a LlamaIndex retriever."""
+"""TwinvecRetriever: a twinvec collection or index as a LlamaIndex retriever."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from twinvec.retrieval.filters import Filter
 
 
 class TwinvecRetriever(BaseRetriever):
-    """Retrieves from a twinvec collection or index, and reranks if asked to.
+    """Retrieves from a twinvec collection or index, and reranks if it has a reranker.
 
-    Nodes carry the hit's payload as metadata, and come with the scores of all stages by name (``node.scores``). A
-    collection that ``TwinvecVectorStore`` filled gives the nodes that were stored.
+    A node has the hit's payload as metadata and the score of each stage by name (``node.scores``). A collection that
+    ``TwinvecVectorStore`` filled returns the stored nodes.
 
         retriever = TwinvecRetriever(collection, reranker=MaxSimReranker(encoder), similarity_top_k=5)
         nodes = retriever.retrieve("How do I get time off?")
 
     Args:
-        retriever: Anything with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a ``MemoryIndex``.
-        reranker: Anything with ``rerank(query, hits, limit)``; None for no reranking.
-        similarity_top_k: How many nodes to give.
-        candidates: How many to retrieve for the reranker.
+        retriever: Any object with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a
+            ``MemoryIndex``.
+        reranker: Any object with ``rerank(query, hits, limit)``; None leaves reranking out.
+        similarity_top_k: Largest number of nodes.
+        candidates: Number of nodes to retrieve for the reranker.
         filter: Conditions on the payload, as in ``twinvec.retrieval.filters``.
-        search_options: Further arguments of the retriever's ``search``, such as ``{"mode": "dense"}``.
+        search_options: More arguments of the retriever's ``search``, such as ``{"mode": "dense"}``.
 
     Raises:
         ConfigurationError: ``similarity_top_k`` or ``candidates`` is below 1.

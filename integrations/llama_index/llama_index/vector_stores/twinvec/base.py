@@ -1,7 +1,7 @@
 """TwinvecVectorStore: a twinvec collection in Qdrant as a LlamaIndex vector store.
 
-Nodes are stored whole, one point each, under any id. The collection belongs to the model whose vectors it holds: nodes
-that another model embedded are refused. Async methods run the blocking ones in a worker thread.
+Nodes are stored whole, one point each, under any id. The collection belongs to the model whose vectors it holds and
+refuses nodes that another model embedded. Async methods run the blocking ones in a worker thread.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     Query modes: default (vectors), sparse and text_search (BM25), hybrid and semantic_hybrid (both, fused), mmr.
 
     Args:
-        embed_model: Any LlamaIndex embedding, the one of the index. For ``TwinvecEmbedding`` the collection records
-            the model itself; for others a digest of the vectors of a few probe texts. Unless given, the model that
-            the collection was made with.
-        collection_name: Name of the collection; it is made where there is none.
+        embed_model: Any LlamaIndex embedding: the one of the index (default: the model that the collection was made
+            with). The collection records the model of a ``TwinvecEmbedding``, and of others a digest of the vectors of
+            a few probe texts.
+        collection_name: Name of the collection, which is created if it does not exist.
         path: Folder of the embedded store.
         url: Address of a Qdrant server.
-        client: An open ``QdrantClient``. With none of the three, the collection lives in memory.
-        api_key: For ``url``; the environment's ``QDRANT_API_KEY`` unless given.
-        collection: An open collection without chunking, in place of the arguments before.
+        client: An open ``QdrantClient``. Without path, url and client, the collection is in memory.
+        api_key: Key for ``url`` (default: the environment variable ``QDRANT_API_KEY``).
+        collection: An open collection without chunking, instead of the arguments before.
 
     Raises:
-        ConfigurationError: arguments that contradict one another or the collection.
+        ConfigurationError: arguments contradict one another or the collection.
         SpaceMismatchError: the collection belongs to another model; nothing was read or written.
-        StoreError: the store is busy, not there, or damaged.
+        StoreError: the store is busy, unreachable or damaged.
     """
 
     stores_text: bool = True
@@ -100,46 +100,46 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name in serialised settings."""
+        """Return the name in serialised settings."""
         return "TwinvecVectorStore"
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> TwinvecVectorStore:
-        """Open the collection that ``to_dict`` told of, by path or url; an ``api_key`` is given anew.
+        """Open the collection that ``to_dict`` recorded, by path or url; ``api_key`` must be given again.
 
         Raises:
-            ConfigurationError: it told of neither, since the collection lived in memory or behind a client.
+            ConfigurationError: neither is recorded, because the collection was in memory or used a client.
         """
         place = {name: value for name in ("path", "url") if (value := data.get(name)) is not None}
         if not place and not kwargs.keys() & {"client", "collection", "path", "url"}:
             raise ConfigurationError(
-                f"collection {data['collection_name']!r} lived in memory or behind a client: give client or collection"
+                f"collection {data['collection_name']!r} was in memory or used a client: give client or collection"
             )
         return cls(collection_name=data["collection_name"], **place, **kwargs)
 
     @property
     def client(self) -> Collection:
-        """The collection behind the store."""
+        """The collection that holds the nodes."""
         return self._collection
 
     def close(self) -> None:
-        """Let go of the collection; a second call does nothing."""
+        """Close the collection; a second call does nothing."""
         self._collection.close()
 
     def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
-        """Add nodes, or replace those under the same ids; what is there already costs nothing.
+        """Add nodes, or replace the nodes with the same ids; an unchanged node is not encoded again.
 
         Args:
-            nodes: With their embeddings; one without is embedded by the collection's model. Of those under one id, the
-                last is kept.
+            nodes: Nodes with their embeddings; the collection's model embeds a node without one. The last node of an
+                id is kept.
 
         Returns:
-            Their ids.
+            The ids of the nodes.
 
         Raises:
-            SpaceMismatchError: the nodes were embedded by another model; nothing was written.
-            BadVectorError: an embedding is not finite, is zero, or of another size; nothing was written.
-            DocumentError: nodes that were refused, by id and reason; the others were stored.
+            SpaceMismatchError: another model embedded the nodes; nothing was written.
+            BadVectorError: an embedding is not finite, is zero, or has another size; nothing was written.
+            DocumentError: nodes were refused, named by id and reason; the others were stored.
         """
         refuse_unknown(kwargs)
         latest = {node.node_id: node for node in nodes}
@@ -149,41 +149,41 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return [node.node_id for node in nodes]
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """Remove the nodes of a document."""
+        """Delete the nodes of a document."""
         refuse_unknown(delete_kwargs)
         self._collection.delete(self._collection.find({"ref_doc_id": ref_doc_id}))
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """The nodes with these ids that satisfy the filters, those missing left out; all nodes without either."""
+        """Return the nodes with these ids that satisfy the filters; all nodes if neither is given."""
         return [node_of(document) for document in self._collection.get(self._selected(node_ids, filters))]
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
     ) -> None:
-        """Remove the nodes with these ids that satisfy the filters.
+        """Delete the nodes with these ids that satisfy the filters.
 
         Raises:
-            ConfigurationError: neither ids nor filters; ``clear`` removes all.
+            ConfigurationError: neither ids nor filters are given; ``clear`` deletes all nodes.
         """
         refuse_unknown(delete_kwargs)
         if node_ids is None and filters is None:
-            raise ConfigurationError("give node_ids or filters; clear() removes all nodes")
+            raise ConfigurationError("give node_ids or filters; clear() deletes all nodes")
         self._collection.delete(self._selected(node_ids, filters))
 
     def clear(self) -> None:
-        """Remove all nodes."""
+        """Delete all nodes."""
         self._collection.ingest([], prune=True, allow_empty=True)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """The best nodes, best first.
+        """Return the best nodes, best first.
 
         Args:
-            query: A query without an embedding is embedded by the collection's model.
-            kwargs: ``mmr_threshold``: for mmr, from 0, difference alone, to 1, relevance alone; 0.5 unless given.
+            query: The query; the collection's model embeds a query without an embedding.
+            kwargs: ``mmr_threshold``, for mmr: weight of relevance against difference, from 0 to 1 (default: 0.5).
 
         Raises:
-            ConfigurationError: a mode or an argument that cannot be honoured.
-            FilterError: a filter that cannot be honoured.
+            ConfigurationError: the mode or an argument is not supported.
+            FilterError: the filter is not supported.
         """
         hits = self._search(query, **kwargs)
         documents = {document.id: document for document in self._collection.get([hit.id for hit in hits])}
@@ -224,9 +224,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return collection.search_vector(vector, limit, conditions, words=words)
 
     def _conditions(self, query: VectorStoreQuery) -> Filter | None:
-        """All that the query asks of a node; None where nothing can match."""
+        """Return the filter of all conditions of the query, or None if no node can match."""
         conditions = as_filter(query.filters, self._collection.find)
-        # VectorIndexRetriever passes an empty list where it means any
+        # an empty list means any node: VectorIndexRetriever passes it
         for key, wanted in (("id", query.node_ids), ("doc_id", query.doc_ids)):
             if wanted:
                 conditions = both(conditions, {key: list(wanted)}, self._collection.find)
@@ -243,7 +243,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return [key for key in node_ids if key in there]
 
     def _check_space(self, nodes: dict[str, BaseNode], vectors: dict[str, list[float]]) -> None:
-        """Notice an index whose embedding is not the collection's, by the first node's vector."""
+        """Compare the first node's vector with the collection's model, to notice an index with another embedding."""
         key = next((key for key in vectors if embedded_text(nodes[key]).strip()), None)
         if key is None:
             return
@@ -262,15 +262,15 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
 
 def _mode(query: VectorStoreQuery) -> VectorStoreQueryMode:
-    """The mode, with the weight of the vectors at either end of its range taken for what it means."""
+    """Return the mode; a hybrid query whose alpha is 0 or 1 is a query by words or by vectors."""
     check_choice(query.mode.value, [mode.value for mode in _MODES], "query mode")
     if query.mode not in _HYBRID or query.alpha is None or query.alpha == 0.5:
         return query.mode
     if query.alpha in (0, 1):
         return VectorStoreQueryMode.DEFAULT if query.alpha else VectorStoreQueryMode.SPARSE
     raise ConfigurationError(
-        f"alpha {query.alpha!r}: hybrid search weighs vectors and words by evidence; 0 (words alone) and 1 (vectors "
-        "alone) are possible"
+        f"alpha {query.alpha!r}: hybrid search weighs vectors and words by itself; only 0 (words), 1 (vectors) and 0.5 "
+        "are possible"
     )
 
 

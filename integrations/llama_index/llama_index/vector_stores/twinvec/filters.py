@@ -1,7 +1,7 @@
-"""LlamaIndex's metadata filters as twinvec's.
+"""Translation of LlamaIndex's metadata filters to twinvec's.
 
-What a twinvec filter can say in one mapping (all of: equal, any of, in a range) goes to the store as it is. Other
-combinations (or, not, unequal) are worked out as sets of document ids first.
+A twinvec filter is one mapping of conditions that must all hold: equal, any of, in a range. Filters of that form go to
+the store directly. Other filters (or, not, unequal) are evaluated to a set of document ids first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from twinvec.errors import FilterError
 from twinvec.retrieval.filters import Filter
 
 Find = Callable[[Filter | None], list[str]]
-"""The ids of all documents that satisfy a filter."""
+"""A function that returns the ids of all documents that satisfy a filter."""
 
 _BOUNDS = {
     FilterOperator.GT: "gt",
@@ -29,10 +29,10 @@ _NEGATED = {FilterOperator.NE: FilterOperator.EQ, FilterOperator.NIN: FilterOper
 
 
 def as_filter(filters: MetadataFilters | None, find: Find) -> Filter | None:
-    """The twinvec filter that finds the same; None where nothing can match.
+    """Return the twinvec filter that finds the same documents, or None if no document matches.
 
     Raises:
-        FilterError: an operator that cannot be honoured, or a value that does not go with it.
+        FilterError: an operator is not supported, or does not take the value.
     """
     if filters is None:
         return {}
@@ -44,7 +44,7 @@ def as_filter(filters: MetadataFilters | None, find: Find) -> Filter | None:
 
 
 def both(first: Filter | None, second: Filter | None, find: Find) -> Filter | None:
-    """The filter that holds where both hold."""
+    """Return the filter that requires both filters; None if no document matches."""
     if first is None or second is None:
         return None
     if not first.keys() & second.keys():
@@ -54,7 +54,7 @@ def both(first: Filter | None, second: Filter | None, find: Find) -> Filter | No
 
 
 def _merged(filters: MetadataFilters) -> dict[str, Any] | None:
-    """The filter as one mapping; None where it is none."""
+    """Return the filter as one mapping, or None if it has another form."""
     if filters.condition not in (FilterCondition.AND, None):
         return None
     merged: dict[str, Any] = {}
@@ -88,9 +88,9 @@ def _ids_of_one(each: MetadataFilter, find: Find) -> set[str]:
 
 
 def _mapping(each: MetadataFilter) -> dict[str, Any] | None:
-    """One condition as a mapping; None where it takes sets of ids."""
+    """Return one condition as a mapping, or None if it needs sets of ids."""
     if each.key == "id":
-        raise FilterError("filter 'id': means the node's own id here; use node_ids for that, or rename the key")
+        raise FilterError("filter 'id': this key means the node's own id; use node_ids for that, or rename the key")
     operator = each.operator
     if operator in _BOUNDS:
         return {each.key: {_BOUNDS[operator]: each.value}}
@@ -103,7 +103,7 @@ def _mapping(each: MetadataFilter) -> dict[str, Any] | None:
     if operator in _NEGATED or operator is FilterOperator.ALL:
         return None
     known = sorted(known.value for known in (*_BOUNDS, *_EQUAL, *_ANY_OF, *_NEGATED, FilterOperator.ALL))
-    raise FilterError(f"filter {each.key!r}: {operator.value!r} cannot be honoured; known are {', '.join(known)}")
+    raise FilterError(f"filter {each.key!r}: {operator.value!r} is not supported; known operators: {', '.join(known)}")
 
 
 def _listed(each: MetadataFilter) -> list[Any]:

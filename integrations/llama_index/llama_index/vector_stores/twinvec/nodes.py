@@ -1,7 +1,7 @@
-"""LlamaIndex nodes and what twinvec stores and finds, one as the other.
+"""Conversion between LlamaIndex's nodes and twinvec's documents and hits.
 
-A node is stored under its own id: its text as it is embedded, and a payload in the layout of LlamaIndex's own vector
-stores (``_node_content``, ``_node_type``, ``ref_doc_id``, ...), from which they and we build it again.
+A node is stored under its own id, with its text as it is embedded and a payload in the layout of LlamaIndex's own
+vector stores (``_node_content``, ``_node_type``, ``ref_doc_id``, ...). That payload restores the node, here and there.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from twinvec import Document, Hit
 
 
 def embedded_text(node: BaseNode) -> str:
-    """The text of a node as LlamaIndex embeds it: with the metadata that is not excluded."""
+    """Return the text of a node as LlamaIndex embeds it: with the metadata that is not excluded."""
     return node.get_content(metadata_mode=MetadataMode.EMBED)
 
 
 def stored(node: BaseNode) -> Document:
-    """What is stored of a node; its vector goes beside it."""
+    """Return the document that stores a node, without its vector."""
     return Document(node.node_id, embedded_text(node), payload=node_to_metadata_dict(node))
 
 
 def node_of(document: Document) -> BaseNode:
-    """The node that was stored; a node with text and payload where the document came another way."""
+    """Return the stored node, or a node with text and payload if the document was stored in another way."""
     if "_node_content" in document.payload:
         return metadata_dict_to_node(dict(document.payload))
     return TextNode(id_=document.id, text=document.text, metadata=dict(document.payload))
 
 
 class ScoredNode(NodeWithScore):
-    """A node with the scores of all stages it went through, by the stage's name.
+    """A node with the score of each stage, by the stage's name.
 
-    They are not in the node's metadata, since LlamaIndex takes two nodes with different metadata for two nodes: fusing
-    the results of several retrievers or questions would not bring them together.
+    The scores are not in the node's metadata. LlamaIndex treats nodes with different metadata as different nodes, and
+    would not merge the results of several retrievers or questions.
     """
 
     scores: dict[str, float] = Field(default_factory=dict)
 
 
 def scored_node(hit: Hit) -> ScoredNode:
-    """A hit as a node with its scores; a chunk names its source document as LlamaIndex's own splitters do."""
+    """Return a hit as a node with scores; a chunk names its source document as LlamaIndex's splitters do."""
     node = node_of(Document(hit.id, hit.text, payload=hit.payload))
     source = hit.payload.get("source")
     known = (source, f"{source}#{hit.payload.get('position')}")

@@ -13,7 +13,7 @@ import pytest
 
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings
-from twinvec_qdrant.stores.embedded import index_build as edge_index
+from twinvec_qdrant.stores.embedded import index_build
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from words import WordEncoder
 
@@ -52,6 +52,7 @@ def found(collection: Collection, vectors, **options) -> list[list[str]]:
     return [[hit.id for hit in collection.search_vector(vectors[row], 10, **options)] for row in range(0, SIZE, 800)]
 
 
+@pytest.mark.slow
 def test_an_index_is_built_while_searches_go_on_and_is_there_after_opening_again(folder, vectors):
     with opened(folder) as collection:
         exact = found(collection, vectors, exact=True)
@@ -82,6 +83,7 @@ def test_an_index_is_built_while_searches_go_on_and_is_there_after_opening_again
         assert "n7" not in [hit.id for hit in collection.search_vector(vectors[7], 3)]
 
 
+@pytest.mark.slow
 def test_quantised_copies_are_searched_and_the_vectors_compared(folder, vectors):
     with opened(folder) as collection:
         exact = found(collection, vectors, exact=True)
@@ -158,7 +160,7 @@ def test_a_builder_ends_with_its_process():
     child = "import os, signal, sys; sys.path.insert(0, sys.argv[1]); from index_worker import die_with"
     child += "; die_with(int(sys.argv[2])); print('waiting', flush=True); signal.alarm(100); signal.pause()"
     parent = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:], str(os.getpid())])"
-    command = [sys.executable, "-c", parent, child, str(Path(edge_index.__file__).parent)]
+    command = [sys.executable, "-c", parent, child, str(Path(index_build.__file__).parent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "waiting\n"
         process.kill()
