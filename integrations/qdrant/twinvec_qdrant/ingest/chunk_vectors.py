@@ -21,12 +21,9 @@ OnTexts = Callable[[int], None]
 
 @dataclass(slots=True)
 class Encoded:
-    """The vectors of a batch.
+    """The vectors of a batch by the key of the text, and how many texts were encoded.
 
-    Attributes:
-        vectors: By the key of the text.
-        encoded: How many texts were encoded.
-        failures: Source and reason of each document that has a text without a vector.
+    ``failures`` holds source and reason of each document that has a text without a vector.
     """
 
     vectors: dict[str, TextVectors]
@@ -47,7 +44,7 @@ class ChunkVectors:
         self._given = given
 
     def known(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
-        """The vectors that need no encoding, by the key of their text."""
+        """Return the vectors that need no encoding, by the key of their text."""
         old = [chunk for planned in batch if planned.old for chunk in planned.old.chunks]
         points = self._backend.retrieve(old, ["content"], self._vector).values() if old else ()
         wanted = texts(batch)
@@ -68,9 +65,9 @@ class ChunkVectors:
     def complete(
         self, batch: Sequence[PlannedDocument], known: Mapping[str, TextVectors], on_texts: OnTexts
     ) -> Encoded:
-        """The vectors of all texts, without reading the store.
+        """Return the vectors of all texts without reading the store.
 
-        A text that cannot be encoded makes its documents fail, and no other document.
+        A text that cannot be encoded fails its own documents only.
         """
         found = Encoded(dict(known))
         try:

@@ -1,7 +1,7 @@
 """Push: copy a collection to another store with its vectors; nothing is encoded.
 
-A push commits documents as an ingest does (``records/catalog``), and passes over a document that the other store has in
-the same version. After a kill, the next push therefore continues.
+A push commits documents as an ingest does (``records/catalog``), and skips those that the other store has in the same
+version. After a kill, the next push therefore continues.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ def push(source: Catalog, store: Store, *, prune: bool, allow_empty: bool, progr
 def open_target(store: Store, source: Description) -> Backend:
     """Open the collection of the other store, or create it with the settings of this one.
 
-    Raises:
-        SpaceMismatchError: the other collection has another model.
-        ConfigurationError: the other collection has other settings.
+    Raise ``SpaceMismatchError`` if it has another model, and ``ConfigurationError`` if it has other settings.
     """
     if store.peek() is None:
         fresh = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
@@ -161,7 +159,6 @@ class _Push:
     def _change(
         self, record: Record, old: Record | None, points: Mapping[str, Point], states: Mapping[str, States]
     ) -> Change:
-        """Return the commit of one document."""
         terms = self._lexicon.terms([points[chunk].payload["text"] for chunk in record.chunks])
         revision, there = uuid4().hex, frozenset(old.chunks) if old else frozenset()
         copies = []

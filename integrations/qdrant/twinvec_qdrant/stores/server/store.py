@@ -20,9 +20,9 @@ _URL = "url: expected http://host:port or https://host:port"  # does not quote t
 
 
 class ServerStore(Store):
-    """The collection ``name`` of a server; ``owned`` if no one else closes the client.
+    """The collection ``name`` of a server; its methods raise ``StoreUnavailableError`` if the server does not answer.
 
-    Its methods raise ``StoreUnavailableError`` if the server does not answer.
+    ``owned`` says that closing the store closes the client.
     """
 
     def __init__(self, name: str, client: QdrantClient, location: str, *, owned: bool, wait_seconds: float) -> None:
@@ -85,9 +85,8 @@ class ServerStore(Store):
 def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> ServerStore:
     """Return the collection ``name`` of the server at ``url``.
 
-    Raises:
-        ConfigurationError: the url is malformed, a header cannot carry the key, or the key would go unencrypted to
-            another host.
+    Raise ``ConfigurationError`` if the url is malformed, a header cannot carry the key, or the key would travel
+    unencrypted to another host.
     """
     key = _sendable(api_key)
     try:
