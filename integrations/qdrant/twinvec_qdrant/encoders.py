@@ -1,8 +1,7 @@
 """The vectors and token states that a collection takes from its encoder, checked.
 
-Late interaction compares the token states of a query with those of each candidate (``twinvec.rerankers.maxsim``). A
-collection that was created with ``late_interaction`` stores the token states of every chunk, in half precision, so that
-reranking computes only the query's (``search/maxsim``).
+Late interaction compares token states (``twinvec.rerankers.maxsim``). A collection with ``late_interaction`` stores
+those of every chunk, in half precision, so that reranking computes only the query's (``search/maxsim``).
 """
 
 from __future__ import annotations
@@ -26,13 +25,7 @@ _TEXTS = 64  # encoded at once: the token states of all chunks of a large docume
 def document_vectors(encoder: SpaceEncoder, texts: Sequence[str], names: Sequence[str] | None = None) -> FloatArray:
     """Return the vectors of documents: shape (n, dim), finite and not zero.
 
-    Args:
-        encoder: The encoder.
-        texts: The documents' texts.
-        names: A name for each text, for the error; default: the start of the text.
-
-    Raises:
-        BadVectorError: the encoder gives other vectors.
+    Raise ``BadVectorError`` if the encoder gives others; the error quotes ``names``, or else the start of the text.
     """
     return checked_vectors(encoder, encoder.encode_document(list(texts)), texts, names)
 
@@ -57,8 +50,7 @@ def checked_vectors(
 def checked_vector(vector: Sequence[float] | FloatArray, dim: int, where: str = "") -> FloatArray:
     """Return a caller's vector as an array of shape (dim,).
 
-    Raises:
-        BadVectorError: the vector is not finite, is zero, or has another size; the message starts with ``where``.
+    Raise ``BadVectorError``, which starts with ``where``, if it is not finite, is zero, or has another size.
     """
     try:
         vector_D = np.asarray(vector, dtype=np.float32)
@@ -73,31 +65,21 @@ def checked_vector(vector: Sequence[float] | FloatArray, dim: int, where: str = 
 
 
 def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:
-    """Return the encoder as one that gives token states.
-
-    Raises:
-        ConfigurationError: the encoder has no token states.
-    """
+    """Return the encoder as one that gives token states; raise ``ConfigurationError`` if it has none."""
     if not isinstance(encoder, TokenEncoder):
         raise ConfigurationError(f"{encoder!r} has no token states (encode_tokens), which late interaction compares")
     return encoder
 
 
 def states_dim(encoder: SpaceEncoder) -> int:
-    """Return the size of a token state.
-
-    Raises:
-        ConfigurationError: the encoder has no token states.
-    """
+    """Return the size of a token state; raise as ``token_encoder`` does."""
     return int(token_encoder(encoder).encode_tokens(["size"], prompt="document")[0].shape[1])
 
 
 def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int) -> list[States]:
-    """Return the token states of documents, as a collection stores them.
+    """Return the token states of documents, as a collection stores them; raise as ``token_encoder`` does.
 
-    Raises:
-        ConfigurationError: the encoder has no token states.
-        BadVectorError: token states are not finite or not of size ``dim``, or one text has too many for a store.
+    Raise ``BadVectorError`` if they are not finite or not of size ``dim``, or one text has too many for a store.
     """
     states = []
     tokens = token_encoder(encoder)

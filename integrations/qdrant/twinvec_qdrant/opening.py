@@ -42,10 +42,9 @@ class RequestedSettings:
 def open_in(
     store: Store, name: str, wanted: RequestedSettings, *, create: bool
 ) -> tuple[Backend, Description, SpaceEncoder | None]:
-    """Open the collection of a store, or create it; see ``Collection.open`` for arguments and errors.
+    """Open or create the collection of a store; see ``Collection.open`` for errors.
 
-    Returns:
-        The backend, the description, and the encoder; None if the recorded model is to be loaded later.
+    The encoder that is returned is None if the recorded model is to be loaded later.
     """
     opened: Store | Backend = store
     try:
@@ -69,12 +68,7 @@ def open_in(
 
 
 def load_recorded(description: Description, location: str) -> SpaceEncoder:
-    """Load the model that the collection records, and check it.
-
-    Raises:
-        ModelError: the model cannot be loaded.
-        SpaceMismatchError: the model has changed.
-    """
+    """Load the recorded model, or raise ``ModelError``; raise ``SpaceMismatchError`` if the model has changed."""
     encoder = load_encoder(description.model, description.options)
     check_space(description, encoder, location)
     check_probes(description, encoder, location)
@@ -93,7 +87,7 @@ def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEnco
 
 
 def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Description:
-    """Return the description of a new collection, after all settings have been checked."""
+    """Check all settings, and return the description of a new collection."""
     chunking = wanted.chunking or ChunkSettings()
     Chunker(encoder, chunking)
     Analyzer(wanted.language)  # refuses a language without a stemmer

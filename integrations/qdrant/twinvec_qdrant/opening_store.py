@@ -27,8 +27,7 @@ def find_store(
 ) -> Store:
     """Return the store of the collection ``name``; see ``Collection.open`` for the arguments.
 
-    Raises:
-        ConfigurationError: the arguments contradict one another, or the name or the url cannot be used.
+    Raise ``ConfigurationError`` if the arguments contradict one another, or the name or the url cannot be used.
     """
     if sum(each is not None for each in (path, url, client)) > 1:
         raise ConfigurationError("give one of path, url and client")

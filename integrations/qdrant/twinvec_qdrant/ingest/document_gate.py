@@ -45,7 +45,7 @@ class DocumentGate:
         self._repeat = repeat
 
     def groups(self, documents: Iterable[object]) -> Iterator[list[Document]]:
-        """Yield checked documents, a few hundred at a time; raise ``DocumentError`` if ``documents`` is not iterable."""
+        """Check documents and group them by a few hundred; raise ``DocumentError`` if they are not an iterable."""
         if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
             raise DocumentError(f"expected an iterable of documents, got {type(documents).__name__}")
         return self._groups(documents)

@@ -53,10 +53,9 @@ class PlannedDocument:
     def change(
         self, vectors: Mapping[str, TextVectors], weights: Iterator[tuple[SparseVector, int]], vector: str
     ) -> Change:
-        """Return the commit of this document.
+        """Return the commit of this document; ``vector`` names the dense vectors.
 
-        ``vectors`` holds the vectors of its texts by key. Each chunk takes the next of ``weights``: its sparse vector and
-        number of terms. ``vector`` names the dense vectors.
+        ``vectors`` holds those of its texts by key. Each chunk takes the next of ``weights``: sparse vector and terms.
         """
         source, revision, kept = self.document.id, uuid4().hex, self._kept()
         points, chunks, terms = [], [], 0

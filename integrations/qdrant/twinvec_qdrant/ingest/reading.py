@@ -49,13 +49,13 @@ class Failure:
 
 
 def read_source(source: str | Path) -> Iterator[Document | Failure]:
-    """Yield the documents of a folder with its subfolders, a file, or "-" (standard input), in a fixed order.
+    """Return the documents of a folder with its subfolders, of a file, or of "-" (standard input), in a fixed order.
 
-    A ``.jsonl`` file, and standard input, hold one object per line with ``id``, ``text`` and perhaps ``title``; all
-    other keys are payload. Any other file is one document, even if empty; its id is the path within the folder, with
-    "/". Its payload is ``{"path": ..., "format": "markdown" | "text"}`` and the front matter of a Markdown file, whose
-    ``title`` becomes the document's title. Hidden files and folders, caches, virtual environments, ``node_modules``,
-    embedded collections and links to folders are skipped.
+    A source that ends in ``.jsonl``, and standard input, hold one object per line with ``id``, ``text`` and perhaps
+    ``title``; all other keys are payload. Otherwise every file is a document, even an empty one. Its id is the path
+    within the folder, with "/", or the name of a single file. Its payload is ``{"path": ..., "format": "markdown" |
+    "text"}`` and the front matter of a Markdown file, whose ``title`` becomes the document's title. Hidden files and
+    folders, caches, virtual environments, ``node_modules``, embedded collections and links to folders are skipped.
 
     Raises:
         DocumentError: the file or folder does not exist or cannot be accessed.
@@ -238,5 +238,5 @@ def _refuse_constant(name: str) -> None:
 
 
 def _printable(name: str) -> str:
-    """Return a file name that can be printed: lone surrogates, which stand for bytes that are not UTF-8, are escaped."""
+    """Return a file name that can be printed: escape lone surrogates, which stand for bytes that are not UTF-8."""
     return name.encode("utf-8", "backslashreplace").decode()

@@ -46,7 +46,7 @@ _SAMPLE = 64
 
 
 class Migration:
-    """One migration to the model of ``encoder``; see ``Collection.migrate``, also for errors. ``report`` counts its work."""
+    """One migration to the model of ``encoder``; see ``Collection.migrate`` for errors. ``report`` counts its work."""
 
     def __init__(self, backend: Backend, encoder: SpaceEncoder, chunks_per_second: float | None) -> None:
         if chunks_per_second is not None and not chunks_per_second > 0:

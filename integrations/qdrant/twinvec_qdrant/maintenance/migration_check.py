@@ -16,10 +16,12 @@ MEASURE = "ndcg@10"
 
 
 class JudgedCheck:
-    """A ``check`` for ``Collection.migrate``: judged queries (``data``), whose documents the collection holds by id.
+    """A ``check`` for ``Collection.migrate`` by judged queries (``data``), whose documents the collection holds by id.
 
-    After the call, ``figures`` holds the measure before and after, and the interval of the difference. The constructor
-    raises ``InputError`` if the collection finds none of the judged documents.
+    After the call, ``figures`` holds the measure before and after, and the interval of the difference.
+
+    Raises:
+        InputError: the collection finds none of the judged documents.
     """
 
     def __init__(self, collection: Retriever, data: BeirSet) -> None:
