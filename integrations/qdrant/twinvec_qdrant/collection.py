@@ -379,8 +379,8 @@ class Collection:
         """Check that every source has all its chunks with their vectors, and that there are no other chunks.
 
         Args:
-            repair: Remove chunks that no record lists. Mark sources that are incomplete or have lost their record, so that
-                the next ingest of their documents writes them again.
+            repair: Remove chunks that no record lists. Mark sources that are incomplete or have lost their record: the
+                next ingest of their documents writes them again.
         """
         with self._backend.writing:
             return verify(self._catalog, self._description, repair=repair)
@@ -395,9 +395,9 @@ class Collection:
     ) -> MigrationReport:
         """Migrate the collection to another model while it serves searches.
 
-        Every chunk gets a second vector, chunks written meanwhile too; then one write switches to the new model. After a
-        kill, the collection has the old or the new model with all vectors, and the next call continues. The old vectors
-        stay until ``drop_others`` or a migration to a third model: a migration back encodes only newer chunks.
+        Every chunk gets a second vector, chunks written meanwhile too; then one write switches to the new model. A kill
+        leaves the old or the new model with all vectors, and the next call continues. The old vectors stay until
+        ``drop_others`` or a migration to a third model; a migration back encodes only newer chunks.
 
         This object continues to search with the old model; open the collection again to use the new one.
 

@@ -23,17 +23,14 @@ _TEXTS = 64  # encoded at once: the token states of all chunks of a large docume
 
 
 def document_vectors(encoder: SpaceEncoder, texts: Sequence[str], names: Sequence[str] | None = None) -> FloatArray:
-    """Return the vectors of documents: shape (n, dim), finite and not zero.
-
-    Raise ``BadVectorError`` if the encoder gives others; the error quotes ``names``, or else the start of the text.
-    """
+    """Return the vectors of documents, shape (n, dim); raise ``BadVectorError`` if one is zero or not finite."""
     return checked_vectors(encoder, encoder.encode_document(list(texts)), texts, names)
 
 
 def checked_vectors(
     encoder: SpaceEncoder, vectors: Any, texts: Sequence[str], names: Sequence[str] | None = None
 ) -> FloatArray:
-    """Return the vectors that an encoder gave for texts, as ``document_vectors`` does; for queries too."""
+    """Return an encoder's vectors of texts, checked as in ``document_vectors``; errors quote ``names`` or the texts."""
     vectors_ND = np.asarray(vectors, dtype=np.float32)
     if vectors_ND.shape != (len(texts), encoder.dim):
         raise BadVectorError(
@@ -48,10 +45,7 @@ def checked_vectors(
 
 
 def checked_vector(vector: Sequence[float] | FloatArray, dim: int, where: str = "") -> FloatArray:
-    """Return a caller's vector as an array of shape (dim,).
-
-    Raise ``BadVectorError``, which starts with ``where``, if it is not finite, is zero, or has another size.
-    """
+    """Return a caller's vector, shape (dim,); raise ``BadVectorError`` if it is zero, not finite or of another size."""
     try:
         vector_D = np.asarray(vector, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
@@ -77,10 +71,7 @@ def states_dim(encoder: SpaceEncoder) -> int:
 
 
 def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int) -> list[States]:
-    """Return the token states of documents, as a collection stores them; raise as ``token_encoder`` does.
-
-    Raise ``BadVectorError`` if they are not finite or not of size ``dim``, or one text has too many for a store.
-    """
+    """Return the token states of documents, in half precision; raise ``BadVectorError`` on invalid or too many ones."""
     states = []
     tokens = token_encoder(encoder)
     for page in pages(texts, _TEXTS):

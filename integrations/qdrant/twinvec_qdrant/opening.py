@@ -42,10 +42,7 @@ class RequestedSettings:
 def open_in(
     store: Store, name: str, wanted: RequestedSettings, *, create: bool
 ) -> tuple[Backend, Description, SpaceEncoder | None]:
-    """Open or create the collection of a store; see ``Collection.open`` for errors.
-
-    The encoder that is returned is None if the recorded model is to be loaded later.
-    """
+    """Open or create the collection, as ``Collection.open`` does; the encoder is None until the first use loads it."""
     opened: Store | Backend = store
     try:
         metadata = store.peek()
@@ -87,7 +84,6 @@ def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEnco
 
 
 def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Description:
-    """Check all settings, and return the description of a new collection."""
     chunking = wanted.chunking or ChunkSettings()
     Chunker(encoder, chunking)
     Analyzer(wanted.language)  # refuses a language without a stemmer

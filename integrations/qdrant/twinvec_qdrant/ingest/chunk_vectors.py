@@ -21,10 +21,7 @@ OnTexts = Callable[[int], None]
 
 @dataclass(slots=True)
 class Encoded:
-    """The vectors of a batch by the key of the text, and how many texts were encoded.
-
-    ``failures`` holds source and reason of each document that has a text without a vector.
-    """
+    """The vectors of a batch by text key, the number of encoded texts, and (source, reason) of each failed document."""
 
     vectors: dict[str, TextVectors]
     encoded: int = 0
@@ -65,10 +62,7 @@ class ChunkVectors:
     def complete(
         self, batch: Sequence[PlannedDocument], known: Mapping[str, TextVectors], on_texts: OnTexts
     ) -> Encoded:
-        """Return the vectors of all texts without reading the store.
-
-        A text that cannot be encoded fails its own documents only.
-        """
+        """Return the vectors of all texts without reading the store; a bad text fails its own documents only."""
         found = Encoded(dict(known))
         try:
             self._encode(texts(batch), found, on_texts)
@@ -81,7 +75,6 @@ class ChunkVectors:
         return found
 
     def _encode(self, texts: Mapping[str, str], found: Encoded, on_texts: OnTexts) -> None:
-        """Encode the texts that have no vector yet."""
         missing = [key for key in texts if key not in found.vectors]
         if not missing:
             return

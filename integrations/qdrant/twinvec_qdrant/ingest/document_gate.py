@@ -1,7 +1,4 @@
-"""The gate of an ingest: whatever callers give -> checked documents with distinct ids, in groups.
-
-A broken document becomes a failure and stops no other document.
-"""
+"""The gate of an ingest: whatever callers give -> checked documents with distinct ids; broken ones become failures."""
 
 from __future__ import annotations
 

@@ -89,7 +89,6 @@ class Ingestion:
         return self._report
 
     def _count_only(self, batches: Iterable[Sequence[PlannedDocument]]) -> None:
-        """Count what ``_write`` would do."""
         for batch in batches:
             self._report.encoded += len(texts(batch).keys() - self._vectors.known(batch).keys())
             for planned in batch:
@@ -202,10 +201,7 @@ class Ingestion:
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch that is being encoded; ``advance`` moves the progress bar by documents.
-
-    ``encoded`` of the ``texts`` that need encoding are done, and the bar has ``moved`` by that many documents.
-    """
+    """A batch that is being encoded; ``advance`` moves the progress bar, which has ``moved`` by that many documents."""
 
     documents: Sequence[PlannedDocument]
     texts: int

@@ -62,10 +62,7 @@ class Migration:
             self._next = self._begin()
 
     def target(self) -> Description:
-        """Return the description with the next model, which another process may have switched to already.
-
-        Raise ``ConfigurationError`` if the migration was given up meanwhile, or another took its place.
-        """
+        """Return the description with the next model; raise ``ConfigurationError`` if this migration was given up."""
         now = stored_description(self._backend)
         if now.vector == self._next.vector:
             return now
@@ -165,10 +162,7 @@ class Migration:
         ]
 
     def _check_sample(self) -> None:
-        """Encode some chunks again: the stored vectors must be the same, and searches must find them.
-
-        Chunks that a writer removes or rewrites meanwhile are skipped.
-        """
+        """Encode some unchanged chunks again: the stored vectors must be the same, and searches must find them."""
         sample = list(islice(self._backend.scroll([CHUNKS], ["source", "text"]), _SAMPLE))
         if not sample:
             return

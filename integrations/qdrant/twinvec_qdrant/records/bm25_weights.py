@@ -22,10 +22,7 @@ _PAGE = 1000
 
 
 class Lexicon:
-    """The sparse vectors of a collection.
-
-    ``average_length`` is the average number of terms of a chunk that the weights assume; 0 before the first chunk.
-    """
+    """The sparse vectors of a collection; the weights assume chunks of ``average_length`` terms (0: unknown yet)."""
 
     def __init__(self, backend: Backend, description: Description) -> None:
         self._backend = backend

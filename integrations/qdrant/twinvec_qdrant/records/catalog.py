@@ -6,9 +6,9 @@
     4. clean-up  remove the chunks that only the old version has
     5. end       remove the intent, and make everything durable
 
-A writer killed before step 3 leaves the old version committed, later the new one. Searches ignore chunks that the
-record does not list; ``recover`` finds them by the intents and removes them. A writer that loses the compare-and-set
-removes the chunks that only it wrote, and starts again from the winner's version.
+A writer killed before step 3 leaves the old version committed; one killed later leaves the new one. Searches ignore
+chunks that the record does not list; ``recover`` finds them by the intents and removes them. A writer that loses the
+compare-and-set removes the chunks that only it wrote, and starts again from the winner's version.
 
 A chunk has the same id whoever writes it, so one writer may rewrite a chunk that another is about to remove. Each chunk
 therefore carries the revision of its commit, and a writer removes only revisions that it has seen.
@@ -135,10 +135,7 @@ class Catalog:
 
     @contextmanager
     def _intent(self, sources: list[str], revisions: Iterable[str]) -> Iterator[None]:
-        """Keep a point that names the sources about to change and the revisions of chunks that may be left over.
-
-        After an error the intent stays for ``recover``.
-        """
+        """Keep a point with these sources and revisions until the end; after an error it stays for ``recover``."""
         key = intent_id(uuid4().hex)
         payload = {
             "kind": "intent",

@@ -127,8 +127,8 @@ class Description(Generation):
 def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) -> Generation:
     """Return the encoder's model with its probes; ``vector`` names its vectors in the store.
 
-    Raise ``BadVectorError`` if the encoder gives invalid vectors, and ``ConfigurationError`` if ``late_interaction``
-    needs token states that it lacks.
+    Raise ``BadVectorError`` if the encoder gives invalid vectors, and ``ConfigurationError`` if it lacks token states
+    for ``late_interaction``.
     """
     vectors_PD = document_vectors(encoder, COLLECTION_PROBES)
     probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(COLLECTION_PROBES, vectors_PD, strict=True)]
@@ -147,7 +147,7 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
 
 
 def read_description(metadata: Mapping[str, Any], location: str) -> Description:
-    """Parse the description that a store returned.
+    """Parse a stored description.
 
     Raise ``ConfigurationError`` if twinvec did not create the collection, and ``StoreCorruptError`` if the description
     is damaged or of a later version of twinvec.
@@ -183,10 +183,7 @@ def check_space(description: Description, encoder: SpaceEncoder, location: str) 
 
 
 def check_probes(description: Generation, encoder: SpaceEncoder, location: str) -> None:
-    """Raise ``SpaceMismatchError`` if the encoder gives the probes other vectors than at the collection's creation.
-
-    Raise ``BadVectorError`` if its vectors are invalid.
-    """
+    """Raise ``SpaceMismatchError`` if the encoder's vectors of the probes differ from the stored ones."""
     texts = [probe.text for probe in description.probes]
     now_PD = document_vectors(encoder, texts)
     then_PD = np.array([probe.vector for probe in description.probes], dtype=np.float32)

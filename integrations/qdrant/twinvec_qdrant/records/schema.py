@@ -162,10 +162,7 @@ def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filter_conditions(filter: Iterable[FilterCondition]) -> tuple[Condition, ...]:
-    """Return the user's parsed filter as conditions on points, over all that a hit's payload shows.
-
-    Raise ``FilterError`` if Qdrant cannot address a key.
-    """
+    """Return the parsed filter as conditions on all that hits show; raise ``FilterError`` if a key has no path."""
     return tuple(
         FieldIs(("source",), each.any_of, each.bounds)
         if each.key == "id"
@@ -175,10 +172,7 @@ def filter_conditions(filter: Iterable[FilterCondition]) -> tuple[Condition, ...
 
 
 def tenant_path(key: str | None) -> str | None:
-    """Return the path of the tenant's name in a chunk's payload; None without tenants.
-
-    Raise ``ConfigurationError`` if the key is not a plain name, or is one of our own.
-    """
+    """Return where a chunk's payload names the tenant; raise ``ConfigurationError`` if ``key`` cannot name tenants."""
     if key is None:
         return None
     if not isinstance(key, str) or not key or not _PLAIN.issuperset(key) or key in (*SHOWN_FIELDS, "id"):

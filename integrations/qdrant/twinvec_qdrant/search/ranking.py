@@ -1,7 +1,4 @@
-"""Ranking: the candidates that both stages found -> fused and sorted, or chosen for their difference.
-
-These are pure functions; ``twinvec.retrieval.fusion`` holds the formula of the fusion.
-"""
+"""Ranking by pure functions: the candidates that both stages found -> fused and sorted, or chosen to differ."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from twinvec_qdrant.stores.conditions import Condition
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """The checked arguments of ``Collection.search`` and ``search_vector``; raises their errors, except for weights.
+    """The checked arguments of ``Collection.search``; errors are the same, except that fusion checks the weights.
 
-    ``conditions`` are the filter's conditions on points; ``named`` holds the payload keys whose values it lists.
+    ``named`` holds the payload keys for which the filter lists values.
     """
 
     limit: int = 10

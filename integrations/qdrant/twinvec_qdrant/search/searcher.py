@@ -1,9 +1,9 @@
 """Search: queries -> candidates of both stages -> fused -> checked against the records -> hits.
 
-Stages are fused here and not in the store, because every candidate of one stage is scored by the other too. A chunk
-that its source's record does not list belongs to an unfinished or replaced version and is left out. If too few
-candidates remain, the search goes deeper, by the same steps for every page: the results of one step stay before those
-of the next, so that pages neither repeat nor miss a hit.
+Stages are fused here and not in the store, so that a hit keeps the score of each: every candidate of one stage is
+scored by the other too. A chunk that its source's record does not list belongs to an unfinished or replaced version and
+is left out. If too few candidates remain, the search goes deeper, by the same steps for every page: the results of one
+step stay before those of the next, so that pages neither repeat nor miss a hit.
 """
 
 from __future__ import annotations

@@ -27,11 +27,7 @@ INDEXED_FIELDS = ("kind", "source")
 
 @dataclass(frozen=True, slots=True)
 class NewCollection:
-    """What a store needs to create a collection.
-
-    ``dim`` is the size of the dense vectors, ``states_dim`` that of a token state, if the collection stores them. The
-    payload field at ``tenant_path``, which names the tenant, gets an index.
-    """
+    """What a store needs to create a collection; the payload field at ``tenant_path`` names the tenant."""
 
     dim: int
     metadata: Mapping[str, Any]
@@ -111,10 +107,7 @@ class Backend(Protocol):
         """Replace the dense vectors of stored points, and their token states in the same write."""
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
-        """Remove the points with these ids, as far as they exist.
-
-        With ``revisions``, remove a point only if its ``revision`` is among them at that moment.
-        """
+        """Remove existing points; with ``revisions``, only those whose ``revision`` is among them at that moment."""
 
     def flush(self) -> None:
         """Make all writes durable."""
@@ -123,7 +116,7 @@ class Backend(Protocol):
         """Index the payload fields of an empty collection; the vectors wait for ``build_index``."""
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
-        """Build the index of dense vectors if much of it is missing, or always with ``force``; return whether it did.
+        """Build the index if much of it is missing, or always with ``force``; return whether it did.
 
         Searches continue meanwhile; writers wait.
         """
@@ -134,10 +127,7 @@ class Backend(Protocol):
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
-        """Return the existing points among ``ids``, by id.
-
-        ``fields`` names the payload fields to return (default: all), ``vector`` the dense vector (default: none).
-        """
+        """Return the existing points, by id, with these payload fields (default: all) and this dense vector, if any."""
 
     def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
         """Return the token states of the dense vector named ``vector``, by id, of the points that have them."""
@@ -156,10 +146,7 @@ class Backend(Protocol):
 
 
 def update_existing(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
-    """Update stored points, except those that another writer removes meanwhile.
-
-    Raise ``StoreError`` if the update fails although all points exist.
-    """
+    """Update stored points; skip those that another writer removes meanwhile, and raise all other errors."""
     left = list(ids)
     while left:
         try:

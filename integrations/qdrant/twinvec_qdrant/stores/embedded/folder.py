@@ -94,10 +94,7 @@ class CollectionFolder:
             raise StoreUnavailableError(f"{self.path}: cannot be removed: {error}") from error
 
     def copy_shard(self) -> Path:
-        """Copy the engine's flushed files, to build an index there.
-
-        Raise ``StoreUnavailableError`` if the disk lacks room for twice their size, or cannot be written.
-        """
+        """Copy the engine's flushed files; raise ``StoreUnavailableError`` without room for twice their size."""
         copy = self.path / f"{_COPY}{uuid4().hex[:12]}"
         try:
             size = sum(file.stat().st_blocks * 512 for file in self.shard.rglob("*") if file.is_file())
@@ -127,10 +124,9 @@ class CollectionFolder:
             shutil.rmtree(each, ignore_errors=True)
 
     def acquire(self, wait_seconds: float) -> None:
-        """Take the lock; create the folder if it is missing.
+        """Take the lock in the folder, which is created if missing.
 
-        Raise ``StoreBusyError`` if another process holds the lock for more than ``wait_seconds``, and
-        ``StoreUnavailableError`` if the folder cannot be written.
+        Raise ``StoreBusyError`` if another process holds the lock for more than ``wait_seconds``.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -169,10 +165,7 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def folder_name(name: str) -> str:
-    """Return the folder name of a collection: characters except letters, digits and ``_.-~`` are percent-encoded.
-
-    Raise ``ConfigurationError`` if the name is empty, too long, not a string, or holds a lone surrogate.
-    """
+    """Return a collection's percent-encoded folder name; raise ``ConfigurationError`` if the name is unusable."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
     try:

@@ -20,11 +20,7 @@ _WORKER = Path(__file__).with_name("index_worker.py")
 
 
 def build_aside(folder: CollectionFolder, settings: IndexSettings) -> Path:
-    """Copy the engine's files, build the copy's index, and return its folder; no one may write meanwhile.
-
-    Raise ``StoreUnavailableError`` if the disk has no room, and ``StoreError`` if the engine fails. An error removes
-    the copy.
-    """
+    """Index a copy of the engine's files, and return its folder; no one may write meanwhile. Errors remove the copy."""
     copy = folder.copy_shard()
     # -P: the worker must not import the modules in its folder
     command = [sys.executable, "-P", str(_WORKER), str(copy), json.dumps(settings.as_dict()), str(os.getpid())]

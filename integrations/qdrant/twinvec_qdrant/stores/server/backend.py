@@ -142,10 +142,7 @@ class ServerBackend(Backend):
         """Do nothing: every write waits until the server has applied and logged it."""
 
     def begin_load(self, tenant_path: str | None) -> None:
-        """Keep the server from building a graph until ``build_index``, and index payload fields.
-
-        Whoever created the collection may have died before indexing the fields; an existing index stays.
-        """
+        """Index the payload fields that lack an index, and turn off the server's graph until ``build_index``."""
         if not self._local:
             self.index_fields(tenant_path)
             self.call(self._client.update_collection, hnsw_config=models.HnswConfigDiff(m=0))

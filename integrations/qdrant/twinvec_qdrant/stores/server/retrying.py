@@ -19,10 +19,7 @@ _GROWING = tenacity.wait_random_exponential(multiplier=0.2, max=10.0)
 
 
 def retrying(wait_seconds: float, announce: Callable[[tenacity.RetryCallState], None]) -> tenacity.Retrying:
-    """Return a policy that retries temporary failures for ``wait_seconds``.
-
-    The pauses grow and are jittered; a longer pause that the server asks for replaces them.
-    """
+    """Return a policy that retries temporary failures for ``wait_seconds``; pauses grow and are jittered."""
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(_is_temporary),
         wait=_pause,
@@ -58,7 +55,6 @@ def _requested_pause(error: BaseException | None) -> float:
 
 
 def _retry_after(error: BaseException | None) -> str:
-    """Return the Retry-After header of the answer, or an empty string."""
     if isinstance(error, ResourceExhaustedResponse):
         return str(error.retry_after_s)
     if isinstance(error, QdrantException):  # the client cannot parse a date, and quotes the header in its message
