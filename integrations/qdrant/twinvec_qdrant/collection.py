@@ -311,7 +311,10 @@ class Collection:
         """Return a late-interaction reranker, for ``RetrieveRerank(collection, collection.maxsim())``.
 
         It compares stored token states (``late_interaction``), or else computes them from the hits' texts; the scores
-        differ only by rounding. ``mix`` is as for ``MaxSimReranker``.
+        differ only by rounding.
+
+        Args:
+            mix: As for ``MaxSimReranker``.
 
         Raises:
             ConfigurationError: the encoder has no token states, or ``mix`` is not between 0 and 1.

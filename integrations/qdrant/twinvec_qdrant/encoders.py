@@ -71,7 +71,7 @@ def states_dim(encoder: SpaceEncoder) -> int:
 
 
 def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int) -> list[States]:
-    """Return the token states of documents, in half precision; raise ``BadVectorError`` on invalid or too many ones."""
+    """Return the token states of documents, in half precision; raise ``BadVectorError`` if a store cannot hold them."""
     states = []
     tokens = token_encoder(encoder)
     for page in pages(texts, _TEXTS):

@@ -110,7 +110,7 @@ class PushReport:
         copied: Written to the other store.
         unchanged: There already, in the same version.
         deleted: Removed there, because they are not in this collection (``prune``).
-        missed: Not copied: changed by another writer meanwhile, or without chunks or record (``Collection.verify``).
+        missed: Not copied: another writer changed them meanwhile, or they lack chunks or records (see ``verify``).
         chunks: Chunks written.
     """
 

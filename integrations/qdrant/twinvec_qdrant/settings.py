@@ -72,7 +72,11 @@ class IndexSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> IndexSettings:
-        """Build the settings from what ``as_dict`` returned; raise ``ConfigurationError`` on an unknown field."""
+        """Build the settings from what ``as_dict`` returned.
+
+        Raises:
+            ConfigurationError: an unknown field, or a value out of range.
+        """
         known = [each.name for each in fields(cls)]
         if unknown := [name for name in values if name not in known]:
             raise ConfigurationError(f"an index has no setting {unknown[0]!r}; it has {', '.join(known)}")

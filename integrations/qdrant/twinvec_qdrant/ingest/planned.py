@@ -55,7 +55,7 @@ class PlannedDocument:
     ) -> Change:
         """Return the commit of this document; ``vector`` names the dense vectors.
 
-        ``vectors`` holds those of its texts by key. Each chunk takes the next of ``weights``: sparse vector and terms.
+        ``vectors`` holds those of its texts by key. Each chunk takes the next of ``weights``: vector and term count.
         """
         source, revision, kept = self.document.id, uuid4().hex, self._kept()
         points, chunks, terms = [], [], 0

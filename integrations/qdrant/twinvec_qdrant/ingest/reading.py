@@ -53,9 +53,9 @@ def read_source(source: str | Path) -> Iterator[Document | Failure]:
 
     A source that ends in ``.jsonl``, and standard input, hold one object per line with ``id``, ``text`` and perhaps
     ``title``; all other keys are payload. Otherwise every file is a document, even an empty one. Its id is the path
-    within the folder, with "/", or the name of a single file. Its payload is ``{"path": ..., "format": "markdown" |
-    "text"}`` and the front matter of a Markdown file, whose ``title`` becomes the document's title. Hidden files and
-    folders, caches, virtual environments, ``node_modules``, embedded collections and links to folders are skipped.
+    within the folder, with "/", or a single file's name. Its payload is ``path``, ``format`` ("markdown" or "text")
+    and the front matter of a Markdown file, whose ``title`` becomes the document's title. Hidden files and folders,
+    caches, virtual environments, ``node_modules``, embedded collections and links to folders are skipped.
 
     Raises:
         DocumentError: the file or folder does not exist or cannot be accessed.

@@ -30,7 +30,6 @@ class JudgedCheck:
         self._before = self._measured(collection)
 
     def __call__(self, candidate: Retriever) -> bool:
-        """Return whether the collection with the new model is not worse."""
         after = self._measured(candidate)
         before_value, after_value = (each.figures[MEASURE] for each in (self._before, after))
         test = gain(self._before, after)

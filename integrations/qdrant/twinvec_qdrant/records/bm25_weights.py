@@ -22,7 +22,7 @@ _PAGE = 1000
 
 
 class Lexicon:
-    """The sparse vectors of a collection; the weights assume chunks of ``average_length`` terms (0: unknown yet)."""
+    """The sparse vectors of a collection; the weights assume chunks of ``average_length`` terms (0: not known yet)."""
 
     def __init__(self, backend: Backend, description: Description) -> None:
         self._backend = backend

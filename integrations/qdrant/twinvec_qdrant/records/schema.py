@@ -162,7 +162,7 @@ def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filter_conditions(filter: Iterable[FilterCondition]) -> tuple[Condition, ...]:
-    """Return the parsed filter as conditions on all that hits show; raise ``FilterError`` if a key has no path."""
+    """Return the parsed filter as conditions on all that hits show; raise ``FilterError`` on an unusable key."""
     return tuple(
         FieldIs(("source",), each.any_of, each.bounds)
         if each.key == "id"

@@ -16,13 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A process; ``boot``, ``namespace`` and ``started`` are empty on a machine without ``/proc``.
-
-    Attributes:
-        boot: Id of the machine's current boot.
-        namespace: The pid namespace of the process.
-        started: When the process started, in clock ticks since the boot.
-    """
+    """A process of a machine; ``boot``, ``namespace`` and ``started`` come from ``/proc``, or are empty without it."""
 
     host: str
     boot: str
@@ -65,13 +59,12 @@ class Writer:
 
 
 def _started(pid: int) -> str:
-    """Return when the process started; "" if that is unknown."""
+    """Return when the process started, in clock ticks since the machine's boot; "" if that is unknown."""
     stat = _readable(lambda: Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode())
     return stat.split()[19] if stat else ""  # the command name before the bracket may hold spaces
 
 
 def _readable(read: Callable[[], str]) -> str:
-    """Return what ``read`` returns; "" if the system refuses it."""
     try:
         return read()
     except OSError:

@@ -4,7 +4,7 @@ A backend holds the points of one collection; it knows nothing of documents, mod
 ``stores/server`` implement the protocols, and ``tests/congruence/test_backends.py`` holds both to the same behaviour:
 
 - Writes take effect in order: after a crash, a later write never exists without the earlier ones.
-- ``retrieve`` and ``scroll`` return points without vectors; searches and document frequencies ignore such points.
+- Points may lack vectors. Searches and document frequencies ignore those; ``retrieve`` and ``scroll`` return them too.
 - A backend raises the exceptions of its engine or client as ``StoreError``.
 """
 

@@ -19,7 +19,7 @@ _GROWING = tenacity.wait_random_exponential(multiplier=0.2, max=10.0)
 
 
 def retrying(wait_seconds: float, announce: Callable[[tenacity.RetryCallState], None]) -> tenacity.Retrying:
-    """Return a policy that retries temporary failures for ``wait_seconds``; pauses grow and are jittered."""
+    """Return a policy that retries temporary failures for ``wait_seconds``; the server may ask for longer pauses."""
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(_is_temporary),
         wait=_pause,
