@@ -1,7 +1,7 @@
 """Retrieval: how well relevant documents are found, by a model's exact search or by any retriever.
 
-The document with the query's own id is left out of the hits, as in BEIR for sets whose queries are documents (ArguAna).
-If the judgements call that document relevant, the ids coincide by chance and it stays.
+Hits leave out the document with the query's own id, as BEIR does for sets whose queries are documents (ArguAna). If the
+judgements call that document relevant, the ids coincide by chance and it stays.
 """
 
 from __future__ import annotations
@@ -95,10 +95,7 @@ def measure_ir(
     depth: int = 0,
     resamples: int = RESAMPLES,
 ) -> IrResult:
-    """Measure a run, such as one read from a file, against the judgements of ``data``.
-
-    The result keeps as many hits as the measures need, or ``depth`` if that is more.
-    """
+    """Measure a run, such as one read from a file; ``depth`` is that of ``evaluate_ir``."""
     cut = without_own(run, data, max(depth, *map(cutoff, measures)))
     measured = measure_run(cut, data.qrels, measures)
     first = measured.per_query[measured.main]

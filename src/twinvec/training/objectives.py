@@ -1,8 +1,6 @@
 """The objectives of training as pure functions of tensors: what to minimise, given the vectors of the texts.
 
-Each function returns a scalar, the mean over its rows unless its docstring says otherwise. ``losses`` makes modules of
-these functions, and computes ``info_nce`` in tiles.
-
+Each function returns a scalar, the mean over its rows unless its docstring says otherwise; ``losses`` makes modules.
 Shapes: B rows of a batch, N candidates, D dimensions, F features, K classes.
 """
 
@@ -191,11 +189,7 @@ def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") 
 
 
 def concatenation_parts(concatenation: str) -> tuple[str, ...]:
-    """Return the parts of a concatenation, in order.
-
-    Raises:
-        ConfigurationError: a part is unknown or is repeated.
-    """
+    """Return the parts of a concatenation, in order; raise ConfigurationError for an unknown or repeated part."""
     parts = tuple(concatenation.replace(" ", "").removeprefix("(").removesuffix(")").split(","))
     if not set(parts) <= set(_PARTS) or len(set(parts)) < len(parts):
         raise ConfigurationError(

@@ -1,6 +1,6 @@
-"""Comparison of systems on the same tasks: paired tests against the first, and the items on which they differ most.
+"""Compare systems on the same tasks: paired tests against the first, and the items on which they differ most.
 
-The report is written in Markdown, from which the HTML page is made. Plots are PNG files in the same folder.
+The HTML report is made from the Markdown one. Plots are PNG files in the same folder.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Comparison:
 def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Comparison:
     """Measure every system, and test each against the first.
 
-    Raises ConfigurationError if there are fewer than two systems, one is named twice, or no data is given.
+    Raises ConfigurationError unless two or more different systems and some data are given.
     """
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
@@ -261,5 +261,4 @@ def _rows(header: Sequence[str], rows: Any, *, texts: int) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return text on one line, escaped for Markdown."""
     return re.sub(r"([\\`*_\[\]<>|&#~])", r"\\\1", " ".join(text.split()))

@@ -33,18 +33,11 @@ def dataset_weights(
 class BatchPlan:
     """A batch sampler for a data loader: yields lists of row numbers.
 
-    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. It shows every row about once with one
-    dataset, or with several drawn by size, one for each batch; weights show small datasets more often. Every batch
-    draws equal parts from ``datasets`` of them; smooth weighted round-robin chooses which, so that any stretch of
-    batches keeps the shares.
-
-    Args:
-        hashes: For each dataset, text hashes (rows, texts). With ``unique_texts``, no hash occurs twice in a batch:
-            a row that would repeat one waits for the next batch, and may be left out of the epoch.
-        batch_size: Rows of a batch.
-        weights: Share of each dataset.
-        datasets: Number of datasets in a batch.
-        seed: Seed of the order.
+    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up; weights show small datasets more often.
+    Every batch draws equal parts from ``datasets`` of them; smooth weighted round-robin chooses which, so that any
+    stretch of batches keeps the shares in ``weights``. ``hashes`` holds text hashes (rows, texts) for each dataset.
+    With ``unique_texts``, a row that would repeat a hash in a batch waits for the next one, and may be left out of the
+    epoch.
     """
 
     def __init__(

@@ -16,10 +16,8 @@ _AT_ONCE = 1000
 class PairRows:
     """The pairs of a dataset.
 
-    Rows of the objective "graded" stay as they are. A row of "binary" becomes one pair with label 1 and, for each of
-    its negatives, one pair with label 0.
-
-    Raises DocumentError if a binary dataset has no negatives.
+    Rows of "graded" stay as they are. A row of "binary" becomes one pair with label 1, and one with label 0 for each of
+    its negatives; a binary dataset without negatives is a DocumentError.
     """
 
     def __init__(self, rows: Rows) -> None:

@@ -1,8 +1,7 @@
 """The vectors of all processes in one place, for objectives that compare every row with every other.
 
 One collective for each step carries vectors and text hashes; a small one before it carries the numbers of rows. Every
-process computes the loss of the whole batch and differentiates it by its own vectors, so nothing is sent back.
-Objectives that treat each row alone need only the number of all rows.
+process differentiates the loss of the whole batch by its own vectors, so nothing is sent back.
 
 Shapes: M texts of all arms, B rows, D dimensions.
 """
@@ -71,7 +70,7 @@ def gather_labels(labels_B: Tensor) -> Tensor:
 
 
 def gather(vectors: list[Tensor], hashes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return each arm's vectors and hashes of all processes, in order of rank; ``hashes`` may be empty.
+    """Return each arm's vectors and hashes (or none) of all processes, in order of rank.
 
     All processes must have the same number of arms; their numbers of rows may differ.
     """

@@ -1,7 +1,6 @@
 """The file that mined rows go to, by way of a partial file next to it whose first line identifies the job.
 
-Each further line of the partial file holds a row, and whether its positive was found. Rows are written in windows; a
-run that was killed continues after the last complete window.
+Each further line holds a row, and whether its positive was found. A killed run continues after the last whole window.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from twinvec.support.locks import exclusive_lock
 
 
 class MinedFile:
-    """The rows of one job, on their way to a file.
+    """The rows of one job, on their way from the pairs in ``source`` to the file ``output``, whose folder is made.
 
-    ``source`` holds the pairs; ``output`` is the file for all rows, whose folder is made; ``job`` is everything else
-    that decides the rows.
-
-    Raises ConfigurationError as ``check_output`` does, or if the partial file belongs to another job.
+    ``job`` is everything else that decides the rows. Raises ConfigurationError as ``check_output`` does, or if the
+    partial file belongs to another job.
     """
 
     def __init__(self, source: Path, output: Path, *job: str) -> None:
@@ -49,7 +46,7 @@ class MinedFile:
             yield
 
     def resume(self, window: int) -> int:
-        """Return how many rows lie in complete windows, and truncate the partial file after them.
+        """Truncate the partial file after its complete windows; return how many rows they hold.
 
         The hits of a query may depend on the window that it is searched in: by the last bit of a score, or by depth.
         """
@@ -89,9 +86,9 @@ class MinedFile:
 
 
 def check_output(source: Path, output: Path) -> None:
-    """See that rows mined from ``source`` can go to ``output``, and make its folder.
+    """Make the folder of ``output``.
 
-    Raises ConfigurationError if ``output`` is the source or not a file, or its folder cannot be made or written.
+    Raises ConfigurationError if ``output`` is ``source`` or not a file, or its folder cannot be made or written.
     """
     if output.exists() and not output.is_file():
         raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")

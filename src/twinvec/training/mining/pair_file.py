@@ -15,8 +15,8 @@ from twinvec.text import check_text
 class PairFile:
     """The pairs of a .jsonl file, read on demand. Blank lines are skipped.
 
-    Raises InputError if the file cannot be read or has no pairs, or a line is not a pair; the message names file,
-    row and field.
+    Raises InputError, which names file, row and field, if the file cannot be read, is empty or holds a line without a
+    pair.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,10 +48,7 @@ class PairFile:
 
 
 def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a file of pairs from ``offset`` on, each after the offset where it begins.
-
-    Raises InputError if the file cannot be read or a line is not a pair.
-    """
+    """Yield the rows of a file of pairs from ``offset`` on, each after its own offset; errors are InputErrors."""
     try:
         with path.open("rb") as lines:
             lines.seek(offset)

@@ -1,7 +1,4 @@
-"""Measurements before, during and after training, by sentence-transformers' own evaluators.
-
-Scores are x 100. The first score decides which checkpoint is best.
-"""
+"""Measurements in training, x 100, by sentence-transformers' evaluators; the first score chooses the checkpoint."""
 
 from __future__ import annotations
 

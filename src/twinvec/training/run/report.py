@@ -12,7 +12,6 @@ class TrainReport:
     """What a run did.
 
     Attributes:
-        folder: Folder of the model.
         steps: Steps of the whole run, including those before it was resumed.
         rows: Rows of all datasets.
         before: Scores x 100 of the model before training.

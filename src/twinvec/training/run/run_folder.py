@@ -1,7 +1,6 @@
 """The folder of a training run: its identity, its record, its checkpoints, and the finished model.
 
-A checkpoint counts only with its marker, which is written last and synced to disk; a checkpoint without one is
-incomplete. The manifest of the model is the last file of a finished run.
+A checkpoint is complete with its marker, which is written last and synced. The model's manifest ends the run.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 
 def fingerprint(config: TrainConfig) -> str:
-    """Return a digest of the settings and of the content of all files of data and model, wherever they lie.
-
-    Two runs with the same digest are the same run.
-    """
+    """Return the digest that identifies a run: of its settings, data and model, wherever the files lie."""
     places: Any = {"model": True, "data": {"__all__": {"path"}}, "evaluation": {"pairs", "sts"}}
     digest = hashlib.sha256(config.model_dump_json(exclude=places).encode())
     files = {f"data {number}": source.path for number, source in enumerate(config.data)}
@@ -88,10 +84,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs out of the folder.
-
-        Raises ConfigurationError if another run holds the folder, or it cannot be made.
-        """
+        """Keep other runs out; raise ConfigurationError if one holds the folder, or it cannot be made."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

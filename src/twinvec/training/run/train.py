@@ -1,8 +1,7 @@
 """A training run from configuration to model folder, for ``twinvec train`` and for Python.
 
-The folder gets the model in the sentence-transformers format, ``training.json`` (settings and scores), a model card
-with the curves of loss and scores, and the manifest. A run that was killed continues from its last checkpoint and ends
-with the same weights, byte for byte on the same machine.
+The folder gets the model in the sentence-transformers format, ``training.json``, a model card and the manifest. A
+killed run continues from its last checkpoint and ends with the same weights, byte for byte on the same machine.
 """
 
 from __future__ import annotations
