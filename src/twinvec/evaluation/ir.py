@@ -1,7 +1,6 @@
 """Retrieval: how well relevant documents are found, by a model's exact search or by any retriever.
 
-Hits leave out the document with the query's own id, as BEIR does for sets whose queries are documents (ArguAna). If the
-judgements call that document relevant, the ids coincide by chance and it stays.
+Hits leave out the document with the query's own id, as in BEIR (ArguAna), unless the judgements call it relevant.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ class IrResult:
     """Measures of one system on one set.
 
     Attributes:
-        data: The retrieval set.
         run: Query id -> document id -> score.
         measured: The measures of each query, x 100.
         interval: 95% interval of the first measure; None for a single query.
@@ -56,10 +54,7 @@ def evaluate_ir(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> IrResult:
-    """Search exactly, by cosine, with the model's vectors of queries and documents.
-
-    The run holds as many hits as the measures need, or ``depth`` if that is more.
-    """
+    """Search exactly, by cosine; the run keeps the hits that the measures need, or ``depth`` if that is more."""
     depth = max(depth, *map(cutoff, measures))
     documents = [document.full_text for document in data.documents]
     corpus = model.encode_document(documents, progress=progress)

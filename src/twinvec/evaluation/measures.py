@@ -101,10 +101,7 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:
-    """Read a TREC run file.
-
-    Raises InputError, which names file and line, if the file is missing, empty or malformed, or repeats a document.
-    """
+    """Read a TREC run file; raise InputError if it is missing, empty or malformed, or repeats a query's document."""
     run: dict[str, dict[str, float]] = {}
     for line_number, line in enumerate(read_lines(Path(path)), 1):
         if not line.strip():

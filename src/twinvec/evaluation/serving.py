@@ -1,8 +1,7 @@
 """The quality of what is served: collections as they answer, and vectors in the forms in which they can be stored.
 
 A collection is measured through ``search``, with its own index or with others. Forms of stored vectors (float16, 8-bit
-integers, single bits, fewer dimensions) are compared on arrays: queries stay float32, and documents are scored as they
-are stored.
+integers, single bits, fewer dimensions) are compared on arrays, with float32 queries.
 """
 
 from __future__ import annotations
@@ -77,7 +76,6 @@ class StorageVariant:
     Attributes:
         bytes: Size of a vector.
         neighbours: Share of the ``NEIGHBOURS`` nearest vectors by float32 that are found, x 100.
-        result: The ranking measures.
     """
 
     form: str
@@ -147,10 +145,9 @@ def evaluate_served(
     progress: bool = False,
     **options: Any,
 ) -> tuple[IrResult, FloatArray]:
-    """Search a retriever that holds the set's documents under their ids, one query after another.
+    """Search a retriever that holds the set's documents under their ids, query by query; ``options`` go to the search.
 
-    Returns the measures, and the seconds of each search, (queries,). ``options``, such as ``mode``, go to the search.
-    Raises InputError if no query finds a document of the set.
+    Returns the measures, and the seconds of each search, (queries,). Raises InputError if no hit is of the set.
     """
     depth = max(map(cutoff, measures)) + 1
     found: dict[str, list[Hit]] = {}

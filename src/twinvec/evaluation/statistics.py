@@ -58,10 +58,9 @@ def mean(values: Values, axis: int = -1) -> Any:
 
 
 def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES) -> Interval:
-    """Return the percentile bootstrap interval over items (Efron 1979).
+    """Return the percentile bootstrap interval over items (Efron 1979); arrays in ``samples`` are resampled together.
 
-    Arrays of n values in ``samples`` are resampled together; ``statistic(*samples, axis)`` turns them into a figure.
-    Fewer than two items are a ConfigurationError.
+    ``statistic(*samples, axis)`` turns samples into a figure. Fewer than two items are a ConfigurationError.
     """
     if len(samples[0]) < 2:
         raise ConfigurationError("an interval needs at least two items")
@@ -103,10 +102,9 @@ def as_figures(result: Any) -> dict[str, Any]:
 def paired_test(
     first: Values, second: Values, *shared: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES
 ) -> PairedTest:
-    """Compare two systems by their outputs for each of n items, on the same scale.
+    """Compare two systems by their outputs for each of n items; ``statistic(outputs, *shared, axis)`` gives a figure.
 
-    ``statistic`` turns (outputs, *shared, axis) into a figure; ``shared`` may hold the gold scores. Arrays that differ
-    in length or hold fewer than two items are a ConfigurationError.
+    Arrays that differ in length or hold fewer than two items are a ConfigurationError.
     """
     if any(len(each) != len(first) for each in (second, *shared)):
         raise ConfigurationError(f"the systems were measured on {len(first)} and {len(second)} items")

@@ -101,7 +101,6 @@ def _check_word_vectors(path: Path) -> None:
 
 
 def _first_without_numbers(path: Path) -> str:
-    """Return the place of the first line that is not a word and its numbers."""
     lines = enumerate(read_lines(path), 1)
     return next((f"{path}:{number}" for number, line in lines if not _has_numbers(line.split())), str(path))
 

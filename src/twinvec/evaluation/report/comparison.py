@@ -1,7 +1,4 @@
-"""Compare systems on the same tasks: paired tests against the first, and the items on which they differ most.
-
-The HTML report is made from the Markdown one. Plots are PNG files in the same folder.
-"""
+"""Compares systems on the same tasks, by paired tests against the first, in a report with plots and examples."""
 
 from __future__ import annotations
 
@@ -64,10 +61,7 @@ class Comparison:
 
 
 def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Comparison:
-    """Measure every system, and test each against the first.
-
-    Raises ConfigurationError unless two or more different systems and some data are given.
-    """
+    """Measure two or more different systems, and test each against the first; fewer raise ConfigurationError."""
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
     plots.import_matplotlib()  # the report has plots

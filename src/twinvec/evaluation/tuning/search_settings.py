@@ -1,9 +1,8 @@
 """Tuning: the best way to search a collection, chosen on judged queries or pseudo-queries.
 
-A setting is a mode, the weight of words against vectors in hybrid search, and optionally MaxSim reranking with a number
-of candidates and a weight. Plain hybrid search stays the choice unless other settings beat it beyond chance, query by
-query; then the best assured gain wins. So few or uninformative queries do no harm: the best mean among many settings is
-mostly luck. Cross-validation tells what the choice is worth on other queries.
+A setting is a mode, the weight of words against vectors in hybrid search, and optionally MaxSim reranking. Plain hybrid
+search stays the choice unless other settings beat it beyond chance, query by query: the best mean among many settings
+is mostly luck. Cross-validation tells what the choice is worth on other queries.
 """
 
 from __future__ import annotations
@@ -53,8 +52,7 @@ class Tuning:
         single: The better one of the single stages.
         gain: Gain of ``expected`` over ``single``: difference, interval, p.
         figures: Setting -> its mean over all queries.
-        queries: Number of queries.
-        pseudo: Whether they are pseudo-queries.
+        pseudo: Whether the queries are pseudo-queries.
     """
 
     setting: Setting
@@ -88,7 +86,6 @@ def tune(
         encoder: Encoder for MaxSim; default: settings with MaxSim are not tried.
         measure: As in ``twinvec.evaluation.measures``.
         resamples: Number of resamples for the interval of the gain.
-        progress: Show progress bars on a terminal.
 
     Raises:
         InputError: there are fewer than ten queries, or the retriever finds none of the set's documents.
@@ -139,7 +136,7 @@ def tune_by_documents(
 def measure_settings(
     retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str, *, progress: bool = False
 ) -> dict[Setting, Values]:
-    """Return setting -> the measure for each query; first stages search once, and MaxSim is computed once for all.
+    """Return setting -> the measure for each query.
 
     Raises InputError if there are fewer than ten queries or the retriever finds none of the set's documents.
     """

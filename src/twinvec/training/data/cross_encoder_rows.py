@@ -14,11 +14,7 @@ _AT_ONCE = 1000
 
 
 class PairRows:
-    """The pairs of a dataset.
-
-    Rows of "graded" stay as they are. A row of "binary" becomes one pair with label 1, and one with label 0 for each of
-    its negatives; a binary dataset without negatives is a DocumentError.
-    """
+    """The pairs of a dataset; a row of "binary" becomes a pair with label 1, and one with label 0 for each negative."""
 
     def __init__(self, rows: Rows) -> None:
         self.name = rows.name

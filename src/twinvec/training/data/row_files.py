@@ -1,7 +1,6 @@
 """Files of rows -> tables of ``datasets``, memory-mapped: .jsonl, .csv, .tsv (no quoting) and .parquet.
 
-The library, pandas and arrow guess and repair; this module refuses or undoes it: rows longer or shorter than the
-header, words such as "NA", a byte order mark, texts that look like dates. ``rows`` checks the rows.
+The library guesses and repairs; this module refuses or undoes it: ragged rows, words such as "NA", dates, a BOM.
 """
 
 from __future__ import annotations
@@ -63,11 +62,7 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 
 def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, Any]:
-    """Return reader options that keep every column, and words such as "null" and "NA", as text.
-
-    Raises DocumentError for a file without rows, equal column names, or a row longer or shorter than the header; pandas
-    would silently rename, shift or cut the columns.
-    """
+    """Return options that keep columns and words as text; raise DocumentError where pandas would change columns."""
     import datasets
 
     with _long_fields(), path.open(encoding="utf-8-sig", newline="") as file:

@@ -1,8 +1,7 @@
-"""Checked rows of the files that ``row_files`` opens; memory holds 8 bytes for each text.
+"""Rows of the files that ``row_files`` opens, all checked on opening; memory holds 8 bytes for each text.
 
 A row is a dict of texts by role (``columns``); ``negatives`` is a list, ``label`` an int and ``score`` a float in 0..1.
-All rows are checked when the file is opened, so that training does not stop later for an empty field. Row numbers in
-errors count from 1, without the header line and blank lines.
+Row numbers in errors count from 1, without the header line and blank lines.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ Row = dict[str, Any]
 class Rows:
     """The checked rows of one file.
 
-    ``hashes``, (n, texts) int64, holds the ``text_hash`` of each row's texts without its negatives. ``labels`` names
-    the classes for softmax in the order of their numbers, and is empty for other objectives.
+    ``hashes``, (n, texts) int64, leaves negatives out; ``labels`` names the classes for softmax by their numbers.
     """
 
     name: str

@@ -2,8 +2,7 @@
 
 - Dropout, alone and in attention: torch draws 64 random bits for each activation, in one thread; this version draws
   16, from torch's own generator, so the masks of a chunk can be replayed.
-- Embeddings: torch's gradient writes and adds a row for each word of the vocabulary; this version adds only the rows
-  that were looked up.
+- Embeddings: torch's gradient adds a row for each word of the vocabulary; this version only the rows looked up.
 
 Shapes: B texts, H heads, Q queries, K keys, D dimensions.
 """

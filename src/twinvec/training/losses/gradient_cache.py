@@ -1,9 +1,8 @@
 """Batches larger than memory: gradient caching (Gao et al. 2021) that keeps a part of the graph.
 
-The texts of a batch are cut into chunks of similar length under a token budget. The first pass computes all vectors for
-the objective; the second computes the chunks again with gradients, one at a time. Dropout is replayed bit for bit, so
-the gradients equal those of a single pass. Chunks that fit in ``kept_tokens`` are computed once.
-
+A batch is cut into chunks of similar length under a token budget. The first pass computes all vectors for the
+objective; the second computes the chunks again with gradients, one at a time. Dropout is replayed bit for bit, so the
+gradients equal those of a single pass. Chunks that fit in ``kept_tokens`` are computed once.
 Shapes: M texts of all arms together, T tokens, D dimensions.
 """
 
@@ -35,11 +34,10 @@ def embed_in_two_passes(
     token_budget: int,
     kept_tokens: int,
 ) -> Tensor:
-    """Return the value of ``objective`` over the vectors of all arms; its backward pass fills the model's gradients.
+    """Return ``objective`` of the vectors of all arms, (M, D) in order; its backward pass fills the model's gradients.
 
-    ``model`` maps features to a dict with ``sentence_embedding``, (rows, D). ``objective`` takes the vectors of all
-    arms, one arm after another, (M, D). ``token_budget`` limits the padded size of a chunk, and ``kept_tokens`` the
-    padded tokens whose activations are held until the backward pass.
+    ``model`` maps features to a dict with ``sentence_embedding``, (rows, D). ``token_budget`` limits the padded size of
+    a chunk, and ``kept_tokens`` the padded tokens whose activations are held until the backward pass.
     """
     chunks = _Chunks(model, arms, token_budget)
     if not torch.is_grad_enabled():

@@ -1,9 +1,7 @@
 """The objectives as modules that sentence-transformers' trainers can use; the formulas are in ``objectives``.
 
-A batch is a list of feature dicts, one for each arm: anchors, positives, then any number of hard negatives, or the two
-sides of labelled pairs. ``EmbeddingLoss`` turns it into vectors (``gradient_cache``) for a vector loss. Each dict may
-carry ``text_hash``, (rows,) int64, for the mask of ``info_nce``.
-
+A batch is a list of feature dicts, one for each arm: anchors, positives and any hard negatives, or the two sides of
+labelled pairs. Each may carry ``text_hash``, (rows,) int64, for the mask of ``info_nce``.
 Shapes: B rows, N candidates, M texts of all arms, D dimensions.
 """
 
@@ -30,10 +28,7 @@ _ON_GPU = (16384, 16384)
 
 
 class VectorLoss(nn.Module):
-    """An objective with its settings.
-
-    ``whole_batch``: the objective compares rows with one another, so it needs the rows of all processes.
-    """
+    """An objective with its settings; ``whole_batch``: it compares rows, so it needs those of all processes."""
 
     whole_batch = False
 

@@ -1,7 +1,6 @@
 """Which pairs of a batch must not count as negatives, decided by 64-bit hashes of their normalised texts.
 
-Equal texts have equal hashes in every process. Near-copies are left to the ``false_negative_margin`` of the objective.
-
+Near-copies in other words are left to the ``false_negative_margin`` of the objective.
 Shapes: B rows, N candidates (the first B are the positives, in order), R rows and C columns of a tile.
 """
 
@@ -51,10 +50,7 @@ class PairTexts:
         return excluded_BN
 
     def tile(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor] | None:
-        """Return the excluded pairs of a tile: S of its columns, counted from its first, and a mask (R, S).
-
-        Returns None in the usual case that no text of the tile's columns occurs twice in the batch.
-        """
+        """Return a tile's excluded pairs as S column offsets and a mask (R, S); None if no text in it repeats."""
         columns_S = self._repeated[columns].nonzero().squeeze(1)
         if not len(columns_S):
             return None

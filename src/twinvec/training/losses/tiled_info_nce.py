@@ -1,9 +1,8 @@
 """InfoNCE in tiles: the value and the gradients of ``objectives.info_nce`` without the whole matrix of similarities.
 
 Each row keeps its log-sum-exp while tiles come and go (online softmax, Milakov and Gimelshein 2018); the backward pass
-computes each tile again (Dao et al. 2022, Cheng et al. 2024). Memory is O((B + N) D) and one tile. The cost is four
-products of B x N x D: one forward, three backward.
-
+computes each tile again (Dao et al. 2022, Cheng et al. 2024). Memory is O((B + N) D) and one tile; the cost is four
+products of B x N x D.
 Shapes: B anchors, N candidates, D dimensions, R rows and C columns of a tile.
 """
 
@@ -49,8 +48,7 @@ def tiled_info_nce(
 ) -> Tensor:
     """``objectives.info_nce`` in bounded memory, exact, on any device, with its arguments and errors.
 
-    The pairs that ``texts`` exclude do not count. ``tile`` is the rows and columns computed at a time; default: by
-    device.
+    The pairs that ``texts`` exclude do not count; ``tile`` is its rows and columns, by default chosen by device.
     """
     check_info_nce(anchors_BD, candidates_ND, settings.scale, settings.similarity)
     if settings.similarity == "cosine":

@@ -1,8 +1,8 @@
 """Hard negatives: hits of any retriever for an anchor that are close to its positives but are not positives.
 
-Negatives come from a range of ranks, without the texts that some pair judges positive for the anchor
-(``known_positives``). They may have to score below the positive by a margin (Moreira et al. 2024), or a cross-encoder
-may have to reject them (RocketQA, Qu et al. 2021). Memory holds hashes of the pairs and one window of anchors.
+Negatives come from a range of ranks, without the texts that some pair judges positive for the anchor. They may have to
+score below the positive by a margin (Moreira et al. 2024), or a cross-encoder may have to reject them (RocketQA, Qu et
+al. 2021). Memory holds hashes of the pairs and one window of anchors.
 """
 
 from __future__ import annotations

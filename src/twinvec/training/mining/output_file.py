@@ -19,10 +19,9 @@ from twinvec.support.locks import exclusive_lock
 
 
 class MinedFile:
-    """The rows of one job, on their way from the pairs in ``source`` to the file ``output``, whose folder is made.
+    """The rows of one job on their way to ``output``; ``source`` and ``job`` hold everything that decides them.
 
-    ``job`` is everything else that decides the rows. Raises ConfigurationError as ``check_output`` does, or if the
-    partial file belongs to another job.
+    Raises ConfigurationError as ``check_output`` does, or if the partial file belongs to another job.
     """
 
     def __init__(self, source: Path, output: Path, *job: str) -> None:
@@ -86,10 +85,7 @@ class MinedFile:
 
 
 def check_output(source: Path, output: Path) -> None:
-    """Make the folder of ``output``.
-
-    Raises ConfigurationError if ``output`` is ``source`` or not a file, or its folder cannot be made or written.
-    """
+    """Make the folder of ``output``; raise ConfigurationError if that fails, or ``output`` is ``source`` or no file."""
     if output.exists() and not output.is_file():
         raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")
     for path in (output, *_beside(output)):

@@ -13,11 +13,7 @@ from twinvec.text import check_text
 
 
 class PairFile:
-    """The pairs of a .jsonl file, read on demand. Blank lines are skipped.
-
-    Raises InputError, which names file, row and field, if the file cannot be read, is empty or holds a line without a
-    pair.
-    """
+    """The pairs of a .jsonl file, read on demand; InputErrors name the file, and the row and field at fault."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

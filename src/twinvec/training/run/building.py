@@ -26,10 +26,7 @@ _PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document",
 
 
 def build_encoder(config: TrainConfig) -> SentenceTransformer:
-    """Return the bi-encoder with the configured pooling, token limit, prompts and adapters.
-
-    Raises ModelError if the model is missing or damaged, ConfigurationError if it cannot have a setting.
-    """
+    """Return the configured bi-encoder; raise ModelError for its model, ConfigurationError for its settings."""
     from sentence_transformers import SentenceTransformer
 
     folder = find_model(config.model).path
@@ -81,10 +78,7 @@ def build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[st
 
 
 def build_cross_encoder(config: TrainConfig) -> CrossEncoder:
-    """Return a cross-encoder with one output as it is, or any other model's backbone with a new classifier.
-
-    Raises ModelError if the model is missing or damaged, ConfigurationError if it has too few positions.
-    """
+    """Return a cross-encoder with one output as it is, or any other model's backbone with a new classifier."""
     from sentence_transformers import CrossEncoder
 
     folder = find_model(config.model).path

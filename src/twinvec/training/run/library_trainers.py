@@ -1,7 +1,6 @@
 """sentence-transformers' trainers, with this package's batches, checkpoints, measurements and progress bar.
 
-The library keeps the loop, the optimiser, mixed precision and the processes. A checkpoint here holds all tensors of
-model and loss, adapters and heads included.
+The library keeps the loop, the optimiser, mixed precision and the processes.
 """
 
 from __future__ import annotations

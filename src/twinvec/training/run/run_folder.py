@@ -51,10 +51,7 @@ def fingerprint(config: TrainConfig) -> str:
 
 
 class RunFolder:
-    """The folder of one run, which is new, unfinished or finished; ``digest`` is the run's ``fingerprint``.
-
-    Raises ConfigurationError if the folder holds something else, or a run with other settings.
-    """
+    """The folder of one run; raise ConfigurationError if it holds something else, or a run with another ``digest``."""
 
     def __init__(self, path: Path, digest: str) -> None:
         self.path = path
