@@ -4,7 +4,7 @@ Definitions follow sentence-transformers' ``Pooling``: Reimers and Gurevych 2019
 Muennighoff 2022 (SGPT), equation 2, for the weighted mean. A row without tokens gives zeros, never NaN.
 
 Legend: B texts, T tokens, D dimension. ``mask_BT`` is 1 for tokens that count. ``positions_BT`` numbers the tokens of a
-text from 1, prompt included; the weighted mean alone uses it.
+text from 1, prompt included.
 """
 
 from __future__ import annotations

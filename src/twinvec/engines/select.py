@@ -34,15 +34,9 @@ _WORTH_CONVERTING = 16 * 1024 * 1024  # bytes of weights
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """The engine that a user asks for.
+    """The engine, device and precision that a user asks for; an unknown engine or precision raises ConfigurationError.
 
-    Attributes:
-        engine: Name of the engine.
-        device: Device in torch's notation; None: a GPU if torch has one, else the CPU.
-        precision: Precision of the computation.
-
-    Raises:
-        ConfigurationError: the engine or the precision is unknown.
+    ``device`` is in torch's notation (default: a GPU if torch has one).
     """
 
     engine: EngineName = "auto"
@@ -77,7 +71,7 @@ def load_engine(choice: EngineChoice, model: LoadedEncoder) -> Engine:
 
 
 def load_scoring_engine(choice: EngineChoice, model: LoadedCrossEncoder) -> ScoringEngine:
-    """Load the engine of a cross-encoder; raises as ``load_engine`` does."""
+    """Load the engine of a cross-encoder; raises as ``load_engine``."""
     graph = _select_graph(choice, model)
     if graph is None:
         from twinvec.engines.torch import TorchScoringEngine
@@ -117,11 +111,10 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> _Gr
 
 
 def _runtimes(choice: EngineChoice) -> list[Runtime]:
-    """Return the runtimes that fit the choice, best first; empty if torch is to compute.
+    """Return the runtimes that fit the choice, best first, or an empty list if torch is to compute.
 
-    Raises:
-        ConfigurationError: the choice names a runtime or int8, and no runtime can compute that.
-        MissingExtraError: the runtime is not installed.
+    Raise ConfigurationError if the choice needs a runtime that cannot compute it, and MissingExtraError if it is
+    missing.
     """
     if choice.engine == "torch":
         return []
@@ -146,10 +139,9 @@ def _runtimes(choice: EngineChoice) -> list[Runtime]:
 
 
 def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precision: str) -> _Graph | None:
-    """Return the graph in the model's folder.
+    """Return the graph in the model's folder, if any.
 
-    An int8 graph that failed its check, or whose sums would saturate on this processor, is used only if the user asks
-    for int8.
+    An int8 graph that failed its check, or whose sums saturate on this processor, serves only an explicit int8.
     """
     if precision in ("auto", "int8"):
         for runtime in runtimes:
@@ -171,7 +163,7 @@ def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precisi
 
 
 def _float32_graph_precision(precision: str) -> str:
-    """Return the precision in which a float32 graph is computed."""
+    """Return the precision that computes a float32 graph."""
     return "bfloat16" if precision == "bfloat16" else "float32"
 
 

@@ -18,13 +18,9 @@ _KEY = "setting"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How to search.
+    """How to search: the first stage's ``mode``, and the weight ``words`` of words in a hybrid search (vectors have 1).
 
-    Attributes:
-        mode: Mode of the first stage.
-        words: Weight of words in a hybrid search; vectors have weight 1.
-        mix: Weight of MaxSim as a second stage; 0 leaves it out.
-        candidates: How many hits MaxSim reranks.
+    ``mix`` is the weight of MaxSim, which reranks ``candidates`` hits as a second stage; 0 leaves it out.
     """
 
     mode: Mode
@@ -63,17 +59,10 @@ def saved(collection: Any) -> Setting | None:
 
 
 class TunedSearch:
-    """A retriever that searches a collection by its saved setting (default: hybrid search).
+    """A retriever that searches a ``twinvec_qdrant.Collection`` by its saved setting (default: hybrid search).
 
-    Args:
-        collection: A collection with ``notes``, ``maxsim`` and modes of search: ``twinvec_qdrant.Collection``.
-
-    Attributes:
-        setting: The setting.
-        reranker: The second stage, or None.
-
-    Raises:
-        ConfigurationError: the setting asks for MaxSim, and the collection's encoder has no token states.
+    ``reranker`` is the second stage or None. Building it raises ConfigurationError if the setting asks for MaxSim and
+    the collection's encoder has no token states.
     """
 
     def __init__(self, collection: Any) -> None:
@@ -85,7 +74,7 @@ class TunedSearch:
             self._retriever = RetrieveRerank(collection, self.reranker, self.setting.candidates)
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
-        """Search as the collection's ``search`` does, by the setting."""
+        """Search as the collection does, by the setting."""
         hits: list[Hit] = self._retriever.search(query, limit, filter=filter, **self.setting.first_stage)
         return hits
 
