@@ -26,7 +26,7 @@ def without_direction(vectors_ND: FloatArray) -> npt.NDArray[np.intp]:
 
 
 def largest(scores: FloatArray, limit: int, ties: IntArray | None = None) -> IntArray:
-    """Return the indices of the ``limit`` largest scores, best first; equal ones by ``ties`` (n,) (default: by index)."""
+    """Return the indices of the ``limit`` largest scores, best first; equal ones by ``ties`` (default: by index)."""
     indices = np.arange(len(scores))
     if limit < len(scores):
         indices = np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])

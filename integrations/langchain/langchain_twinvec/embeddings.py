@@ -127,11 +127,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         return self._sides.documents(texts)
 
     def embed_query(self, text: str) -> list[float]:
-        """Return the vector of a query, with the prompt for queries.
-
-        Raises:
-            TextError: the input gate refuses the text.
-        """
+        """Return the vector of a query, with the prompt for queries; errors are as for ``embed_documents``."""
         return self._sides.query(text)
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -144,7 +140,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
 
 
 def _prompt(options: dict[str, Any], text: str | None, common: str | None) -> Prompt | None:
-    """Return the prompt that replaces the model's on one side, or None; ``common`` names a prompt for both sides."""
+    """Return the prompt that replaces the model's for queries or for documents, if any; ``common`` names one for both."""
     if text is None:
         text = options.get("prompt")
     if text is not None:

@@ -1,8 +1,7 @@
-"""Engines that compute a float32 or int8 graph on the CPU; the base of the OpenVINO and ONNX engines.
+"""Engines that compute a float32 or int8 graph on the CPU, without torch; the base of the OpenVINO and ONNX engines.
 
-``tracing`` makes the graphs. For many batches, several threads call the runtime at once, each on one core, so that no
-core waits for another at the end of a layer. All cores compute a batch that is alone, such as a single query. Vectors
-are truncated here. This module imports neither torch nor transformers.
+For many batches, several threads call the runtime at once, each on one core, so that no core waits for another at the
+end of a layer. All cores compute a batch that is alone, such as a single query. Vectors are truncated here.
 """
 
 from __future__ import annotations

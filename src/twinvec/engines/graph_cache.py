@@ -1,8 +1,8 @@
 """Graphs converted on this machine, in the folder ``TWINVEC_CACHE`` (default: the user's cache folder).
 
-A graph's key consists of the digest of what it computes (weights, backbone settings, pooling, head), the runtime with
-its version, and the format of the cache. A graph is written to a temporary folder, which is then renamed. If several
-processes want a graph, one converts it and the others wait. A damaged graph is converted again.
+A graph's key names what it computes (weights, backbone settings, pooling, head), the runtime with its version, and the
+format of the cache. If several processes want a graph, one converts it into a temporary folder, which is then renamed,
+and the others wait. A damaged graph is converted again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Several devices behind one engine: one process with its own engine for each device.
+"""Several devices behind one engine: one process with its own engine for each device. The caller's process tokenises.
 
-A batch goes to any free process, so that devices of different speed are equally busy. The calling process tokenises.
-Processes start by ``spawn``, as CUDA requires, so a script must guard its code with ``if __name__ == "__main__":``.
-They end with the engine, or with the process that started them.
+A batch goes to any free process, so that devices of different speed are equally busy. Processes start by ``spawn``, as
+CUDA requires, so a script must guard its code with ``if __name__ == "__main__":``. They end with the engine, or with
+the process that started them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Select the engine: the one asked for, or the fastest that is exact.
 
-On a CPU, ``auto`` takes the graph that ``twinvec export`` put into the model's folder: int8 if it passed its check,
-else float32; OpenVINO before ONNX Runtime. Without an export, ``auto`` converts the model for OpenVINO, once, into the
-user's cache. torch computes in all other cases: no runtime is installed, a GPU, float16, bfloat16 on a processor where
-OpenVINO lacks it, a model too small to be worth a conversion, and a converted graph that is not exact.
+On a CPU, ``auto`` takes the exported graph in the model's folder: int8 if it passed its check, else float32; OpenVINO
+before ONNX Runtime. Without an export, it converts the model for OpenVINO, once, into the user's cache. torch computes
+if no runtime is installed, on a GPU, in float16, in bfloat16 where OpenVINO lacks it, and if the model is too small to
+be worth a conversion or its converted graph is not exact.
 """
 
 from __future__ import annotations
@@ -55,11 +55,9 @@ class EngineChoice:
 def load_engine(choice: EngineChoice, model: LoadedEncoder) -> Engine:
     """Load the engine of an encoder.
 
-    Raises:
-        ConfigurationError: engine, device and precision do not go together, or the folder has no int8 export.
-        MissingExtraError: the engine's package is not installed.
-        ModelIntegrityError: the folder's export is damaged, or was made of other weights.
-        EngineError: the model cannot be converted, or its graph is not exact.
+    Raise ConfigurationError if engine, device and precision do not go together or the folder has no int8 export;
+    MissingExtraError if the engine's package is missing; ModelIntegrityError if the export is damaged or of other
+    weights; EngineError if the model cannot be converted or its graph is not exact.
     """
     spec, graph = model.spec, _select_graph(choice, model)
     if graph is None:
@@ -113,8 +111,8 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> _Gr
 def _runtimes(choice: EngineChoice) -> list[Runtime]:
     """Return the runtimes that fit the choice, best first, or an empty list if torch is to compute.
 
-    Raise ConfigurationError if the choice needs a runtime that cannot compute it, and MissingExtraError if it is
-    missing.
+    Raise ConfigurationError if no runtime can compute the choice, and MissingExtraError if its runtime is not
+    installed.
     """
     if choice.engine == "torch":
         return []
@@ -163,7 +161,7 @@ def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precisi
 
 
 def _float32_graph_precision(precision: str) -> str:
-    """Return the precision that computes a float32 graph."""
+    """Return the precision of the computation."""
     return "bfloat16" if precision == "bfloat16" else "float32"
 
 

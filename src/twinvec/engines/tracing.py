@@ -1,6 +1,4 @@
-"""Torch modules -> graphs: from token ids and mask to the pooled, normalised vector, or to a pair's logit.
-
-A graph is traced with dynamic batch and length, and is compared with the torch module on texts of all kinds.
+"""Torch modules -> graphs, with dynamic batch and length, compared with the torch module on texts of all kinds.
 
 An encoder's graph has two outputs: the vectors, (B, D) before any truncation of dimensions, and the last layer's token
 states, (B, T, D), which an engine prunes if they are not used. If pooling leaves the prompt out, the number of prompt
@@ -112,7 +110,7 @@ def convert(name: RuntimeName, model: LoadedModel[BackboneSpec], path: Path) -> 
 
 @contextmanager
 def _conversion_errors(package: str, folder: Path) -> Iterator[None]:
-    """Raise EngineError for a new graph that the runtime cannot load; the runtime would report a damaged file."""
+    """Raise EngineError, not ModelIntegrityError, if the runtime cannot load a new graph: its file is not damaged."""
     try:
         yield
     except ModelIntegrityError as error:
@@ -204,7 +202,7 @@ def _probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
 
 
 def _worst_cosine(a_BD: FloatArray, b_BD: FloatArray) -> float:
-    """Return the smallest cosine between rows of two arrays; two zero rows have 1, NaN counts as -1."""
+    """Return the smallest cosine between rows of two arrays; two rows of zeros count as 1, NaN as -1."""
     norms = np.linalg.norm(a_BD, axis=1) * np.linalg.norm(b_BD, axis=1)
     products = (a_BD.astype(np.float64) * b_BD).sum(axis=1)
     cosines = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(a_BD == b_BD, axis=1))

@@ -1,9 +1,7 @@
 """Backbones without padding: the tokens of a batch form one row, and each text attends to itself only.
 
-The attention is torch's flash attention for texts of different lengths (Dao 2023, FlashAttention-2), registered with
-transformers. It needs a GPU and half precision.
-
-Legend: B texts, T tokens (padded), N tokens of all texts, F = B * T, H heads, D dimension.
+The attention is torch's flash attention for texts of different lengths (Dao 2023, FlashAttention-2), which needs a GPU
+and half precision. Legend: B texts, T tokens (padded), N tokens of all texts, F = B * T, H heads, D dimension.
 """
 
 from __future__ import annotations

@@ -38,14 +38,10 @@ _SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {  # settings that change vect
 
 @dataclass(frozen=True, slots=True)
 class BackboneSpec:
-    """Settings of a backbone and of its input.
+    """Settings of a backbone and of its input; ``folder`` also holds ``config.json`` (``config``) and the tokenizer.
 
-    Attributes:
-        folder: Folder of the backbone, its configuration and the tokenizer.
-        config: The backbone's ``config.json``.
-        max_tokens: Longest input in tokens, special tokens included.
-        lower_case: Whether texts are lower-cased before the tokenizer's own normalisation.
-        positions: Longest input that the backbone has positions for.
+    An input has at most ``max_tokens`` tokens, special tokens included; the backbone can read ``positions`` of them.
+    ``lower_case`` lower-cases texts before the tokenizer's own normalisation.
     """
 
     folder: Path

@@ -52,7 +52,7 @@ class ClassifierSpec(BackboneSpec):
 
 
 def read_classifier(root: Path) -> ClassifierSpec:
-    """Read and check a cross-encoder's folder; raises as ``read_spec``.
+    """Read and check a cross-encoder's folder; raises as ``encoder_spec.read_spec``.
 
     It refuses a model that is not a classifier, has several labels, or has an unknown activation.
     """

@@ -1,8 +1,8 @@
 """A model folder in the sentence-transformers format -> a checked ``ModelSpec``, without weights.
 
-The folder has ``modules.json`` with its modules (Transformer, Pooling, then any of Dense and Normalize), prompts and
-limits. A folder without ``modules.json`` is a bare backbone, which gets mean pooling, as in sentence-transformers. The
-lists of modules, backbones, pooling modes and activations are closed.
+``modules.json`` lists the modules: Transformer, Pooling, then any of Dense and Normalize. A folder without this file is
+a bare backbone, which gets mean pooling, as in sentence-transformers. The lists of modules, backbones, pooling modes
+and activations are closed.
 """
 
 from __future__ import annotations
@@ -76,14 +76,9 @@ class Normalize:
 class ModelSpec(BackboneSpec):
     """All settings that decide what an encoder computes, without its weights.
 
-    Attributes:
-        pooling: Pooling modes, concatenated in this order.
-        include_prompt: Whether the tokens of a prompt count in pooling.
-        head: The steps after pooling, in order.
-        prompts: Name -> text put before an input, perhaps empty; ``query`` and ``document`` are always there.
-        default_prompt: Name of the prompt that ``encode`` uses, if any.
-        truncate_dim: Number of leading dimensions that are kept; None keeps all.
-        full_dim: Size of the vectors before truncation.
+    ``pooling`` has the modes in the order of concatenation. ``include_prompt`` says whether a prompt's tokens count in
+    pooling. ``head`` has the steps after it, in order. ``prompts`` always has ``query`` and ``document``, perhaps
+    empty. ``truncate_dim`` leading dimensions are kept (None keeps all) of the ``full_dim`` that the head gives.
     """
 
     pooling: tuple[str, ...]

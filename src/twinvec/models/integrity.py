@@ -1,4 +1,4 @@
-"""Check the files of a model folder: complete safetensors, unchanged since the manifest, ``twinvec.json``, was written."""
+"""Check the files of a model folder: complete safetensors, unchanged since ``twinvec.json``, the manifest, was made."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def sha256(path: Path) -> str:
 
 
 def check_hash(path: Path, expected: str, authority: str) -> None:
-    """Raise ModelIntegrityError if the file has another hash; ``authority`` names the source of the hash in the error."""
+    """Raise ModelIntegrityError if the file has another hash; the error names the source of the hash, ``authority``."""
     actual = sha256(path)
     if actual != expected:
         raise ModelIntegrityError(f"{path}: changed or damaged: its sha256 is {actual}, {authority} {expected}")

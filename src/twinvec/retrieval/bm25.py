@@ -1,10 +1,9 @@
 """BM25: one analysis of text, an index in memory, and sparse vectors for a store.
 
-The package tokenizers normalises text, bm25s has the stop words, and Snowball stems. Only the memory index imports
-bm25s itself, because that import loads scipy and takes longer than a search. ``BM25Index`` computes BM25 as Lucene does
-(Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene (accurate)", without the constant factor k1 + 1, as
-in Lucene since version 8). In a store that multiplies by inverse document frequency (Qdrant's ``Modifier.IDF``), the
-dot product of ``query_vector`` and ``document_vector`` is the same score.
+``BM25Index`` computes BM25 as Lucene does (Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene
+(accurate)", without the constant factor k1 + 1, as in Lucene since version 8). In a store that multiplies by inverse
+document frequency (Qdrant's ``Modifier.IDF``), the dot product of ``query_vector`` and ``document_vector`` is the same
+score. Only the index imports bm25s itself, because that import loads scipy and takes longer than a search.
 """
 
 from __future__ import annotations

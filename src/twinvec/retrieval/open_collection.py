@@ -1,8 +1,8 @@
 """Open a collection by its name. The core has no store; an installed package provides one.
 
-The package declares, in the entry-point group ``twinvec.retrievers``, a function ``open(name, path, *, url, encoder,
-create)``. It returns a collection: a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``, ``get`` and
-``notes``.
+The package declares a function ``open(name, path, *, url, encoder, create)`` in the entry-point group
+``twinvec.retrievers``. The function returns a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``,
+``get`` and ``notes``.
 """
 
 from __future__ import annotations

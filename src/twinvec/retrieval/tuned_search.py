@@ -59,10 +59,17 @@ def saved(collection: Any) -> Setting | None:
 
 
 class TunedSearch:
-    """A retriever that searches a ``twinvec_qdrant.Collection`` by its saved setting (default: hybrid search).
+    """A retriever that searches a collection by its saved setting (default: hybrid search).
 
-    ``reranker`` is the second stage or None. Building it raises ConfigurationError if the setting asks for MaxSim and
-    the collection's encoder has no token states.
+    Args:
+        collection: A ``twinvec_qdrant.Collection``.
+
+    Attributes:
+        setting: The setting.
+        reranker: The second stage, or None.
+
+    Raises:
+        ConfigurationError: the setting asks for MaxSim, and the collection's encoder has no token states.
     """
 
     def __init__(self, collection: Any) -> None:
