@@ -91,7 +91,6 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         self._sides = QueryDocumentEmbedder(self.encoder, normalize=(normalize[0], normalize[1]), progress=progress)
 
     def _encode_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the options of ``encode`` for queries and for documents."""
         documents = encode_options(self.encode_kwargs, "encode_kwargs: ")
         queries = documents
         if self.query_encode_kwargs:
@@ -140,7 +139,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
 
 
 def _prompt(options: dict[str, Any], text: str | None, common: str | None) -> Prompt | None:
-    """Return the prompt that replaces the model's for queries or for documents, if any; ``common`` names one for both."""
+    """Return the prompt that replaces the model's for queries or for documents; ``common`` names one of both."""
     if text is None:
         text = options.get("prompt")
     if text is not None:

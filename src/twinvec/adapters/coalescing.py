@@ -20,8 +20,7 @@ Row = TypeVar("Row")
 class Coalescer(Generic[Row]):
     """The awaitable form of a blocking function of a list of texts; several event loops may await it at once.
 
-    ``compute`` returns one row for each text, in order. At most ``most`` texts are computed together, except those of
-    one call.
+    ``compute`` gives one row for each text, in order. It gets at most ``most`` texts, or all texts of one larger call.
     """
 
     def __init__(self, compute: Callable[[list[str]], Sequence[Row]], most: int = 256) -> None:
@@ -36,10 +35,7 @@ class Coalescer(Generic[Row]):
         return type(self), (self._compute, self._most)
 
     async def __call__(self, texts: Iterable[str]) -> list[Row]:
-        """Return the rows of ``texts``, or raise the error of ``compute`` for these texts alone.
-
-        A call that is cancelled before its turn is never computed.
-        """
+        """Return the rows of ``texts`` or raise their own error; a call cancelled before its turn is never computed."""
         call: _Call[Row] = _Call(list(texts))
         with self._lock:
             self._waiting.append(call)

@@ -26,10 +26,9 @@ RANGES = "ranges"
 
 @dataclass(frozen=True, slots=True)
 class ExportedGraph:
-    """A graph in a model's folder: an .onnx file, or an .xml file with a .bin in the same folder.
+    """A graph (.onnx, or .xml with a .bin). ``precision="auto"`` uses it if it ``passed`` its check.
 
-    ``passed`` says whether ``precision="auto"`` may use it. Sums of an int8 graph with ``weight_bits`` 8 saturate on
-    some processors.
+    The sums of an int8 graph with 8 ``weight_bits`` saturate on some processors.
     """
 
     path: Path
@@ -62,10 +61,7 @@ def graph_files(root: Path, exports: Mapping[str, Mapping[str, Any]]) -> list[Pa
 
 
 def find_export(model: LoadedModel[BackboneSpec], engine: str, precision: str) -> ExportedGraph | None:
-    """Return the folder's graph for an engine ("openvino", "onnx") in a precision ("float32", "int8"), or None.
-
-    Raise ModelIntegrityError if its entry is malformed, its file is missing, or it was made of other weights.
-    """
+    """Return the folder's graph for an engine ("openvino" or "onnx"), if any; raises as ``read_exports``."""
     key = export_key(engine, precision)
     entry = read_exports(model.root).get(key)
     if entry is None:

@@ -19,10 +19,9 @@ Spec = TypeVar("Spec", bound=BackboneSpec, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel(Generic[Spec]):
-    """A verified folder with its settings and its tokenizer.
+    """A verified folder with its settings and its tokenizer; ``name`` finds the same files again.
 
-    ``name`` finds the same files again. ``graph``, the digest of what the model's graph computes, finds exports and
-    cached graphs.
+    ``graph``, the digest of what the model's graph computes, finds exports and cached graphs.
     """
 
     name: str

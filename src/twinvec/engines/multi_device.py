@@ -29,10 +29,7 @@ LoadEngine = Callable[[str], AnyEngine]
 
 
 def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str] | None:
-    """Return the devices as a list, or None for one engine in this process.
-
-    Raise ConfigurationError if ``devices`` is not a list of names, or ``device`` is given as well.
-    """
+    """Return a checked list of devices, or None for one engine in this process; refuse ``device`` with ``devices``."""
     if devices is None:
         return None
     if device is not None:

@@ -111,8 +111,7 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> _Gr
 def _runtimes(choice: EngineChoice) -> list[Runtime]:
     """Return the runtimes that fit the choice, best first, or an empty list if torch is to compute.
 
-    Raise ConfigurationError if no runtime can compute the choice, and MissingExtraError if its runtime is not
-    installed.
+    Raise ConfigurationError if no runtime can compute the choice, and MissingExtraError if its runtime is missing.
     """
     if choice.engine == "torch":
         return []
@@ -139,7 +138,7 @@ def _runtimes(choice: EngineChoice) -> list[Runtime]:
 def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precision: str) -> _Graph | None:
     """Return the graph in the model's folder, if any.
 
-    An int8 graph that failed its check, or whose sums saturate on this processor, serves only an explicit int8.
+    Only a user who asks for int8 gets an int8 graph that failed its check or whose sums saturate on this processor.
     """
     if precision in ("auto", "int8"):
         for runtime in runtimes:
@@ -161,7 +160,6 @@ def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precisi
 
 
 def _float32_graph_precision(precision: str) -> str:
-    """Return the precision of the computation."""
     return "bfloat16" if precision == "bfloat16" else "float32"
 
 

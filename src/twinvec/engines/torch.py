@@ -175,7 +175,7 @@ def load_backbone(folder: Path, attention: str | None = None) -> nn.Module:
 
 
 def load_classifier(folder: Path, attention: str | None = None) -> nn.Module:
-    """Load backbone and classification head of a cross-encoder's folder in float32, as ``load_backbone``."""
+    """Load the backbone and the classification head of a cross-encoder's folder; see ``load_backbone``."""
     from transformers import AutoModelForSequenceClassification
 
     return _load(AutoModelForSequenceClassification, folder, attention)

@@ -175,7 +175,6 @@ def _convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Mo
 
 
 def _expected(module: Network | Classifier, batch: Batch) -> FloatArray:
-    """Return the torch module's vectors or logits for a batch."""
     with torch.inference_mode():
         outputs = module(**_inputs(module, batch))
     first: Tensor = outputs[0] if isinstance(outputs, tuple) else outputs

@@ -42,7 +42,7 @@ class Unpadded:
         self._padding = config.pad_token_id if config.model_type in _OFFSET_POSITIONS else None
 
     def states(self, ids_BT: IntArray, attended_BT: IntArray) -> Tensor:
-        """Return token states of shape (B, T, D), zero for padding; each row needs a token."""
+        """Return token states (B, T, D), zero for padding, of rows with at least one token each."""
         flat_N = np.flatnonzero(attended_BT)
         lengths_B = attended_BT.sum(1)
         bounds = np.concatenate([[0], np.cumsum(lengths_B)]).astype(np.int32)
@@ -103,7 +103,6 @@ def _probe(config: Any) -> tuple[IntArray, IntArray]:
 
 
 def _register() -> None:
-    """Register the attention with transformers, which calls it by name."""
     from torch.nn.attention.varlen import varlen_attn
     from transformers import AttentionInterface
 

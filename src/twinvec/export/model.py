@@ -143,10 +143,7 @@ def export_model(
 
 
 def sample_texts(texts: Iterable[str]) -> list[str]:
-    """Draw up to 600 distinct texts that are not blank, uniformly and with a fixed seed.
-
-    Raise InputError for fewer than ``LEAST_TEXTS``, and TextError for a text that the input gate refuses.
-    """
+    """Draw up to 600 distinct texts that are not blank, with a fixed seed; refuse fewer than ``LEAST_TEXTS``."""
     rng = random.Random(0)
     kept: dict[int, str] = {}
     seen: set[int] = set()

@@ -34,11 +34,10 @@ _SMOOTHING = 0.8  # worst cosine on MiniLM-L6: 0.996, with NNCF's default of 0.9
 
 
 def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target: Path, *, weight_bits: int) -> None:
-    """Quantise a runtime's float32 ``graph`` to the int8 graph ``target``.
+    """Quantise a runtime's float32 ``graph`` to the int8 graph ``target``, calibrated on batches of one text each.
 
-    A batch has one text, since padding would influence the ranges. ``weight_bits`` is 8, or 7 if the processor sums
-    int8 products in 16 bits (``engines.cpu.sums_bytes_exactly``). Raise MissingExtraError if NNCF or the package that
-    reads the graph is missing, and EngineError if the graph cannot be quantised.
+    ``weight_bits`` is 8, or 7 if the processor sums int8 products in 16 bits (``support.cpu.sums_bytes_exactly``).
+    Raise MissingExtraError if NNCF or the graph's package is missing, and EngineError if the graph cannot be quantised.
     """
     nncf = import_nncf()
     try:

@@ -67,8 +67,7 @@ class BackboneSpec:
 def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec:
     """Read and check a backbone's ``config.json``; ``sentence_config`` is from ``read_transformer_config``.
 
-    Raise ModelIntegrityError if a file is malformed or the limit leaves no room for text, and UnsupportedModelError if
-    ``BACKBONES`` lacks the ``model_type``.
+    Raise ModelIntegrityError for malformed settings, UnsupportedModelError for a ``model_type`` not in ``BACKBONES``.
     """
     config = _read_config(folder)
     return BackboneSpec(

@@ -63,10 +63,7 @@ SPACE_PROBES = (
 
 
 def fingerprint(spec: ModelSpec, tokenizer: str, network: str) -> str:
-    """Return the hex digest (sha256) of a model's space.
-
-    ``tokenizer`` is ``TextTokenizer.identity`` for ``SPACE_PROBES``; ``network`` is the ``network_digest``.
-    """
+    """Return the sha256 of a model's space; ``tokenizer`` is ``TextTokenizer.identity`` for ``SPACE_PROBES``."""
     settings = {
         "network": network,
         "tokenizer": tokenizer,

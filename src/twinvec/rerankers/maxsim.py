@@ -22,8 +22,9 @@ class MaxSimReranker(BatchReranker):
 
     MaxSim (Khattab and Zaharia 2020, ColBERT, equation 3) takes, for each token of the query, the best cosine with a
     token of the text; here the score is the mean over the query's tokens, not the sum. Scores are comparable only
-    within one list of candidates, so both are standardised within it (mean 0, standard deviation 1) and mixed: ``(1 -
-    mix) * z(before) + mix * z(maxsim)``.
+    within one list of candidates, so both are standardised within it (mean 0, standard deviation 1) and mixed:
+
+    ``(1 - mix) * z(before) + mix * z(maxsim)``
 
     Args:
         encoder: The encoder that found the candidates, such as an ``Encoder``.

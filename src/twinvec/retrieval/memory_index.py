@@ -173,10 +173,7 @@ class MemoryIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """Turn scores into hits.
-
-    ``rows`` are the rows of ``corpus`` that the filter allows; scores are of these rows, in this order.
-    """
+    """Turn scores into hits; the scores are of the ``rows`` of ``corpus`` that the filter allows, in this order."""
 
     corpus: Corpus
     rows: IntArray

@@ -1,8 +1,7 @@
 """Write a file as a whole: a reader finds the old content or the new content, also after a crash or a power cut.
 
 The new content goes to a partial file in the same folder, is forced to the disk (fsync) and then renamed. If several
-processes may write a file, the caller holds a lock (``support.locks``). The partial file of a killed writer stays until
-the next writer replaces it.
+processes may write a file, the caller holds a lock. The next writer replaces the partial file of a killed one.
 """
 
 from __future__ import annotations

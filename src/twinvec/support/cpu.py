@@ -58,7 +58,6 @@ def sums_bytes_exactly(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 
 
 def _flags(cpuinfo: Path) -> list[str]:
-    """Return the flags that Linux lists for an x86 processor."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -47,8 +47,7 @@ class Batch:
     """Token ids of B texts, padded on the right to T; ``mask_BT`` is 1 for a token, 0 for padding.
 
     ``types_BT`` has the segments of a cross-encoder's pairs; None means all zero. Pooling leaves out the first
-    ``prompt_tokens`` tokens (models with ``include_prompt: false``). All cores may compute a batch that is ``alone``:
-    the call computes no other at the same time.
+    ``prompt_tokens`` tokens. All cores compute a batch that is ``alone``: the call computes no other at the same time.
     """
 
     ids_BT: IntArray

@@ -71,7 +71,6 @@ def run_batches(
 
 
 def _growing(inputs: Sequence[Item], size: int, largest: int) -> Iterator[Sequence[Item]]:
-    """Yield windows of inputs, each twice as large as the one before, up to ``largest``."""
     start = 0
     while start < len(inputs):
         yield inputs[start : start + size]

@@ -39,7 +39,8 @@ class TwinvecEmbedding(BaseEmbedding):
         vector = embedding.get_query_embedding("How do I get time off?")
 
     Args:
-        model_name: ``"default"``, a folder in the sentence-transformers format, ``"org/name"`` or ``"org/name@commit"``.
+        model_name: ``"default"``, a folder in the sentence-transformers format, or a hub name, as for
+            ``twinvec.Encoder``.
         max_length: Truncate longer texts to this many tokens (default: the model's limit).
         query_instruction: Prompt before queries (default: the model's).
         text_instruction: Prompt before texts (default: the model's).
@@ -190,7 +191,6 @@ class TwinvecEmbedding(BaseEmbedding):
 
 
 def _translated(model_kwargs: dict[str, Any], dimensions: int | None, precision: str) -> dict[str, Any]:
-    """Translate arguments of ``SentenceTransformer`` to those of ``open_encoder``."""
     options = loading_options(model_kwargs)
     if "prompts" in options:
         raise ConfigurationError("prompts: give query_instruction and text_instruction")
