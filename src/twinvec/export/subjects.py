@@ -1,7 +1,7 @@
 """Subjects of an export: encoders and cross-encoders.
 
-A subject knows its float32 graph, the inputs to calibrate an int8 graph on, and how to measure the loss of that graph:
-through ``Encoder`` and ``CrossEncoderReranker``, on texts that had no part in the calibration.
+A subject knows its float32 graph, the inputs to calibrate an int8 graph on, and how to measure the loss of that graph
+on held-out texts, through ``Encoder`` and ``CrossEncoderReranker``.
 """
 
 from __future__ import annotations
