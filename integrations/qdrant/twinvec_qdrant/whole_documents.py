@@ -60,7 +60,7 @@ def ingest_all(
         vectors: As for ``Collection.ingest``.
 
     Raises:
-        DocumentError: some documents were refused, which it names with the reasons; the others are stored.
+        DocumentError: some documents were refused, named with the reasons; the others are stored.
     """
     report = collection.ingest(documents, vectors=vectors)
     if report.failures:

@@ -27,10 +27,10 @@ def check_choice(value: object, choices: Any, what: str, error: type[TwinvecErro
 
 
 def refuse_unknown(arguments: Mapping[str, object]) -> None:
-    """Refuse keyword arguments that are left over when all known ones are taken.
+    """Refuse unknown keyword arguments: those left over after the known ones were taken.
 
     Raises:
-        ConfigurationError: it names all of them.
+        ConfigurationError: arguments are left over; the error names them.
     """
     if arguments:
         raise ConfigurationError(f"unknown arguments: {', '.join(sorted(arguments))}")

@@ -1,4 +1,4 @@
-"""Plans: which documents are new or changed, what each is cut into, and the batches in which they are written."""
+"""Plans: which documents are new or changed, the chunks of each, and the batches in which they are written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PlannedDocument:
     Attributes:
         document: The checked document.
         version: Hash of all that decides the chunks.
-        chunks: What it was cut into.
+        chunks: The chunks of the document.
         keys: The hashes of the chunks' texts.
         old: The committed version from which this one was planned; None for a new document.
     """

@@ -129,7 +129,7 @@ class Catalog:
         self.backend.delete([point.id for point in there if point.id not in listed], revisions)
 
     def _abandoned(self, intent: Point) -> bool:
-        """Whether its writer has ended for certain, or the intent is so old that it must have."""
+        """Whether the intent's writer has ended; by the intent's age if the writer's process cannot be checked."""
         writer = Writer.of_payload(intent.payload)
         if self.backend.exclusive or writer == Writer.this():
             return intent.id not in _active

@@ -2,8 +2,9 @@
 
 Stages are fused here and not in the store, so that a hit keeps the score of each: every candidate of one stage is
 scored by the other too. A chunk that its source's record does not list belongs to an unfinished or a replaced version
-and is left out. Where too few candidates are left for the request, the search goes deeper, by the same steps for every
-page: what one step finds stays before what the next step adds, so that pages neither repeat nor miss a hit.
+and is left out. If too few candidates are left for the request, the search asks for more candidates, in the same steps
+for every page. The results of one step stay before those that the next step adds, so that pages neither repeat nor miss
+a hit.
 """
 
 from __future__ import annotations

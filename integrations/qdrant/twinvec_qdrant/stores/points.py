@@ -25,10 +25,10 @@ SPARSE = "sparse"
 """Name of a chunk's sparse vector (BM25)."""
 
 PAGE = 1000
-"""Most points in one request."""
+"""Largest number of points in one request."""
 
 STATES_PAGE = 32
-"""Most points in one request that returns token states, which are large."""
+"""Largest number of points in one request that returns token states, which are large."""
 
 _BATCH_POINTS = 512
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -65,7 +65,7 @@ class Query:
     Attributes:
         vector: Dense, shape (dim,); sparse, term ids and weights; or token states, shape (tokens, dim), which score a
             point by MaxSim: the sum over the query's tokens of the best cosine.
-        limit: Most points to find.
+        limit: Largest number of points to find.
         conditions: All of them must hold.
         fields: Payload fields to return.
         exact: Compare every stored dense vector, without the index and its quantised copies.

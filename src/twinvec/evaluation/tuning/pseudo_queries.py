@@ -25,7 +25,7 @@ REST = 100
 
 
 def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int = 10) -> BeirSet:
-    """Take one passage each out of up to ``count`` documents; the rest of each is to be found.
+    """Take one passage out of each of up to ``count`` documents; a search for it should find the rest of its document.
 
     Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
     """

@@ -145,7 +145,7 @@ def tune_by_documents(
 def measure_settings(
     retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str, *, progress: bool = False
 ) -> dict[Setting, Values]:
-    """Return setting -> the measure for each query. Each first stage searches once, MaxSim is computed once for all.
+    """Return the measure of each query, by setting. Each first stage searches once; MaxSim is computed once for all.
 
     Raises InputError if there are fewer than ten queries or the retriever finds none of the set's documents.
     """
