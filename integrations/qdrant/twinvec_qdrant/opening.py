@@ -53,7 +53,7 @@ def open_in(
         if metadata is None:
             if not create:
                 raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-            encoder = wanted.encoder or load_encoder("default")
+            encoder = wanted.encoder or load_space_encoder("default")
             wanted = replace(wanted, encoder=encoder)
             opened = backend = store.create(_new_description(wanted, encoder).new_collection())
         else:
@@ -75,13 +75,13 @@ def load_recorded(description: Description, location: str) -> SpaceEncoder:
         ModelError: the model cannot be loaded.
         SpaceMismatchError: the model has changed.
     """
-    encoder = load_encoder(description.model, description.options)
+    encoder = load_space_encoder(description.model, description.options)
     check_space(description, encoder, location)
     check_probes(description, encoder, location)
     return encoder
 
 
-def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEncoder:
+def load_space_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEncoder:
     """Load the model of this name."""
     from twinvec.encoder import Encoder
 

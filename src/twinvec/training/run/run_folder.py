@@ -30,7 +30,7 @@ _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, _RUN + PARTIAL)
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 
-def fingerprint(config: TrainConfig) -> str:
+def run_fingerprint(config: TrainConfig) -> str:
     """Return a digest of the settings and of the content of all files of data and model, wherever they lie.
 
     Two runs with the same digest are the same run.
