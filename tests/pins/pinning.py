@@ -7,7 +7,6 @@ and may use ``folder`` for its files. ``record.py`` writes the result to ``recor
 from __future__ import annotations
 
 import json
-import shutil
 import tarfile
 import zlib
 from pathlib import Path
@@ -75,7 +74,6 @@ def smallest_folder(folder: Path) -> Path:
         encoder_folder(folder)
     finally:
         models.HIDDEN = usual
-    shutil.rmtree(folder.parent / f"{folder.name}-backbone")
     return folder
 
 

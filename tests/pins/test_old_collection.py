@@ -105,8 +105,14 @@ def _document(document: Document) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    return json.loads(json.dumps(values(tmp_path_factory.mktemp("old"))))
+def folder(tmp_path_factory):
+    """The folder of the collections, for tests that change nothing in them."""
+    return tmp_path_factory.mktemp("old")
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    return json.loads(json.dumps(values(folder)))
 
 
 @pytest.mark.parametrize("name", ["info", "documents", "verify", "states"])
@@ -128,10 +134,10 @@ def test_it_finds_what_it_found(found, name):
             assert hit["scores"] == pytest.approx(before["scores"], rel=0, abs=tolerance)
 
 
-def test_what_is_there_is_unchanged(tmp_path):
+def test_what_is_there_is_unchanged(encoder, tmp_path):
     unpack(ARCHIVE, tmp_path)
     for name, documents in (("docs", DOCUMENTS), ("states", _short())):
-        with Collection.open(name, tmp_path, create=False) as opened:
+        with Collection.open(name, tmp_path, encoder=encoder, create=False) as opened:
             before = opened.count()
             report = opened.ingest(documents, prune=True)
             assert (report.unchanged, report.encoded, report.chunks) == (len(documents), 0, 0), report
@@ -142,15 +148,13 @@ def test_what_is_there_is_unchanged(tmp_path):
             assert opened.verify().sound
 
 
-def test_how_it_is_searched_is_still_known(tmp_path):
-    unpack(ARCHIVE, tmp_path)
-    with Collection.open("docs", tmp_path, create=False) as opened:
+def test_how_it_is_searched_is_still_known(found, folder, encoder):
+    with Collection.open("docs", folder, encoder=encoder, create=False) as opened:
         assert saved(opened) == Setting("hybrid", 0.5, 0.4, 50)
 
 
-def test_commands_open_it(twinvec, tmp_path):
-    unpack(ARCHIVE, tmp_path)
-    place = ("--collection", "docs", "--path", tmp_path, "--json")
+def test_commands_open_it(twinvec, found, folder, tmp_path):
+    place = ("--collection", "docs", "--path", folder, "--json")
     info = json.loads(twinvec("info", *place).out)
     assert {**info, "location": "docs"} == recorded("old_collection")["info"]
     hits = json.loads(twinvec("search", QUERIES[1], "--mode", "sparse", *place).out)["hits"]

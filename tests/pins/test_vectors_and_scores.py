@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,15 @@ def make(folder: Path) -> None:
     np.save(VECTORS, Encoder("default").encode(TEXTS))
 
 
+@cache
+def default(engine: Any = "auto") -> Encoder:
+    """The default model, loaded once for each engine."""
+    return Encoder("default", engine=engine)
+
+
 def values(folder: Path) -> dict[str, Any]:
     """Scores by stage."""
-    encoder = Encoder("default")
+    encoder = default()
     vectors = encoder.encode(TEXTS)
     index = MemoryIndex(encoder, DOCUMENTS)
     terms = Analyzer("english").terms(TEXTS)
@@ -182,7 +189,7 @@ def test_nothing_is_left_unrecorded(found):
 
 @pytest.mark.parametrize("engine", ["auto", "torch", "openvino", "onnx"])
 def test_the_vectors_are_those_of_before(engine):
-    now, then = Encoder("default", engine=engine).encode(TEXTS), np.load(VECTORS)
+    now, then = default(engine).encode(TEXTS), np.load(VECTORS)
     assert (now.shape, now.dtype) == (then.shape, then.dtype)
     if engine == "auto" and recorded(NAME)["MADE_WITH"] == made_with():
         assert now.tobytes() == then.tobytes(), np.abs(now - then).max()

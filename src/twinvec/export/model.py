@@ -109,10 +109,10 @@ def export_model(
     check_choice(precision, ExportPrecision, "precision")
     if precision == "int8" and calibrate is None:
         raise ConfigurationError(
-            "an int8 export is calibrated on texts of the kind that will be encoded: give some (--calibrate TEXTS)"
+            "an int8 export is calibrated on texts of the kind that will be encoded: pass some (--calibrate TEXTS)"
         )
     if dims and calibrate is None:
-        raise ConfigurationError("the ranges for dims are measured on texts: give some (--calibrate TEXTS)")
+        raise ConfigurationError("the value ranges for dims are measured on texts: pass some (--calibrate TEXTS)")
     RUNTIMES[engine].load()
     if precision == "int8":
         import_nncf()
@@ -120,12 +120,13 @@ def export_model(
     subject = open_subject(model)
     for dim in dims:
         if not 1 <= integer(dim, "dim") <= subject.dim:
-            has = f"the model's {subject.dim}" if subject.dim else "nothing, since a cross-encoder has no vectors"
-            raise ConfigurationError(f"dim must lie between 1 and {has}, got {dim}")
+            if not subject.dim:
+                raise ConfigurationError(f"dim {dim} needs an encoder: a cross-encoder has no vectors")
+            raise ConfigurationError(f"dim must lie between 1 and the model's {subject.dim}, got {dim}")
     output = Path(output).expanduser().resolve()
-    with _held(output), _workshop(output) as workshop:
+    with _locked(output), _temporary_folder(output) as temporary:
         subject = _existing(output, subject)
-        made = workshop / "model"
+        made = temporary / "model"
         _copy_model(subject, made)
         entry = _add_graph(made, subject, engine, precision, sample)
         if calibrate is not None:
@@ -302,7 +303,7 @@ def _work_place(output: Path) -> tuple[Path, str]:
 
 
 @contextmanager
-def _held(output: Path) -> Iterator[None]:
+def _locked(output: Path) -> Iterator[None]:
     """Lock the output against other exports; errors of writing name it."""
     home, name = _work_place(output)
     busy = f"{output}: another process is exporting into it"
@@ -317,7 +318,7 @@ def _held(output: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _workshop(output: Path) -> Iterator[Path]:
+def _temporary_folder(output: Path) -> Iterator[Path]:
     """Make a temporary folder; remove those that killed exports left."""
     home, name = _work_place(output)
     prefix = f"{name}.export-"

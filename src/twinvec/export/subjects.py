@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +19,11 @@ from twinvec.engines.exports import RANGES, ranges_key
 from twinvec.engines.loaded_model import (
     LoadedCrossEncoder,
     LoadedEncoder,
-    LoadedModel,
     load_cross_encoder,
     load_encoder,
 )
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.export.quantization import cosine_quality, score_quality
-from twinvec.models.backbone import BackboneSpec
 from twinvec.models.cross_encoder_spec import is_classifier, read_classifier
 from twinvec.models.encoder_spec import read_modules, read_spec
 from twinvec.models.finding import find_model
@@ -43,49 +41,19 @@ _PAIR_QUERIES = 20
 _PAIR_TEXTS = 50
 
 
-class Subject(Protocol):
-    """A model to export. In ``ranges`` and ``quality``, ``copy`` is a copy of its folder with only its own graphs."""
+class EncoderSubject:
+    """An encoder to export.
 
-    @property
-    def model(self) -> LoadedModel[BackboneSpec]:
-        """Folder, settings, tokenizer and digest."""
-        ...
+    In ``ranges`` and ``quality``, ``copy`` is a copy of the model's folder; all graphs in it belong to the model.
+    """
 
-    @property
-    def dim(self) -> int:
-        """Size of the vectors; 0 for a cross-encoder."""
-        ...
-
-    def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """Return one input for each text."""
-        ...
-
-    def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
-        """Return the value ranges of the vectors, whole and truncated to ``dims``, by the manifest's keys."""
-        ...
-
-    def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
-        """Return how close the int8 graph for a runtime comes to float32."""
-        ...
-
-
-def open_subject(name: str | Path) -> Subject:
-    """Find and read a model; raise ModelError if it is damaged, or neither an encoder nor a cross-encoder."""
-    found = find_model(name)
-    modules = read_modules(found.path)
-    if [kind for kind, _ in modules] == ["Transformer"] and is_classifier(read_object(modules[0][1] / "config.json")):
-        return _CrossEncoder(load_cross_encoder(found, read_classifier(found.path)))
-    return _Encoder(load_encoder(found, read_spec(found.path)))
-
-
-class _Encoder:
     def __init__(self, model: LoadedEncoder) -> None:
         self.model = model
         self.dim = model.spec.dim
         self._exact_vectors: dict[str, FloatArray] = {}
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """Take every other text as a query, and add texts of all kinds, so that few inputs leave the ranges."""
+        """Return one input for each text, every other one a query, and inputs of all kinds, to cover wide ranges."""
         tokenizer, prompts = self.model.tokenizer, self.model.spec.prompts
         query, document = prompts["query"], prompts["document"]
         inputs = [f"{query}{_beginning(text)}" if row % 2 else f"{document}{text}" for row, text in enumerate(texts)]
@@ -93,6 +61,7 @@ class _Encoder:
         return [tokens.batch(np.array([row]), tokenizer.pad_id) for row in np.flatnonzero(tokens.lengths)]
 
     def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
+        """Return the value ranges of the vectors, whole and truncated to ``dims``, by the manifest's keys."""
         vectors_ND = self._exact(copy, runtime, texts)
         tables = {RANGES: self._ranges(vectors_ND)}
         for dim in dims:
@@ -112,6 +81,7 @@ class _Encoder:
         }
 
     def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
+        """Return how close the int8 graph for a runtime comes to float32."""
         found = Encoder(copy, engine=runtime, precision="int8").encode_document(texts)
         return cosine_quality(self._exact(copy, runtime, texts), found, min(_QUERIES, len(texts)))
 
@@ -123,14 +93,16 @@ class _Encoder:
         return np.stack([self._exact_vectors[text] for text in texts])
 
 
-class _CrossEncoder:
+class CrossEncoderSubject:
+    """A cross-encoder to export, with the methods of ``EncoderSubject``; it has no vectors."""
+
     dim = 0
 
     def __init__(self, model: LoadedCrossEncoder) -> None:
         self.model = model
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """Pair beginnings of texts with their own text and with the next one, in turn."""
+        """Return pairs of a text's beginning with the text itself and with the next one, in turn."""
         tokenizer = self.model.tokenizer
         neighbours = pairwise([*texts, texts[0]])
         pairs = [(_beginning(text), other if row % 2 else text) for row, (text, other) in enumerate(neighbours)]
@@ -147,6 +119,23 @@ class _CrossEncoder:
         exact = CrossEncoderReranker(copy, engine=runtime, precision="float32").score(pairs)
         found = CrossEncoderReranker(copy, engine=runtime, precision="int8").score(pairs)
         return score_quality(exact.reshape(shape), found.reshape(shape))
+
+
+Subject = EncoderSubject | CrossEncoderSubject
+"""A model to export."""
+
+
+def open_subject(name: str | Path) -> Subject:
+    """Find a model and read it.
+
+    Raises:
+        ModelError: the model is not found, damaged, or neither an encoder nor a cross-encoder.
+    """
+    found = find_model(name)
+    modules = read_modules(found.path)
+    if [kind for kind, _ in modules] == ["Transformer"] and is_classifier(read_object(modules[0][1] / "config.json")):
+        return CrossEncoderSubject(load_cross_encoder(found, read_classifier(found.path)))
+    return EncoderSubject(load_encoder(found, read_spec(found.path)))
 
 
 def _beginning(text: str) -> str:
