@@ -1,6 +1,6 @@
 """Similarity of vectors from any model: exact search, the most similar pairs, and clusters (by scikit-learn).
 
-Search and pairs work in blocks of bounded memory. Legend: N vectors, D numbers each.
+Search and pairs work in blocks of bounded memory. Legend: N vectors, Q queries, P pairs, D numbers in a vector.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def check_text(text: object, where: str, max_bytes: int = MAX_TEXT_BYTES) -> str
 
 
 def check_texts(texts: Iterable[str], max_bytes: int = MAX_TEXT_BYTES, name: str = "text") -> list[str]:
-    """Check texts by ``check_text``, which names each by ``name`` and index; raise TextError for a single string."""
+    """Check texts by ``check_text``, naming each by ``name`` and its index; raise TextError for a single string."""
     if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
         raise TextError(f"expected a list of strings, got {type(texts).__name__}")
     return [check_text(text, f"{name} {index}", max_bytes) for index, text in enumerate(texts)]

@@ -20,7 +20,7 @@ class QueryDocumentEmbedder:
     """Embeds queries and documents, blocking or awaited.
 
     Calls that wait at the same time are encoded together. Queries and documents have a thread each, so that a query
-    never waits for a corpus. ``normalize``, one bool or one each for queries and documents, scales every vector to
+    never waits for a corpus. ``normalize`` (one bool, or one for queries and one for documents) scales every vector to
     length 1, even if the model does not; a zero vector stays. ``progress`` shows a bar for documents.
     """
 

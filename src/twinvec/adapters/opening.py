@@ -35,8 +35,8 @@ def open_encoder(
     """Open an ``Encoder`` from a framework's settings; errors and ``options`` are as for ``Encoder``.
 
     A ``model`` without owner ("all-MiniLM-L6-v2") is in the organisation sentence-transformers. ``revision`` is a
-    commit, branch or tag. ``prompts`` replaces all prompts of the model, the other two arguments one. ``token`` opens
-    private hub models. With ``local_files_only`` the hub is never asked.
+    commit, branch or tag. ``query_prompt`` and ``document_prompt`` replace one prompt of the model, ``prompts``
+    replaces all. ``token`` opens private hub models. With ``local_files_only`` the hub is never asked.
     """
     name = model if model == "default" or "/" in model or Path(model).exists() else f"sentence-transformers/{model}"
     if revision is not None:

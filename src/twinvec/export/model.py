@@ -3,9 +3,10 @@
 ``twinvec.json`` records the hashes of weights and graphs, what each graph was made of, how close it comes to the
 original, and the value ranges that int8 storage needs. ``onnx/`` is also a model for FastEmbed.
 
-A killed export leaves what was there before intact: the export is built in a temporary folder next to the output, which
-one rename creates. An existing output may be a mount, which no rename from outside can reach, so its temporary folder
-is a hidden one inside it. Files are then moved one by one: a graph gets a new name, and the manifest is moved last.
+A killed export leaves what was there before intact: the export is built in a temporary folder next to the output, and
+one rename creates a new output. An existing output may be a mount, which no rename from outside can reach, so its
+temporary folder is a hidden one inside it, and files are moved one by one. A graph gets a new file name; the manifest,
+which makes it valid, is moved last.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ def _add_graph(
 
 
 def _add_tokenizer(folder: Path, tokenizer: TextTokenizer) -> None:
-    """For FastEmbed, write the tokenizer as the encoder uses it to ``onnx/``, with the limit of the model's own."""
+    """For FastEmbed, write the tokenizer as the encoder uses it to ``onnx/``, and its limit to the model's settings."""
     limit = {"model_max_length": tokenizer.max_tokens}
     _write_json(
         folder / "onnx" / _TOKENIZER_SETTINGS,

@@ -62,7 +62,7 @@ def _weights_of(home: Path) -> list[Path]:
 
 
 def verify_folder(folder: Path) -> None:
-    """Raise ModelIntegrityError unless every weight file is complete and every hash is the manifest's."""
+    """Raise ModelIntegrityError unless every weight file is complete and every file in the manifest has its hash."""
     recorded = manifest_hashes(folder)
     files = weight_files(folder)
     for name in recorded:

@@ -45,7 +45,7 @@ _TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
 
 
 class Analyzer:
-    """Turns text into stemmed terms; ``language`` is a Snowball language, else ConfigurationError.
+    """Turn text into stemmed terms; raise ConfigurationError for a ``language`` without a Snowball stemmer.
 
     Text is lowercased and normalised (NFKC), and split into words of any script. Stop words are dropped if bm25s has a
     list for the language. Except for Chinese, scripts without spaces are not split into words.

@@ -10,7 +10,7 @@ from twinvec.errors import ConfigurationError, TwinvecError
 
 
 def check_choice(value: object, choices: Any, what: str, error: type[TwinvecError] = ConfigurationError) -> None:
-    """Raise ``error`` if ``value`` is not one of ``choices``, a ``Literal`` type or values; ``what`` names it."""
+    """Raise ``error`` if ``value`` is not one of ``choices`` (a ``Literal`` type or the values); ``what`` names it."""
     known: Iterable[object] = get_args(choices) or tuple(choices)
     if value not in known:
         raise error(f"{what} {value!r} is not one of {', '.join(map(str, known))}")
