@@ -66,7 +66,7 @@ def open_in(
 
 def load_recorded(description: Description, location: str) -> SpaceEncoder:
     """Load the recorded model, or raise ``ModelError``; raise ``SpaceMismatchError`` if the model has changed."""
-    encoder = load_encoder(description.model, description.options)
+    encoder = load_space_encoder(description.model, description.options)
     check_space(description, encoder, location)
     check_probes(description, encoder, location)
     return encoder

@@ -147,7 +147,7 @@ def texts(batch: Iterable[PlannedDocument]) -> dict[str, str]:
     return {key: chunk.text for planned in batch for key, chunk in zip(planned.keys, planned.chunks, strict=True)}
 
 
-def in_batches(documents: Iterable[PlannedDocument]) -> Iterator[list[PlannedDocument]]:
+def document_batches(documents: Iterable[PlannedDocument]) -> Iterator[list[PlannedDocument]]:
     """Cut documents into batches of about equal size; yield each as soon as it is complete."""
     batch: list[PlannedDocument] = []
     chunks = characters = 0

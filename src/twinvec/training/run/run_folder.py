@@ -29,7 +29,7 @@ _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, _RUN + PARTIAL)
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 
-def fingerprint(config: TrainConfig) -> str:
+def run_fingerprint(config: TrainConfig) -> str:
     """Return the digest that identifies a run: of its settings, data and model, wherever the files lie."""
     places: Any = {"model": True, "data": {"__all__": {"path"}}, "evaluation": {"pairs", "sts"}}
     digest = hashlib.sha256(config.model_dump_json(exclude=places).encode())
