@@ -108,7 +108,7 @@ class _OwnParts:
 
 
 class TrainerOverrides:
-    """The changes to both trainers; see the module's docstring."""
+    """The changes to both trainers: batches, checkpoints (all tensors of model and loss), measurements, progress."""
 
     def prepare_run(
         self,
