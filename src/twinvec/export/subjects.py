@@ -42,7 +42,7 @@ _PAIR_TEXTS = 50
 
 
 class EncoderSubject:
-    """An encoder to export. In ``ranges`` and ``quality``, ``copy`` is a copy of its folder with only its own graphs."""
+    """An encoder to export. In ``ranges`` and ``quality``, ``copy`` is a copy of its folder, with its own graphs."""
 
     def __init__(self, model: LoadedEncoder) -> None:
         self.model = model
