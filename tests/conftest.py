@@ -103,10 +103,10 @@ def twinvec(capsys) -> Callable[..., Done]:
 
 @pytest.fixture
 def on_terminal():
-    """``on_terminal(80, "info", ...)``: what a command shows on a terminal of so many columns."""
+    """``on_terminal(80, "info", ...)``: what a command shows on a terminal of 80 columns."""
 
     def run(columns, *arguments):
-        """What a command shows on a terminal of so many columns."""
+        """What a command shows on a terminal of ``columns`` columns."""
         program = "from twinvec.cli.app import main; main()"
         parent, child = pty.openpty()
         environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}

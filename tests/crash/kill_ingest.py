@@ -92,7 +92,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     outcome = Outcome()
     duration = _time_of_one(folder / "timing", seed)
     store = folder / "store"
-    possible: dict[str, set[str | None]] = {}  # by document, its text in every version that may be in force
+    possible: dict[str, set[str | None]] = {}  # by document, its text in every version that may be the committed one
     _now_possible(possible, {}, done=False)
     version = 0
     while outcome.kills < kills:

@@ -1,4 +1,4 @@
-"""Kill a migrating process at random moments, again and again, and look which model is in force.
+"""Kill a migrating process at random moments, again and again, and check which model the collection has.
 
     python tests/crash/kill_migration.py --kills 50 --seed 1
 
@@ -36,8 +36,8 @@ class Outcome:
     Attributes:
         kills: Processes killed.
         migrations: Migrations that arrived.
-        before: Kills after which the old model was in force.
-        after: Kills after which the new one was.
+        before: Kills after which the collection had the old model.
+        after: Kills after which it had the new model.
     """
 
     kills: int = 0

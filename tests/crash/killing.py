@@ -39,9 +39,9 @@ def command_line(
 
     Args:
         description: What the script does.
-        run: Of a folder, a number of kills and a seed; gives a dataclass of what came of it, which is printed.
-        work: Of the folder, the seed and the step.
-        kills: How many unless given.
+        run: Takes a folder, a number of kills and a seed; returns a dataclass with the outcome, which is printed.
+        work: Takes the folder, the seed and the step.
+        kills: Default number of kills.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=kills)

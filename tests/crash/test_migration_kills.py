@@ -1,4 +1,4 @@
-"""A migration that is killed leaves the old model in force, or the new one, and nothing between."""
+"""A killed migration leaves the collection with the old model or the new one, never with a mixture."""
 
 from __future__ import annotations
 

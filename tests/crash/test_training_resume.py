@@ -107,7 +107,7 @@ def finish(processes, settings, folder):
 @pytest.mark.parametrize(
     ("die_in", "last"),
     [
-        (("mark_complete", 1), "checkpoint-2"),  # half-written: there is none to go on from
+        (("mark_complete", 1), "checkpoint-2"),  # half-written: no complete checkpoint to resume from
         (("mark_complete", 4), "checkpoint-6"),
         (("write_manifest", 1), "checkpoint-16"),  # the model is in place, but not known to be whole
     ],

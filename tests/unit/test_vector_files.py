@@ -25,7 +25,7 @@ def source(tmp_path):
 
 
 def in_windows_of(encoder, size, between, monkeypatch):
-    """Let the encoder give so many vectors at a time, and call ``between`` behind each."""
+    """Let the encoder yield ``size`` vectors at a time, and call ``between`` after each window."""
     stream = encoder.encode_stream
 
     def windows(texts, **options):

@@ -222,7 +222,7 @@ class Collection:
 
         Args:
             query: The text; a blank one finds nothing.
-            limit: Most hits to return.
+            limit: Largest number of hits to return.
             mode: Compare vectors ("dense"), words ("sparse", BM25), or both and fuse them ("hybrid").
             filter: Conditions on the documents' payloads; see ``twinvec.retrieval.filters``.
             group: Return the best chunk of each source, with its id; False returns chunks, with ids such as "source#3".
@@ -407,7 +407,7 @@ class Collection:
         Args:
             encoder: Encoder of the new model.
             check: Called before the switch with the collection as it would be; False keeps the old model.
-            chunks_per_second: Most chunks to encode a second.
+            chunks_per_second: Largest number of chunks to encode per second.
             progress: Show a progress bar on a terminal.
 
         Raises:

@@ -17,7 +17,7 @@ from twinvec.retrieval.base import SpaceEncoder, TokenEncoder
 from twinvec_qdrant.stores.points import States, pages
 
 MAX_NUMBERS = 1024 * 1024
-"""Most numbers in the token states of one chunk: a server refuses more."""
+"""Largest count of numbers in the token states of one chunk: a server refuses more."""
 
 _TEXTS = 64  # encoded at once: the token states of all chunks of a large document could fill the memory
 

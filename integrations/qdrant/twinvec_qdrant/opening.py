@@ -49,7 +49,7 @@ def open_in(
         if metadata is None:
             if not create:
                 raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-            encoder = wanted.encoder or load_encoder("default")
+            encoder = wanted.encoder or load_space_encoder("default")
             wanted = replace(wanted, encoder=encoder)
             opened = backend = store.create(_new_description(wanted, encoder).new_collection())
         else:
@@ -72,7 +72,7 @@ def load_recorded(description: Description, location: str) -> SpaceEncoder:
     return encoder
 
 
-def load_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEncoder:
+def load_space_encoder(model: str, options: EncoderOptions | None = None) -> SpaceEncoder:
     """Load the model of this name."""
     from twinvec.encoder import Encoder
 

@@ -53,11 +53,11 @@ def pairs_command(
 def cluster_command(
     source: Source,
     model: Model = "default",
-    method: Annotated[Literal["density", "kmeans", "agglomerative"], typer.Option(help="Method.")] = "density",
+    method: Annotated[Literal["density", "kmeans", "agglomerative"], typer.Option(help="Algorithm.")] = "density",
     clusters: Annotated[int | None, typer.Option(min=1, help="Number of clusters (kmeans, agglomerative).")] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(help=f"Least cosine in a cluster (density, agglomerative). Default: {_THRESHOLD}."),
+        typer.Option(help=f"Smallest cosine in a cluster (density, agglomerative). Default: {_THRESHOLD}."),
     ] = None,
     min_size: Annotated[int, typer.Option(min=1, help="Smallest cluster (density).")] = 3,
     map_file: Annotated[Path | None, typer.Option("--map", help="Draw a 2-D map into this PNG file.")] = None,

@@ -62,14 +62,14 @@ def mine(
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
-    negatives: Annotated[int, typer.Option(min=1, help="Most negatives of a row.")] = 4,
+    negatives: Annotated[int, typer.Option(min=1, help="Largest number of negatives for each row.")] = 4,
     first_rank: Annotated[
         int, typer.Option(min=1, help="Skip hits above this rank. Ranks do not count the positives.")
     ] = 1,
     last_rank: Annotated[int, typer.Option(min=1, help="Skip hits below this rank.")] = 50,
     margin: Annotated[
         float | None,
-        typer.Option(help="Least distance in cosine between a negative and the row's positive. Default: none."),
+        typer.Option(help="Smallest margin by which the positive's cosine must exceed a negative's. Default: none."),
     ] = None,
     denoise: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Cross-encoder that removes hits which it calls relevant.")

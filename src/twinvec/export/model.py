@@ -269,7 +269,7 @@ def _existing(output: Path, subject: Subject) -> Subject:
 
 
 def _content(output: Path) -> list[Path]:
-    """List a folder's files and folders, without the hidden ones of exports."""
+    """List a folder's files and folders, without the hidden working folders of exports."""
     return [path for path in output.iterdir() if not path.name.startswith(f"{_HIDDEN}.")]
 
 

@@ -26,7 +26,7 @@ NO_PROMPTS = {"query": "", "document": ""}
 """Prompts of every model, empty unless it defines them, as in sentence-transformers; the default prompt is not used for
 them."""
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-ACTIVATIONS = {"Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"}
+_DENSE_ACTIVATIONS = {"Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"}
 
 _SETTINGS = "config_sentence_transformers.json"
 _HOMES = {  # kind of module -> its package since sentence-transformers 6
@@ -240,9 +240,9 @@ def _read_dense(folder: Path) -> Dense:
         raise UnsupportedModelError(f"{path}: use_residual is not supported")
     name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
     activation = name.rpartition(".")[2]
-    if not name.startswith("torch.nn.modules.") or activation not in ACTIVATIONS:
+    if not name.startswith("torch.nn.modules.") or activation not in _DENSE_ACTIVATIONS:
         raise UnsupportedModelError(
-            f"{path}: activation {name!r} is not supported; supported are {describe(ACTIVATIONS)} of torch.nn"
+            f"{path}: activation {name!r} is not supported; supported are {describe(_DENSE_ACTIVATIONS)} of torch.nn"
         )
     return Dense(
         folder=folder,

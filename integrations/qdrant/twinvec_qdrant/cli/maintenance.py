@@ -74,7 +74,7 @@ def migrate_command(
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
-    rate: Annotated[float | None, typer.Option(min=0.01, help="Most chunks to encode in a second.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.01, help="Largest number of chunks to encode per second.")] = None,
     ir: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Judged queries (BEIR layout): switch only if the new model finds no worse."),

@@ -23,7 +23,7 @@ from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors, Encoded
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import DocumentGate
-from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, in_batches, texts
+from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, document_batches, texts
 from twinvec_qdrant.records.bm25_weights import Lexicon
 from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description, check_current_model
@@ -71,7 +71,7 @@ class Ingestion:
                 self._backend.writing,
                 progress_bar("Ingesting", total, "documents", shown=progress) as self._planner.advance,
             ):
-                batches = in_batches(self._planner.planned(groups, self._gate.seen))
+                batches = document_batches(self._planner.planned(groups, self._gate.seen))
                 if dry_run:
                     self._count_only(batches)
                 else:

@@ -1,4 +1,4 @@
-"""Plans: which documents are new or changed, what each is cut into, and the batches in which they are written."""
+"""Plans: which documents are new or changed, the chunks of each, and the batches in which they are written."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ COLLECTION_PROBES = (
     "def retry(times: int) -> None: ...",
 )
 SAME_VECTOR_COSINE = 0.98
-"""Least cosine of two vectors that count as the same: exact engines give 1, 8-bit engines more than 0.99."""
+"""Smallest cosine of two vectors that count as the same: exact engines give 1, 8-bit engines more than 0.99."""
 
 
 class Probe(BaseModel):

@@ -25,10 +25,10 @@ SPARSE = "sparse"
 """Name of a chunk's sparse vector (BM25)."""
 
 PAGE = 1000
-"""Most points in one request."""
+"""Largest number of points in one request."""
 
 STATES_PAGE = 32
-"""Most points in one request that returns token states, which are large."""
+"""Largest number of points in one request that returns token states, which are large."""
 
 _BATCH_POINTS = 512
 _BATCH_BYTES = 4 * 1024 * 1024

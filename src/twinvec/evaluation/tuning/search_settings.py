@@ -29,7 +29,7 @@ from twinvec.support.progress import progress_bar
 from twinvec.tokens.truncation import unreported_truncations
 
 WORDS = (0.25, 0.5, 1.0, 2.0, 4.0)
-CANDIDATES = (20, 50, 100)
+CANDIDATE_COUNTS = (20, 50, 100)
 MIXES = (0.25, 0.5, 0.75)
 PSEUDO_DOCUMENTS = 2000
 PLAIN = Setting("hybrid")
@@ -148,7 +148,7 @@ def measure_settings(
     found: dict[Setting, dict[str, list[Hit]]] = {}
     with progress_bar("Searching", len(stages), "ways", shown=progress) as advance:
         for stage in stages:
-            found[stage] = search_all(retriever, data, max(CANDIDATES) + 1, **stage.first_stage)
+            found[stage] = search_all(retriever, data, max(CANDIDATE_COUNTS) + 1, **stage.first_stage)
             advance(1)
     check_finds((hits for each in found.values() for hits in each.values()), data)
     values = {stage: _values(hits, data, measure) for stage, hits in found.items()}
@@ -156,7 +156,7 @@ def measure_settings(
         return values
     maxsim = _maxsim(encoder, data, list(found.values()), progress)
     for stage in stages:
-        for candidates in CANDIDATES:
+        for candidates in CANDIDATE_COUNTS:
             for mix in MIXES:
                 mixed = {query: _mixed(hits[:candidates], maxsim[query], mix) for query, hits in found[stage].items()}
                 values[replace(stage, mix=mix, candidates=candidates)] = _values(mixed, data, measure)

@@ -65,7 +65,7 @@ class TrainConfig(settings.Section):
             raise ValueError("batches.size is smaller than batches.datasets")
         if self.objective.name == "info_nce" and self.batches.size < 2:
             raise ValueError(
-                "batches.size: the negatives of info_nce are the other rows of a batch, so it needs 2 rows"
+                "batches.size: info_nce takes negatives from the other rows of a batch, which needs at least 2 rows"
             )
         given = self.batches.model_fields_set
         if weights[0] is not None and (unused := sorted(given & {"power", "cap"})):

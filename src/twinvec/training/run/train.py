@@ -25,7 +25,7 @@ from twinvec.training.run.config import TrainConfig
 from twinvec.training.run.evaluators import Measure, cross_encoder_measure, encoder_measure
 from twinvec.training.run.library_arguments import library_arguments, tensorboard_folder
 from twinvec.training.run.report import TrainReport
-from twinvec.training.run.run_folder import RunFolder, fingerprint
+from twinvec.training.run.run_folder import RunFolder, run_fingerprint
 from twinvec.training.settings import Evaluation, InfoNCE
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
     """
     for package in ("accelerate", "matplotlib", "sentence_transformers"):  # matplotlib draws the model card's plot
         import_extra(package, "train", "training")
-    run = RunFolder(folder, fingerprint(config))
+    run = RunFolder(folder, run_fingerprint(config))
     if run.finished:
         logger.info("%s: this run has finished already", folder)
         return TrainReport(**run.recall("report"))

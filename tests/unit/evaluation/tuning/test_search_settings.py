@@ -15,7 +15,7 @@ from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_retriever
 from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
 from twinvec.evaluation.tuning.search_settings import (
-    CANDIDATES,
+    CANDIDATE_COUNTS,
     MIXES,
     PLAIN,
     WORDS,
@@ -120,7 +120,7 @@ def test_maxsim_is_mixed_as_the_reranker_does(encoder, beir):
     data = BeirSet("repeated", data.documents, queries, qrels)
     index = MemoryIndex(encoder, data.documents)
     found = tune(index, data, encoder=encoder, measure="mrr@5", **FAST)
-    assert len(found.figures) == (2 + len(WORDS)) * (1 + len(MIXES) * len(CANDIDATES))
+    assert len(found.figures) == (2 + len(WORDS)) * (1 + len(MIXES) * len(CANDIDATE_COUNTS))
     setting = Setting("dense", mix=0.75, candidates=20)
     from twinvec.evaluation.ir import as_run, measure_ir, search_all
 

@@ -20,7 +20,7 @@ class Lacking:
         return sum(self._lacking.get(each.name, 0) for each in conditions if isinstance(each, LacksVector))
 
 
-# as qdrant-edge 0.9 counted them in collections of so many documents
+# the counts of qdrant-edge 0.9 in collections of these sizes
 @pytest.mark.parametrize(
     ("vectors", "chunks", "names", "lacking", "indexed"),
     [

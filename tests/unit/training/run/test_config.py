@@ -114,7 +114,7 @@ WRONG = {
     "a pair without room": (classifier(max_tokens=4), "max_tokens: a pair needs at least 5"),
     "a device that nobody knows": (changed(device="cupu"), "run.yaml: device: device 'cupu' cannot be used"),
     "a device that is not there": (changed(device="cuda:99"), "run.yaml: device: device 'cuda:99' cannot be used"),
-    "a range of scores that are none": (
+    "a range of scores that are not numbers": (
         changed(data=[{"path": "rows.jsonl", "score_range": [0, 5]}]),
         "data.0.score_range: objective 'info_nce' has no scores",
     ),

@@ -32,7 +32,7 @@ class SummaryWriter:
 
 @pytest.fixture
 def run(tmp_path, tiny_model):
-    """``run(folder, **settings)``: train into a folder, whose rows lie beside it."""
+    """``run(folder, **settings)``: train into a folder; the rows lie in its parent folder."""
 
     def start(folder, schedule, **settings):
         (folder.parent / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))

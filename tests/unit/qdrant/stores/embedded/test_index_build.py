@@ -1,4 +1,4 @@
-"""The index of an embedded collection: built beside its searches, exchanged as a whole, and what it finds."""
+"""The index of an embedded collection: built while searches go on, exchanged as a whole; what it finds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def vectors():
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory, vectors):
-    """The folder of a collection with so many vectors and no index."""
+    """The folder of a collection with all ``vectors`` and without an index."""
     folder = tmp_path_factory.mktemp("filled")
     with Collection.open("notes", folder, encoder=WordEncoder(dim=384), chunking=False) as collection:
         given = dict(zip(IDS, vectors, strict=True))
