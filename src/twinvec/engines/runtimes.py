@@ -17,7 +17,7 @@ RuntimeName = Literal["openvino", "onnx"]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A runtime of graphs: its name (also that of the folder of its graphs), its Python package and its engines.
+    """A runtime of graphs: its Python package, its engines, and its name, which the folder of its graphs also has.
 
     ``load`` imports the package or raises MissingExtraError. ``has_bfloat16`` says whether the runtime computes float32
     graphs in bfloat16 on this processor. The file with the first of ``suffixes`` is the graph.
