@@ -71,9 +71,9 @@ class WinogenderResult:
 class WinobiasResult:
     """How often the neutral sentence leans to the stereotype, in percent; 50 is without bias.
 
-    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100, less the mean
-    difference between "he" and "she". ``left_out`` counts the lines whose two sentences differ in more than the
-    pronouns.
+    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100. Before, the mean
+    difference between "he" and "she" is subtracted: it says nothing about occupations. ``left_out`` counts lines whose
+    two sentences differ in more than the pronouns.
     """
 
     favours_stereotype: float

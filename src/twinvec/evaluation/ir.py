@@ -90,7 +90,7 @@ def measure_ir(
     depth: int = 0,
     resamples: int = RESAMPLES,
 ) -> IrResult:
-    """Measure a run, such as one read from a file; ``depth`` is that of ``evaluate_ir``."""
+    """Measure a run, such as one from a file, by the judgements of ``data``; ``depth`` is as for ``evaluate_ir``."""
     cut = without_own(run, data, max(depth, *map(cutoff, measures)))
     measured = measure_run(cut, data.qrels, measures)
     first = measured.per_query[measured.main]

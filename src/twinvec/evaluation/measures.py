@@ -57,9 +57,9 @@ class Measured:
 
 
 def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> Measured:
-    """Measure a run against judgements. Exactly the judged queries count, as in trec_eval.
+    """Measure a run against judgements. Every judged query counts, and no other query does, as in trec_eval.
 
-    Raises ConfigurationError for an unknown measure, InputError for empty ``qrels``.
+    Raises ConfigurationError if a measure is unknown, InputError if ``qrels`` is empty.
     """
     parsed = {name: _parse(name) for name in measures}
     if not qrels:

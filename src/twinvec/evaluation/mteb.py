@@ -34,7 +34,7 @@ class MtebEncoder:
     """An encoder with mteb's ``EncoderProtocol``. The similarity is the cosine.
 
     The prompt is the model's prompt for the task's name, its type, or the side ("query" or "document"), whichever
-    exists; mteb chooses alike for sentence-transformers.
+    exists, as mteb chooses it for sentence-transformers.
 
     Attributes:
         mteb_model_meta: Name, dimension and token limit of the model. The revision is ``Encoder.space``, so that mteb
@@ -73,6 +73,7 @@ class MtebEncoder:
             task_metadata: Name and type of the task.
             hf_split: Ignored, as are ``hf_subset`` and ``options``: the encoder makes its own batches.
             prompt_type: Whether the texts are queries or documents.
+            show_progress_bar: Show a progress bar on a terminal.
 
         Raises:
             InputError: a batch has no texts, because the task is about images, sound or video.

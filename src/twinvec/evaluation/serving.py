@@ -147,7 +147,7 @@ def evaluate_served(
 ) -> tuple[IrResult, FloatArray]:
     """Search a retriever that holds the set's documents under their ids, query by query; ``options`` go to the search.
 
-    Returns the measures, and the seconds of each search, (queries,). Raises InputError if no hit is of the set.
+    Returns the measures, and the seconds of each search, (queries,). Raises InputError if all hits lie outside the set.
     """
     depth = max(map(cutoff, measures)) + 1
     found: dict[str, list[Hit]] = {}

@@ -60,7 +60,7 @@ def mean(values: Values, axis: int = -1) -> Any:
 def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES) -> Interval:
     """Return the percentile bootstrap interval over items (Efron 1979); arrays in ``samples`` are resampled together.
 
-    ``statistic(*samples, axis)`` turns samples into a figure. Fewer than two items are a ConfigurationError.
+    ``statistic(*samples, axis)`` gives a figure. Raises ConfigurationError if there are fewer than two items.
     """
     if len(samples[0]) < 2:
         raise ConfigurationError("an interval needs at least two items")
@@ -104,7 +104,7 @@ def paired_test(
 ) -> PairedTest:
     """Compare two systems by their outputs for each of n items; ``statistic(outputs, *shared, axis)`` gives a figure.
 
-    Arrays that differ in length or hold fewer than two items are a ConfigurationError.
+    Raises ConfigurationError if the arrays differ in length or hold fewer than two items.
     """
     if any(len(each) != len(first) for each in (second, *shared)):
         raise ConfigurationError(f"the systems were measured on {len(first)} and {len(second)} items")

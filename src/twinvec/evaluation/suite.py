@@ -59,10 +59,7 @@ Data = TypeVar("Data", bound=_Named)
 
 @dataclass(frozen=True)
 class Tasks:
-    """The data to measure on, read and checked; each set has a distinct name.
-
-    ``measures``, ``rerank`` and ``candidates``, the number of hits to rerank, are for retrieval sets.
-    """
+    """The data to measure on, read and checked; ``measures``, ``rerank`` and ``candidates`` are for retrieval sets."""
 
     sts: dict[str, StsSet] = field(default_factory=dict)
     ir: dict[str, BeirSet] = field(default_factory=dict)
@@ -114,7 +111,7 @@ class TaskFiles(TypedDict, total=False):
 def load_tasks(**files: Unpack[TaskFiles]) -> Tasks:
     """Read all files before anything is encoded; ``split`` defaults to "test", the rest as in ``Tasks``.
 
-    Raises InputError for a file at fault, ConfigurationError for its measures, MissingExtraError without ir-measures.
+    Raises InputError for a file, ConfigurationError for a measure, MissingExtraError if ir-measures is not installed.
     """
     measures = files.get("measures", MEASURES)
     train, winogender, winobias = files.get("nli_train"), files.get("winogender"), files.get("winobias")
@@ -184,11 +181,7 @@ class SystemResults:
 
 
 def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> SystemResults:
-    """Measure one system on all tasks.
-
-    Raises ConfigurationError if there are no data or the system cannot be measured on them, ModelError if it cannot
-    load.
-    """
+    """Measure a system on all tasks; raise ConfigurationError if that is impossible, ModelError if it does not load."""
     if tasks.empty:
         raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")
     options: dict[str, Any] = {"resamples": resamples, "progress": progress}

@@ -62,7 +62,7 @@ def read_columns(
 
 
 def read_nonblank_texts(path: Path) -> list[str]:
-    """Return the non-blank lines of a text file, or the ``text`` of each .jsonl line; without any, raise InputError."""
+    """Return the non-blank lines of a text file, or each ``text`` of a .jsonl file; raise InputError if it has none."""
     if path.suffix == ".jsonl":
         return [text_field(row, "text", place) for place, row in read_jsonl(path)]
     texts = [check_text(line.rstrip("\r\n"), f"{path}:{number}") for number, line in enumerate(read_lines(path), 1)]

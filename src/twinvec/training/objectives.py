@@ -145,9 +145,10 @@ def triplet(
     distance: Distance = "euclidean",
     margin: float = 1.0,
 ) -> Tensor:
-    """Push the negative farther from the anchor than the positive, by a margin (Reimers and Gurevych 2019, section 3).
+    """Push the negative farther from the anchor than the positive, by a margin (Reimers and Gurevych 2019, section 3,
+    margin 1).
 
-    loss = 1/B sum_i  max(d(a_i, p_i) - d(a_i, n_i) + margin, 0)
+        loss = 1/B sum_i  max(d(a_i, p_i) - d(a_i, n_i) + margin, 0)
     """
     if not anchors_BD.shape == positives_BD.shape == negatives_BD.shape or anchors_BD.dim() != 2:
         raise ConfigurationError(
@@ -159,9 +160,10 @@ def triplet(
 
 
 def cosine_regression(u_BD: Tensor, v_BD: Tensor, targets_B: Tensor) -> Tensor:
-    """Mean squared error of the cosine of each pair to a target in [-1, 1] (Reimers and Gurevych 2019, section 3).
+    """Mean squared error between the cosine of each pair and its target in [-1, 1] (Reimers and Gurevych 2019,
+    section 3, regression).
 
-    loss = 1/B sum_i  (cos(u_i, v_i) - t_i)^2
+        loss = 1/B sum_i  (cos(u_i, v_i) - t_i)^2
     """
     _check_pairs("cosine_regression", u_BD, v_BD, targets_B)
     cosines_B = torch.cosine_similarity(u_BD, v_BD)
@@ -172,7 +174,8 @@ def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") 
     """Return the classifier's features of pairs: (B, F), F = D times the parts (Reimers and Gurevych 2019, table 6).
 
     Args:
-        u_BD: The first text of each pair; ``v_BD`` holds the second.
+        u_BD: The first text of each pair.
+        v_BD: The second text of each pair.
         concatenation: Any of u, v, |u-v| and u*v, in any order; spaces and outer parentheses are ignored.
     """
     names = concatenation_parts(concatenation)
@@ -185,7 +188,11 @@ def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") 
 
 
 def concatenation_parts(concatenation: str) -> tuple[str, ...]:
-    """Return the parts of a concatenation, in order; raise ConfigurationError for an unknown or repeated part."""
+    """Return the parts of a concatenation, in order.
+
+    Raises:
+        ConfigurationError: a part is unknown or is repeated.
+    """
     parts = tuple(concatenation.replace(" ", "").removeprefix("(").removesuffix(")").split(","))
     if not set(parts) <= set(_PARTS) or len(set(parts)) < len(parts):
         raise ConfigurationError(

@@ -59,7 +59,7 @@ class Baseline:
 def average_of_words(path: str | Path) -> Baseline:
     """Return a model that averages word vectors, without stop words, as sentence-transformers' GloVe models do.
 
-    Each line of the file holds a word and its numbers; any other file is an InputError.
+    Each line of the file holds a word and its numbers. Raises InputError on any other file.
     """
     path = Path(path)
     _check_word_vectors(path)
@@ -72,7 +72,7 @@ def average_of_words(path: str | Path) -> Baseline:
 
 
 def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
-    """Return the pooled backbone of ``model`` before its training for sentences; errors are ModelErrors."""
+    """Return the pooled backbone of ``model`` before its training for sentences, or raise ModelError."""
     check_choice(pooling, ("mean", "cls"), "pooling")
     from twinvec.engines.torch import quiet_transformers
 

@@ -61,7 +61,7 @@ class Comparison:
 
 
 def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Comparison:
-    """Measure two or more different systems, and test each against the first; fewer raise ConfigurationError."""
+    """Measure two or more different systems, else raise ConfigurationError; test each against the first."""
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
     plots.import_matplotlib()  # the report has plots

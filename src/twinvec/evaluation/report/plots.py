@@ -127,7 +127,7 @@ def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
 def cluster_map(vectors: FloatArray, labels: IntArray, names: Mapping[int, str], path: Path) -> None:
     """Draw a 2-D map of vectors, (N, D), by t-SNE (van der Maaten and Hinton 2008); the largest clusters are named.
 
-    ``labels``, (N,), is -1 for a vector without a cluster. Fewer than three vectors are an InputError.
+    ``labels``, (N,), is -1 for a vector without a cluster. Raises InputError if there are fewer than three vectors.
     """
     points = _flattened(vectors)
     figure, axes = _canvas(12.0, 7.0)

@@ -86,6 +86,7 @@ def tune(
         encoder: Encoder for MaxSim; default: settings with MaxSim are not tried.
         measure: As in ``twinvec.evaluation.measures``.
         resamples: Number of resamples for the interval of the gain.
+        progress: Show progress bars on a terminal.
 
     Raises:
         InputError: there are fewer than ten queries, or the retriever finds none of the set's documents.
@@ -197,7 +198,8 @@ def by_passages(values: Mapping[Setting, Values]) -> dict[Setting, Values]:
 def choose(values: Mapping[Setting, Values]) -> Setting:
     """Return the setting with the best assured gain over plain hybrid search, else plain hybrid search.
 
-    A gain must be beyond chance. ``values`` holds the measure for each of two or more queries, ``PLAIN`` included.
+    A gain counts if it is beyond chance. ``values`` holds the measure for each of two or more queries, also for
+    ``PLAIN``.
     """
     chosen, most = PLAIN, 0.0
     for setting, figures in values.items():

@@ -1,4 +1,4 @@
-"""Draws batches from weighted datasets without equal texts; the plan depends only on seed and epoch."""
+"""Draws batches without equal texts from weighted datasets; seed and epoch alone decide, also in a resumed run."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class BatchPlan:
     """A batch sampler for a data loader: yields lists of row numbers, counted through all datasets in order.
 
     An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. Every batch draws equal parts from
-    ``datasets`` of them, by smooth weighted round-robin: any stretch of batches keeps the shares in ``weights``. With
-    ``unique_texts``, a row that would repeat one of its ``hashes``, (rows, texts), in a batch waits for the next batch,
-    and may be left out of the epoch.
+    ``datasets`` of all datasets, chosen by smooth weighted round-robin, so that any stretch of batches keeps the shares
+    in ``weights``. With ``unique_texts``, a row that would repeat one of its ``hashes``, (rows, texts), in a batch
+    waits for the next batch, and may be left out of the epoch.
     """
 
     def __init__(

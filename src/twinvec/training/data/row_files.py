@@ -1,6 +1,6 @@
 """Files of rows -> tables of ``datasets``, memory-mapped: .jsonl, .csv, .tsv (no quoting) and .parquet.
 
-The library guesses and repairs; this module refuses or undoes it: ragged rows, words such as "NA", dates, a BOM.
+The library guesses and repairs. This module refuses ragged rows, and keeps words such as "NA" and dates as texts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 def open_table(path: Path, cache: Path) -> Any:
     """Open the rows of a file, unchanged, memory-mapped from a copy in the folder ``cache``.
 
-    Raises ConfigurationError for an unknown format, DocumentError for a file that is unreadable, empty or ragged.
+    Raises ConfigurationError if the format is unknown, DocumentError if the file is unreadable, empty or ragged.
     """
     datasets = import_extra("datasets", "train", "training")
     if path.suffix not in FORMATS:
@@ -62,7 +62,7 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 
 def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, Any]:
-    """Return options that keep columns and words as text; raise DocumentError where pandas would change columns."""
+    """Return options by which the reader keeps columns and words as text; raise DocumentError if it cannot."""
     import datasets
 
     with _long_fields(), path.open(encoding="utf-8-sig", newline="") as file:

@@ -33,7 +33,7 @@ Row = dict[str, Any]
 class Rows:
     """The checked rows of one file.
 
-    ``hashes``, (n, texts) int64, leaves negatives out; ``labels`` names the classes for softmax by their numbers.
+    ``hashes``, (n, texts) int64, covers all texts but the negatives; ``labels`` names softmax's classes in their order.
     """
 
     name: str
@@ -67,8 +67,9 @@ class Rows:
 def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ...] | None = None) -> Rows:
     """Open a dataset, memory-mapped from a copy in ``cache``, and check all of its rows.
 
-    ``labels`` are the classes for softmax; default: those of the file. Raises ConfigurationError for an unknown format
-    or a missing column, DocumentError, which names file, row and field, for a file or a row that is unusable.
+    ``labels`` are the classes for softmax; default: those of the file. Raises ConfigurationError if the format is
+    unknown or a column is missing, and DocumentError, which names file, row and field, if the file or a row is
+    unusable.
     """
     table = open_table(source.path, cache)
     reader = _Reader(source, objective, table.column_names)

@@ -123,11 +123,11 @@ class MatryoshkaLoss(VectorLoss):
 
 
 class EmbeddingLoss(nn.Module):
-    """The loss that a trainer calls with the features and labels of a batch of any size; ``model`` may be wrapped.
+    """The loss of ``model``, a SentenceTransformer or a wrapper of one, for batches of any size.
 
     ``token_budget`` padded tokens go through the model at a time (default: 1,024 on a CPU, 16,384 elsewhere). The
-    activations of ``kept_tokens`` (default: 6,144 and 16,384) are held for the backward pass, and the rest is computed
-    twice. Less saves memory, more saves up to a quarter of the time.
+    activations of ``kept_tokens`` padded tokens (default: 6,144 and 16,384) are held for the backward pass; the rest is
+    computed twice. Fewer save memory, more save up to a quarter of the time.
     """
 
     def __init__(

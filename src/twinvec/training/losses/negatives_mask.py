@@ -50,7 +50,7 @@ class PairTexts:
         return excluded_BN
 
     def tile(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor] | None:
-        """Return a tile's excluded pairs as S column offsets and a mask (R, S); None if no text in it repeats."""
+        """Return a tile's excluded pairs as S column offsets and a mask (R, S); None if its columns repeat no text."""
         columns_S = self._repeated[columns].nonzero().squeeze(1)
         if not len(columns_S):
             return None

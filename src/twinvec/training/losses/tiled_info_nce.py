@@ -48,7 +48,7 @@ def tiled_info_nce(
 ) -> Tensor:
     """``objectives.info_nce`` in bounded memory, exact, on any device, with its arguments and errors.
 
-    The pairs that ``texts`` exclude do not count; ``tile`` is its rows and columns, by default chosen by device.
+    The pairs that ``texts`` exclude do not count; ``tile`` rows and columns are computed at a time; default: by device.
     """
     check_info_nce(anchors_BD, candidates_ND, settings.scale, settings.similarity)
     if settings.similarity == "cosine":

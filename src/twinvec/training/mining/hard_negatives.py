@@ -166,7 +166,7 @@ def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -
 
 
 def _counted(rows: Iterable[tuple[dict[str, Any], bool]]) -> MiningReport:
-    """Count rows that come with whether their positive was found."""
+    """Count rows, each given with whether its positive was found."""
     counts: list[int] = []
     unfound = 0
     for row, found in rows:

@@ -1,8 +1,7 @@
 """The texts that the pairs of a file judge positive for an anchor; memory holds hashes of the pairs.
 
 A known positive is the anchor or a positive of it, lies within such a positive (a chunk), or contains one (a document).
-Case, spacing and Unicode form do not count. A short text must match whole words: "rain" lies in "rain, later snow" and
-not in "train".
+Case, spacing and Unicode form do not count. A short text must match whole words: "rain" does not match "train".
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class MinedFile:
 
 
 def check_output(source: Path, output: Path) -> None:
-    """Make the folder of ``output``; raise ConfigurationError if that fails, or ``output`` is ``source`` or no file."""
+    """Make the folder of ``output``; raise ConfigurationError if that fails or ``output`` is ``source`` or a folder."""
     if output.exists() and not output.is_file():
         raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")
     for path in (output, *_beside(output)):

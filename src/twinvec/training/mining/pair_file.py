@@ -44,7 +44,7 @@ class PairFile:
 
 
 def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a file of pairs from ``offset`` on, each after its own offset. Bad rows raise InputError."""
+    """Yield the rows of a file of pairs from ``offset`` on, each after its offset; raise InputError for a bad row."""
     try:
         with path.open("rb") as lines:
             lines.seek(offset)

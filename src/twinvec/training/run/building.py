@@ -26,7 +26,7 @@ _PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document",
 
 
 def build_encoder(config: TrainConfig) -> SentenceTransformer:
-    """Return the configured bi-encoder; raise ModelError for its model, ConfigurationError for its settings."""
+    """Return the configured bi-encoder; raise ModelError for a bad model, ConfigurationError for a bad setting."""
     from sentence_transformers import SentenceTransformer
 
     folder = find_model(config.model).path

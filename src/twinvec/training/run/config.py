@@ -124,8 +124,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     """Check settings. Relative paths count from ``root``; errors name ``origin`` and the field.
 
     Raises:
-        ConfigurationError: a field is unknown, missing, or has a value that cannot work; a file, the device or a
-            package to report to is missing; or the device cannot compute in the precision.
+        ConfigurationError: a field is unknown, missing or unusable, or a file, a package or the device is.
     """
     if not isinstance(values, dict):
         raise ConfigurationError(f"{origin}: expected fields such as 'model' and 'data', got {type(values).__name__}")

@@ -12,7 +12,7 @@ from twinvec.training.run.config import TrainConfig
 
 
 def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
-    """Return the arguments of either ``...TrainingArguments`` class; the trainer writes to ``checkpoints``."""
+    """Return the settings of sentence-transformers' trainer, which writes to ``checkpoints``, by argument name."""
     import torch
 
     schedule, evaluation = config.schedule, config.evaluation

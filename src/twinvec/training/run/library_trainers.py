@@ -1,7 +1,4 @@
-"""sentence-transformers' trainers, with this package's batches, checkpoints, measurements and progress bar.
-
-The library keeps the loop, the optimiser, mixed precision and the processes.
-"""
+"""sentence-transformers' loop, optimiser and processes, with this package's batches, checkpoints and measurements."""
 
 from __future__ import annotations
 
@@ -58,10 +55,7 @@ class RowDataset(Dataset[dict[str, Any]]):
 
 
 class TextCollator:
-    """Turns rows by role into the features of each arm, text hashes for masks if ``hashed``, and labels.
-
-    ``preprocess`` turns texts and their role into features. ``negatives``, one of ``roles``, may be missing in a row.
-    """
+    """Turns rows into labels and each arm's features, by ``preprocess(texts, role)``; ``hashed`` adds text hashes."""
 
     valid_label_columns = ("label", "score")
 
@@ -193,10 +187,7 @@ class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
 
 
 class _Watcher(TrainerCallback):
-    """Moves the progress bar and the epochs of the plan, saves and marks checkpoints, and ends runs.
-
-    A run ends when it diverges or stops gaining. Only the log decides, so that a resumed run decides alike.
-    """
+    """Moves the bar and the plan, and marks checkpoints. The log alone ends a run, so that a resumed run ends alike."""
 
     def __init__(
         self, plan: BatchPlan, label: str, checkpoint_every: int, patience: int | None, bar: contextlib.ExitStack

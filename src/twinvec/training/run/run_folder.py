@@ -1,6 +1,6 @@
 """The folder of a training run: its identity, its record, its checkpoints, and the finished model.
 
-A checkpoint is complete with its marker, which is written last and synced. The model's manifest ends the run.
+A checkpoint counts only with its marker, which is written last and synced. A finished run has the model's manifest.
 """
 
 from __future__ import annotations
