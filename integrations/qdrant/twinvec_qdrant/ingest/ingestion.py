@@ -25,7 +25,7 @@ from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors, Encoded
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import DocumentGate
 from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, document_batches, texts
-from twinvec_qdrant.records.bm25_weights import Lexicon
+from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.catalog import Catalog
 from twinvec_qdrant.records.description import Description, check_current_model
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
@@ -43,7 +43,7 @@ class Ingestion:
     def __init__(
         self,
         catalog: Catalog,
-        lexicon: Lexicon,
+        bm25: BM25Weights,
         description: Description,
         encoder: SpaceEncoder,
         given: Mapping[str, FloatArray],
@@ -52,7 +52,7 @@ class Ingestion:
         chunking, key = description.chunking, description.tenant_key
         self._catalog = catalog
         self._backend = catalog.backend
-        self._lexicon = lexicon
+        self._bm25 = bm25
         self._description = description
         self._report = report
         self._tenants = Tenants(catalog, key)
@@ -80,7 +80,7 @@ class Ingestion:
                 if prune:
                     self._prune(allow_empty=allow_empty, dry_run=dry_run)
                 if not dry_run:
-                    self._lexicon.rebalance()
+                    self._bm25.rebalance()
                     self._build_index()
         except BaseException as error:
             error.add_note(f"committed before the error: {self._report}")
@@ -99,7 +99,7 @@ class Ingestion:
 
     def _write(self, batches: Iterator[Sequence[PlannedDocument]]) -> None:
         self._catalog.recover()
-        self._lexicon.refresh()
+        self._bm25.refresh()
         if not self._backend.count([CHUNKS]):
             self._backend.begin_load(tenant_path(self._description.tenant_key))
         for batch, encoded in self._encoded(batches):
@@ -150,8 +150,8 @@ class Ingestion:
         self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]
     ) -> list[PlannedDocument]:
         """Commit documents; returns those that another writer won."""
-        terms = self._lexicon.terms([chunk.text for planned in batch for chunk in planned.chunks])
-        weights = zip(self._lexicon.documents(terms), map(len, terms), strict=True)
+        terms = self._bm25.terms([chunk.text for planned in batch for chunk in planned.chunks])
+        weights = zip(self._bm25.documents(terms), map(len, terms), strict=True)
         changes = [planned.change(vectors, weights, self._description.vector) for planned in batch]
         won_by_others = {change.record.source for change in self._catalog.write(changes)}
         lost = []
@@ -159,7 +159,7 @@ class Ingestion:
             if planned.document.id in won_by_others:
                 lost.append(planned)
             else:
-                self._lexicon.changed(planned.old, change.record)
+                self._bm25.changed(planned.old, change.record)
                 self._count(planned, len(change.points))
         return lost
 
@@ -191,7 +191,7 @@ class Ingestion:
             self._report.deleted = len(gone)
             return
         for record in self._catalog.remove(gone):
-            self._lexicon.changed(record, None)
+            self._bm25.changed(record, None)
             self._report.deleted += 1
 
     def _build_index(self) -> None:

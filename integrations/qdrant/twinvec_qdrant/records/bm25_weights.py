@@ -22,7 +22,7 @@ DRIFT = 0.05
 _PAGE = 1000
 
 
-class Lexicon:
+class BM25Weights:
     """The sparse vectors of a collection.
 
     Attributes:
