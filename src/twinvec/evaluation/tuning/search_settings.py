@@ -4,10 +4,9 @@ A setting is a mode, the weight of words against vectors in hybrid search, and o
 of candidates and a weight. The queries are judged, or are pseudo-queries: passages taken out of documents, whose rest
 must be found in a separate index.
 
-Plain hybrid search stays the choice unless another setting beats it beyond chance, query by query; of those that do,
-the setting with the best assured gain is chosen. So a choice made from few or uninformative queries does no harm: the
-best mean among many settings is mostly luck. Cross-validation tells what the choice is worth, on queries that did not
-take part in it.
+The best mean among many settings is mostly luck. Plain hybrid search is therefore chosen unless another setting beats
+it beyond chance, query by query; of several that do, the one with the best assured gain is chosen. Few or uninformative
+queries thus do no harm. Cross-validation measures the gain of the choice on queries that did not take part in it.
 """
 
 from __future__ import annotations

@@ -33,10 +33,9 @@ def dataset_weights(
 class BatchPlan:
     """A batch sampler for a data loader: yields lists of row numbers.
 
-    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. It shows every row about once with one
-    dataset, or with several drawn by size, one for each batch; weights show small datasets more often. Every batch
-    draws equal parts from ``datasets`` of them; smooth weighted round-robin chooses which, so that any stretch of
-    batches keeps the shares.
+    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. Each batch takes equal parts from
+    ``datasets`` of the datasets. Smooth weighted round-robin chooses them, so that any stretch of batches keeps the
+    shares. With shares by size and one dataset in a batch, an epoch shows every row about once.
 
     Args:
         hashes: For each dataset, text hashes (rows, texts). With ``unique_texts``, no hash occurs twice in a batch:

@@ -20,7 +20,7 @@ _URL = "url: expected http://host:port or https://host:port"  # does not quote t
 
 
 class ServerStore(Store):
-    """The collection ``name`` of a server; ``owned`` if no one else closes the client.
+    """The collection ``name`` of a server; ``owned`` if this store closes the client.
 
     Its methods raise ``StoreUnavailableError`` if the server does not answer.
     """
