@@ -31,7 +31,7 @@ from twinvec_qdrant.maintenance.verification import verify
 from twinvec_qdrant.opening import RequestedSettings, load_recorded, open_in
 from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.records.bm25_weights import BM25Weights
-from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.documents import StoredDocuments
 from twinvec_qdrant.records.notes import Notes

@@ -1,7 +1,7 @@
 """Ingestion: documents -> plans -> vectors -> commits.
 
 The trip of a document: ``document_gate`` checks it, ``planned`` compares it with its record and cuts it into chunks,
-``chunk_vectors`` finds or encodes their vectors, and ``records.catalog`` commits the points. An unchanged document
+``chunk_vectors`` finds or encodes their vectors, and ``records.commits`` commits the points. An unchanged document
 ends its trip at the comparison. A thread encodes one batch while this one commits the batch before it and plans the one
 after it.
 
@@ -26,7 +26,7 @@ from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import DocumentGate
 from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, document_batches, texts
 from twinvec_qdrant.records.bm25_weights import BM25Weights
-from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description, check_current_model
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants

@@ -1,6 +1,6 @@
 """Push: copy a collection to another store with its vectors; nothing is encoded.
 
-A push commits documents as an ingest does (``records/catalog``), and passes over a document that the other store has in
+A push commits documents as an ingest does (``records/commits``), and passes over a document that the other store has in
 the same version. After a kill, the next push therefore continues.
 """
 
@@ -14,7 +14,7 @@ from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec.support.progress import progress_bar
 from twinvec.support.slicing import sliced_by_weight
 from twinvec_qdrant.records.bm25_weights import BM25Weights
-from twinvec_qdrant.records.catalog import Catalog, Change
+from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, tenant_path
 from twinvec_qdrant.report import PushReport

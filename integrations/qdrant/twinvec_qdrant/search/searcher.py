@@ -23,7 +23,7 @@ from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import CANDIDATES
 from twinvec_qdrant.encoders import checked_vectors
 from twinvec_qdrant.records.bm25_weights import BM25Weights
-from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import SHOWN_FIELDS, Record, user_payload
 from twinvec_qdrant.search.ranking import Candidate, Found, QueryVectors, mmr, rank, unscored
