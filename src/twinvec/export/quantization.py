@@ -44,7 +44,7 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
         graph: The float32 graph.
         batches: Batches to calibrate on, one text each, since padding would influence the ranges.
         target: Path of the int8 graph.
-        weight_bits: 8, or 7 if the processor sums int8 products in 16 bits (``engines.cpu.sums_bytes_exactly``).
+        weight_bits: 8, or 7 if the processor sums int8 products in 16 bits (``support.cpu.sums_bytes_exactly``).
 
     Raises:
         MissingExtraError: NNCF or the package that reads the graph is not installed.
