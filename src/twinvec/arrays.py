@@ -26,10 +26,7 @@ def without_direction(vectors_ND: FloatArray) -> npt.NDArray[np.intp]:
 
 
 def largest(scores: FloatArray, limit: int, ties: IntArray | None = None) -> IntArray:
-    """Return the indices of the ``limit`` largest of n scores, best first; equal scores in the order of ``ties``.
-
-    ``ties`` has one number for each score (default: its index).
-    """
+    """Return the indices of the ``limit`` largest scores, best first; equal ones by ``ties`` (default: by index)."""
     indices = np.arange(len(scores))
     if limit < len(scores):
         indices = np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])
@@ -38,5 +35,5 @@ def largest(scores: FloatArray, limit: int, ties: IntArray | None = None) -> Int
 
 
 def standardized(scores: Scores, mean: np.floating | float, deviation: np.floating | float) -> Scores:
-    """Scores less a mean, divided by a standard deviation: zeros if the deviation is 0."""
+    """Return ``(scores - mean) / deviation``, or zeros if the deviation is 0."""
     return (scores - mean) / deviation if deviation > 0 else np.zeros_like(scores)

@@ -1,8 +1,7 @@
 """Encoder: texts -> vectors.
 
-The trip of ``encode``: the input gate checks the texts, the tokenizer turns them into token ids, ``tokens.pipeline``
-batches these under a token budget, an engine computes the batches, and the vectors go back into input order. The vector
-of a text does not depend on the other texts of a call.
+``encode`` checks the texts, turns them into token ids, batches these (``tokens.pipeline``), computes the batches with
+an engine, and returns the vectors in input order. The vector of a text does not depend on the other texts of a call.
 """
 
 from __future__ import annotations
@@ -46,15 +45,13 @@ class Encoder(TruncationCounter):
         model: ``"default"`` (all-MiniLM-L6-v2), a folder in the sentence-transformers format, a hub name
             (``"org/name"`` or ``"org/name@commit"``), or the result of ``twinvec.models.find_model``.
         engine: Name of the engine; ``"auto"`` takes the fastest that is exact (see ``twinvec.engines.select``).
-        precision: Precision of the computation. ``"auto"`` is int8 if the folder holds an int8 export that passed its
-            check (``twinvec export``), else float32; it is never bfloat16 or float16.
-        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; default: a GPU if there is one.
-        devices: Several devices instead of one, each with its own process, as in ``devices=["cuda:0", "cuda:1"]``;
-            see ``twinvec.engines.multi_device``.
+        precision: ``"auto"`` is int8 if the folder holds an int8 export that passed its check (``twinvec export``),
+            else float32; it is never bfloat16 or float16.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; default: a GPU if torch has one.
+        devices: Several devices instead of one, such as ``["cuda:0", "cuda:1"]``; see ``twinvec.engines.multi_device``.
         dim: Truncate vectors to the first ``dim`` dimensions (for Matryoshka models). They are normalised again if the
             model normalises.
-        max_tokens: Truncate texts to this number of tokens, at most the number of the model's positions; default: the
-            model's limit.
+        max_tokens: Truncate texts to this many tokens, at most the model's positions; default: the model's limit.
         prompts: Name -> text put before an input; default: the model's prompts.
         default_prompt: Name of the prompt that ``encode`` uses; default: the model's.
         token_budget: Largest padded size of a batch, in tokens; default: the engine's.
@@ -70,7 +67,7 @@ class Encoder(TruncationCounter):
         truncated: Number of texts truncated so far; a text that occurs several times in a call counts once.
 
     Raises:
-        ConfigurationError: an argument that cannot work.
+        ConfigurationError: an argument is invalid.
         ModelError: the model is not found, damaged or not supported.
     """
 
@@ -150,7 +147,7 @@ class Encoder(TruncationCounter):
             return self._engine
 
     def _load(self, device: str | None = None) -> Engine:
-        """Load the engine for a device, by default for the one that the user chose."""
+        """Load the engine for a device (default: the user's choice)."""
         return load_engine(self._choice if device is None else replace(self._choice, device=device), self._model)
 
     def encode(
@@ -165,13 +162,11 @@ class Encoder(TruncationCounter):
         """Encode texts, with or without a prompt.
 
         Args:
-            texts: One text or several; empty and blank texts are encoded too. A text that occurs several times is
-                computed once.
+            texts: One text or several, empty and blank ones too. A text that occurs several times is computed once.
             prompt: Name of a prompt; ``""`` for none; default: the model's default prompt.
             storage: Type of the stored vectors. ``None``: float32. ``"float16"``. ``"int8"``: one of 256 codes between
-                the smallest and the largest value of each dimension; ``restore`` turns codes back into numbers.
-                ``"binary"``: the signs, packed as by ``numpy.packbits``. int8 storage needs each dimension's value
-                range, which ``twinvec export --calibrate`` measures and stores in the model's folder.
+                the smallest and the largest value of each dimension, which ``twinvec export --calibrate`` measures and
+                stores in the model's folder. ``"binary"``: the signs, packed as by ``numpy.packbits``.
             progress: Show a progress bar on a terminal.
             on_batch: Called after every batch with its number of texts.
 
@@ -181,7 +176,7 @@ class Encoder(TruncationCounter):
 
         Raises:
             TextError: the input gate refuses a text; the message names its index.
-            ConfigurationError: the prompt or the storage is unknown, or ``"int8"`` is asked of a model without ranges.
+            ConfigurationError: the prompt or the storage is unknown, or the model has no ranges for ``"int8"``.
             BadVectorError: the engine gave vectors that are not finite or have the wrong size.
         """
         self._check_storage(storage)
@@ -223,7 +218,7 @@ class Encoder(TruncationCounter):
     def encode_document(self, texts: str | Sequence[str], **options: Any) -> Vectors:
         """``encode`` with the model's ``document`` prompt, which may be empty.
 
-        A prompt of another name, such as ``passage``, is not used, as in sentence-transformers. Use
+        It uses no prompt of another name, such as ``passage``, as in sentence-transformers. Use
         ``Encoder(model, prompts={"query": "query: ", "document": "passage: "})`` for such a model.
         """
         return self.encode(texts, prompt="document", **options)
@@ -231,8 +226,8 @@ class Encoder(TruncationCounter):
     def encode_stream(self, texts: Iterable[str], *, window: int = _STREAM_TEXTS, **options: Any) -> Iterator[Vectors]:
         """Encode any iterable, also an endless one, in bounded memory.
 
-        Takes up to ``window`` texts (or 16 million characters) at a time and yields their vectors, (k, dim), in
-        input order. Options are those of ``encode``. Errors name a text by its index in the whole stream.
+        Takes up to ``window`` texts (or 16 million characters) at a time and yields their vectors, (k, dim), in input
+        order. Options are as for ``encode``. Errors name a text by its index in the whole stream.
         """
         if isinstance(texts, (str, bytes)):
             raise ConfigurationError("encode_stream takes an iterable of strings, not one string")
@@ -254,10 +249,10 @@ class Encoder(TruncationCounter):
         progress: bool = False,
         on_batch: Callable[[int], None] | None = None,
     ) -> list[FloatArray]:
-        """Token states for late interaction: for each text (tokens, hidden size), L2-normalised rows.
+        """Return token states for late interaction: for each text (tokens, hidden size), L2-normalised rows.
 
-        The last layer's states, special tokens included, without pooling and Dense. Options, truncation and errors are
-        those of ``encode``, without ``storage``.
+        They are the last layer's states, special tokens included, without pooling and Dense. Options, truncation and
+        errors are as for ``encode``.
         """
         distinct, inverse = _distinct(check_texts(texts, self._max_text_bytes))
         states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(distinct)
@@ -270,7 +265,7 @@ class Encoder(TruncationCounter):
         return [states[index] for index in inverse]
 
     def count_tokens(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Tokens of each text before truncation, special tokens included, without a prompt: shape (n,)."""
+        """Count the tokens of each text before truncation, special tokens included, without a prompt: shape (n,)."""
         return self.tokenizer.count(check_texts(texts, self._max_text_bytes))
 
     def _run(
@@ -300,7 +295,7 @@ class Encoder(TruncationCounter):
                     on_batch(len(indices))
 
     def _prompt_tokens(self, prefix: str) -> int:
-        """Number of leading tokens that pooling leaves out: the prompt's, without the closing special token."""
+        """Count the leading tokens that pooling leaves out: the prompt's, without the closing special token."""
         if not prefix or self._model.spec.include_prompt:
             return 0
         return int(self.tokenizer.count([prefix])[0]) - 1
@@ -336,7 +331,7 @@ class Encoder(TruncationCounter):
 
 
 def _take(texts: Iterator[str], window: int, position: int, max_bytes: int) -> list[str]:
-    """Take the next window of a stream and check its texts; ``position`` is the index of the first."""
+    """Take and check the next window of a stream; ``position`` is the index of its first text."""
     taken: list[str] = []
     characters = 0
     for text in islice(texts, window):

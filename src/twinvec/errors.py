@@ -20,8 +20,7 @@
         ├── StoreCorruptError                the stored data cannot be read
         └── CollectionNotFoundError          the store has no such collection
 
-The module that calls another library catches the library's errors and raises one of these, with the original error as
-``__cause__``.
+The module that calls another library raises one of these; the library's error is its ``__cause__``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ MOVED = {
 
 
 class _MovedModule(Loader):
-    """Loads the module at the new path under the old one."""
+    """Load the module at the new path under the old one."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -51,7 +51,7 @@ class _MovedModule(Loader):
 
 
 class MovedModules(MetaPathFinder):
-    """Finds the modules of ``MOVED`` by their old paths."""
+    """Find the modules of ``MOVED`` by their old paths."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

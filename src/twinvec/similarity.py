@@ -1,7 +1,6 @@
-"""Similarity of vectors: exact search, the most similar pairs, and clusters.
+"""Similarity of vectors from any model: exact search, the most similar pairs, and clusters (by scikit-learn).
 
-The functions take arrays of N vectors with D numbers from any model and work in blocks of bounded memory. Clustering is
-scikit-learn's.
+Search and pairs work in blocks of bounded memory. Legend: N vectors, Q queries, P pairs, D numbers in a vector.
 """
 
 from __future__ import annotations
@@ -118,17 +117,16 @@ def cluster(
         method: ``kmeans`` takes ``clusters``. ``agglomerative`` (average linkage) takes ``clusters``, or the cosine
             ``threshold`` below which groups are not joined. ``density`` (DBSCAN, Ester et al. 1996) takes
             ``threshold`` and ``min_size``: a chain of vectors that are within ``threshold`` of at least
-            ``min_size`` vectors each, themselves included, is a cluster; vectors far from all chains have none.
+            ``min_size`` vectors each, themselves included, is a cluster.
         clusters: Number of clusters.
         threshold: A cosine.
         min_size: For ``density``.
 
     Returns:
-        Labels (N,): 0 for the largest cluster, 1 for the next, and so on; -1 for vectors without a cluster.
+        Labels (N,): 0 for the largest cluster, 1 for the next, and so on; -1 for vectors far from all clusters.
 
     Raises:
-        ConfigurationError: the method is unknown, lacks an argument or does not take one, or ``clusters`` exceeds the
-            number of vectors.
+        ConfigurationError: the method is unknown, lacks an argument or does not take one, or ``clusters`` exceeds N.
         InputError: ``vectors`` is not two-dimensional and finite.
     """
     vectors_ND = unit(_table(vectors, "vectors"))
@@ -160,12 +158,7 @@ def medoids(vectors: FloatArray, labels: IntArray) -> dict[int, int]:
 
 
 def check_clustering(method: ClusteringMethod, clusters: int | None, threshold: float | None) -> None:
-    """Refuse invalid settings of ``cluster``, before the vectors are computed.
-
-    Raises:
-        ConfigurationError: the method is unknown, lacks an argument, or does not take one.
-        MissingExtraError: scikit-learn is not installed.
-    """
+    """Refuse invalid settings of ``cluster`` (ConfigurationError) and a missing scikit-learn (MissingExtraError)."""
     check_choice(method, ClusteringMethod, "method")
     if method == "kmeans" and (clusters is None or threshold is not None):
         raise ConfigurationError("kmeans needs to know how many clusters to make, such as 20, and takes no threshold")
@@ -181,17 +174,13 @@ def check_clustering(method: ClusteringMethod, clusters: int | None, threshold: 
 
 
 def check_cosine(threshold: float | None) -> None:
-    """Refuse a threshold outside -1 to 1.
-
-    Raises:
-        ConfigurationError: it names the threshold.
-    """
+    """Refuse a threshold outside -1 to 1, by a ConfigurationError that names it."""
     if threshold is not None and not -1 <= threshold <= 1:
         raise ConfigurationError(f"threshold must be a cosine from -1 to 1, got {threshold}")
 
 
 def _upper_tiles(vectors_ND: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
-    """Yield the cosines of all pairs, tile by tile; NaN on the diagonal and below it."""
+    """Yield the cosines of all pairs, tile by tile; NaN on and below the diagonal."""
     count = len(vectors_ND)
     for first in range(0, count, _TILE):
         for second in range(first, count, _TILE):

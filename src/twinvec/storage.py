@@ -1,7 +1,7 @@
 """Storage types of vectors: float32, float16, int8 (one byte per number) and binary (one bit per number).
 
-int8 storage needs each dimension's value range. ``twinvec export`` measures the ranges once, on the vectors of sample
-texts, and keeps them with the model. So the codes of a vector do not depend on the other vectors of a call.
+int8 storage needs each dimension's value range. ``twinvec export`` measures the ranges on sample texts and keeps them
+with the model, so that the codes of a vector do not depend on the other vectors of a call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Ranges:
 
     @property
     def steps(self) -> FloatArray:
-        """Distance between neighbouring codes: shape (D,)."""
+        """Distances between neighbouring codes: shape (D,)."""
         found: FloatArray = np.maximum(self.high_D - self.low_D, 1e-9) / np.float32(_STEPS)
         return found
 
@@ -42,7 +42,7 @@ def measure_ranges(vectors_ND: FloatArray) -> Ranges:
 
 
 def to_int8(vectors: FloatArray, ranges: Ranges) -> npt.NDArray[np.int8]:
-    """Return the nearest of 256 codes, -128 to 127, for each number; numbers outside the range are clipped."""
+    """Return the nearest of 256 codes, -128 to 127, for each number; clip numbers outside the range."""
     steps = np.rint((vectors - ranges.low_D) / ranges.steps) - 128
     codes: npt.NDArray[np.int8] = np.clip(steps, -128, 127).astype(np.int8)
     return codes
@@ -55,5 +55,5 @@ def from_int8(codes: npt.NDArray[np.int8], ranges: Ranges) -> FloatArray:
 
 
 def to_bits(vectors: FloatArray) -> npt.NDArray[np.uint8]:
-    """Return one bit per number, 1 for a positive number, eight bits per byte: shape (..., ceil(D / 8))."""
+    """Return the signs, 1 for a positive number, eight to a byte: shape (..., ceil(D / 8))."""
     return np.packbits(vectors > 0, axis=-1)

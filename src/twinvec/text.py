@@ -1,4 +1,4 @@
-"""The input gate: every public function checks the texts that it is given, before it computes anything.
+"""The input gate: every public function checks the texts of its caller before it computes anything.
 
 The gate refuses values that are not strings, lone surrogates (UTF-8 cannot encode them) and texts above the size limit.
 It accepts the empty text, white space, NUL and every other code point.
@@ -15,11 +15,7 @@ MAX_TEXT_BYTES = 8 * 1024 * 1024
 
 
 def check_text(text: object, where: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
-    """Return ``text`` unchanged, or refuse it; ``where`` names it in the error ("text 3", "notes/a.md").
-
-    Raises:
-        TextError: ``text`` is not a ``str``, holds a lone surrogate, or is larger than ``max_bytes`` as UTF-8.
-    """
+    """Return ``text`` unchanged, or raise TextError, which names it by ``where`` ("text 3", "notes/a.md")."""
     if not isinstance(text, str):
         raise TextError(f"{where}: expected a string, got {type(text).__name__}")
     try:
@@ -36,11 +32,7 @@ def check_text(text: object, where: str, max_bytes: int = MAX_TEXT_BYTES) -> str
 
 
 def check_texts(texts: Iterable[str], max_bytes: int = MAX_TEXT_BYTES, name: str = "text") -> list[str]:
-    """Check a list of texts by ``check_text``; errors name a text by ``name`` and its index.
-
-    Raises:
-        TextError: ``texts`` is a single string or not iterable, or the gate refuses one of the texts.
-    """
+    """Check texts by ``check_text``, naming each by ``name`` and its index; raise TextError for a single string."""
     if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
         raise TextError(f"expected a list of strings, got {type(texts).__name__}")
     return [check_text(text, f"{name} {index}", max_bytes) for index, text in enumerate(texts)]

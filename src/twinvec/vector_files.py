@@ -1,7 +1,7 @@
-"""Encoding a file of texts into a file of vectors, in bounded memory.
+"""Encode a file of texts into a file of vectors, in bounded memory.
 
-The array is written to a partial file, which takes the output's name when it is complete (``support.atomic``). A lock
-lets one process at a time write an output, so a process may overwrite the partial file of a killed one.
+``support.atomic`` writes the array to a partial file and renames it when it is complete. A lock lets one process at a
+time write an output, so a process may overwrite the partial file of a killed one.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ def encode_file(
 
     Raises:
         InputError: the source cannot be read, is empty or changes meanwhile, or a line is invalid; the error names it.
-        ConfigurationError: the output cannot be written, another process is encoding into it, or an argument of
-            ``Encoder.encode`` is invalid.
+        ConfigurationError: the output cannot be written, another process encodes into it, or ``encode`` raises it.
     """
     _check_output(output)
     total = sum(1 for _ in read_texts(source, field))
@@ -86,7 +85,7 @@ def _writing(output: Path) -> Iterator[None]:
 
 @contextmanager
 def _partial(output: Path) -> Iterator[Path]:
-    """Lock the output and yield an empty partial file, which is removed afterwards."""
+    """Lock the output and yield an empty partial file; remove the file afterwards."""
     lock, partial = output.with_name(f"{output.name}.lock"), partial_path(output)
     with ExitStack() as held:
         with _writing(output):
@@ -97,7 +96,7 @@ def _partial(output: Path) -> Iterator[Path]:
 
 
 def _append(partial: Path, vectors: Vectors, shape: tuple[int, int] | None) -> None:
-    """Append rows; the first rows follow a header with the shape of the whole array."""
+    """Append rows; put a header with ``shape``, that of the whole array, before the first rows."""
     with partial.open("ab") as file:
         if shape is not None:
             header = {"descr": np.lib.format.dtype_to_descr(vectors.dtype), "fortran_order": False, "shape": shape}

@@ -1,7 +1,7 @@
 """Conversion between LangChain's documents and twinvec's hits.
 
-A document carries scores in its metadata: ``relevance_score`` is the final score, as LangChain's rerankers call it, and
-``twinvec_scores`` has the score of each stage by name.
+The metadata of a document has its final score as ``relevance_score``, as LangChain's rerankers call it, and the score
+of each stage by name as ``twinvec_scores``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def document_of(hit: Hit) -> Document:
 
 
 def hit_of(document: Document, position: int) -> Hit:
-    """Return a hit with the document's scores, or score 0. A document without an id gets its ``position`` as id."""
+    """Return a hit with the document's scores (default: 0) and its id (default: its ``position``)."""
     scores = document.metadata.get(SCORES)
     score = document.metadata.get(SCORE)
     return Hit(

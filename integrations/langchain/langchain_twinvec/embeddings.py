@@ -91,7 +91,6 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         self._sides = QueryDocumentEmbedder(self.encoder, normalize=(normalize[0], normalize[1]), progress=progress)
 
     def _encode_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the options of ``encode`` for queries and for documents."""
         documents = encode_options(self.encode_kwargs, "encode_kwargs: ")
         queries = documents
         if self.query_encode_kwargs:
@@ -127,11 +126,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         return self._sides.documents(texts)
 
     def embed_query(self, text: str) -> list[float]:
-        """Return the vector of a query, with the prompt for queries.
-
-        Raises:
-            TextError: the input gate refuses the text.
-        """
+        """Return the vector of a query, with the prompt for queries; errors are as for ``embed_documents``."""
         return self._sides.query(text)
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -144,7 +139,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
 
 
 def _prompt(options: dict[str, Any], text: str | None, common: str | None) -> Prompt | None:
-    """Return the prompt that replaces the model's on one side, or None; ``common`` names a prompt for both sides."""
+    """Return the prompt that replaces the model's for queries or for documents; ``common`` names one of both."""
     if text is None:
         text = options.get("prompt")
     if text is not None:

@@ -1,8 +1,7 @@
 """TwinvecRecordManager: the state of LangChain's indexing, kept in the collection itself.
 
-``langchain_core.indexing.index`` asks a record manager which documents it has written. The answers of a separate
-record manager can become wrong: a document that is lost from the store is never written again. This record manager
-looks into the collection, so that a key exists as long as its document does.
+``langchain_core.indexing.index`` asks a record manager which documents it has written. This one looks into the
+collection, so that a document that is lost from the store is written again.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ class TwinvecRecordManager(RecordManager):
         self._notes = self._collection.notes(f"record-manager/{namespace}")
 
     def create_schema(self) -> None:
-        """Do nothing: the collection exists already."""
+        """Do nothing: the collection exists."""
 
     async def acreate_schema(self) -> None:
-        """Do nothing: the collection exists already."""
+        """Do nothing: the collection exists."""
 
     def get_time(self) -> float:
         """Return this machine's time in seconds."""
@@ -66,7 +65,7 @@ class TwinvecRecordManager(RecordManager):
     aupdate = awaitable(update)
 
     def exists(self, keys: Sequence[str]) -> list[bool]:
-        """Return, for each key, whether the collection has a document under it."""
+        """Return whether the collection has a document under each key."""
         there = self._present(keys)
         return [key in there for key in keys]
 

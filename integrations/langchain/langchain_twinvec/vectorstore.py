@@ -1,8 +1,7 @@
 """TwinvecVectorStore: a twinvec collection in Qdrant as a LangChain vector store.
 
-Documents are stored whole, one point each, under any id, and are returned with their metadata unchanged. The
-collection belongs to the embeddings that filled it and refuses others. Async methods run the blocking ones in a worker
-thread, as LangChain does.
+Documents are stored whole, one point each, under any id, and are returned with their metadata unchanged. LangChain runs
+the blocking methods in a worker thread for the async ones.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class TwinvecVectorStore(VectorStore):
 
     @property
     def embeddings(self) -> Embeddings | None:
-        """The embeddings given to the store."""
+        """The store's embeddings."""
         return self._embedding
 
     def close(self) -> None:
@@ -203,11 +202,9 @@ class TwinvecVectorStore(VectorStore):
         """Return ``k`` documents that are near to the query and differ from each other.
 
         Args:
-            query: The query; a blank one finds nothing.
-            k: Largest number of documents.
+            query: As for ``similarity_search``, like ``k`` and ``filter``.
             fetch_k: Number of nearest documents to choose from.
             lambda_mult: Weight of relevance against difference, from 0 to 1.
-            filter: As for ``similarity_search``.
         """
         return self._diverse(query, k, fetch_k, lambda_mult, filter, kwargs)
 
@@ -236,7 +233,7 @@ class TwinvecVectorStore(VectorStore):
     def _similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Return cosines mapped to 0 to 1, in every mode: fused scores and BM25 scores have no fixed range."""
+        """Return cosines mapped to 0 to 1 in every mode, because fused scores and BM25 scores have no fixed range."""
         conditions, mode = kwargs.pop("filter", None), kwargs.pop("mode", None)
         refuse_unknown(kwargs)
         if (mode or self._mode) == "sparse":

@@ -1,8 +1,7 @@
 """A collection: documents in the vector space of one model, in a Qdrant store.
 
-``Collection`` is the public face; other modules do the work: ``opening`` opens or creates a collection, ``ingest``
-writes documents, ``search`` finds them, ``records/documents`` reads them back, and ``maintenance`` verifies, migrates,
-reindexes and pushes. Points lie in a backend of ``stores``.
+``Collection`` is the public face of ``opening``, ``ingest``, ``search``, ``records`` (which reads documents back) and
+``maintenance``. Its points lie in a backend of ``stores``.
 """
 
 from __future__ import annotations
@@ -102,20 +101,20 @@ class Collection:
             path: Folder of the embedded store; default: ``./.twinvec``, without ``url`` and ``client``.
             url: Address of a Qdrant server.
             client: A ``QdrantClient`` of the caller, which stays open.
-            encoder: A ``twinvec.Encoder`` or another ``SpaceEncoder``. Default: the model that the collection records,
-                loaded when it is first needed; for a new collection ``Encoder("default")``.
+            encoder: A ``twinvec.Encoder`` or another ``SpaceEncoder``. Default: the recorded model, loaded at its first
+                use; for a new collection ``Encoder("default")``.
             chunking: How to cut documents into chunks, or False to keep them whole; default: as the collection does.
             index: How to index vectors and search approximately; default: as the collection does.
             tenant_key: For a new collection of many tenants, the payload key that names a document's tenant. Every
-                document must then name its tenant, and the filter of every search a tenant.
-            late_interaction: For a new collection, whether to store the token states of every chunk, so that
-                ``maxsim`` need not compute them: two bytes a number, 768 bytes a token with the default model.
+                document and the filter of every search must then name a tenant.
+            late_interaction: For a new collection, whether to store the token states of every chunk for ``maxsim``: two
+                bytes a number, 768 bytes a token with the default model.
             create: Whether to create the collection if it does not exist.
             language: For a new collection, the Snowball language of BM25's stemmer.
             api_key: Key for ``url``; default: the environment variable ``QDRANT_API_KEY``, or the content of the file
                 that ``QDRANT_API_KEY_FILE`` names.
-            wait_seconds: How long to wait until another process closes the embedded store, or to repeat requests to a
-                server that cannot be reached or is busy. A single request may take 60 seconds.
+            wait_seconds: How long to wait for another process to close the embedded store, or to retry requests to a
+                server that is busy or unreachable. A single request may take 60 seconds.
 
         Raises:
             CollectionNotFoundError: the collection does not exist, and ``create`` is False.
@@ -154,7 +153,7 @@ class Collection:
 
     @property
     def encoder(self) -> SpaceEncoder:
-        """The collection's encoder; without one from the caller, the recorded model, loaded at the first use.
+        """The caller's encoder, or else the recorded model, loaded at the first use.
 
         Raises:
             ModelError: the recorded model cannot be loaded.
@@ -178,20 +177,19 @@ class Collection:
     ) -> IngestReport:
         """Ingest documents: write the new and changed ones; unchanged ones cost next to nothing.
 
-        If one document is refused or cannot be encoded, only that document fails, and its older version stays. If the
-        process is killed, the collection holds every source in its old or its new version, and the next call continues.
+        A document that is refused or cannot be encoded fails alone, and its older version stays. After a kill, the
+        collection holds every source in its old or its new version, and the next call continues.
 
         Args:
             documents: Anything that ``twinvec.retrieval.documents.as_document`` accepts, or a ``Failure`` of
                 ``read_source``; read once.
             vectors: Vectors of the collection's space for documents that are embedded already, by id; only without
                 chunking and without stored token states.
-            prune: Remove the sources that are not among the documents. If a failure may hide documents, no source is
-                removed.
-            allow_empty: Let ``prune`` remove everything if there are no documents at all; default: an error.
+            prune: Remove the sources that are not among the documents, except after a failure that may hide documents.
+            allow_empty: Let ``prune`` remove everything if the documents are empty; default: an error.
             dry_run: Report what would be done; encode and write nothing.
             progress: Show a progress bar on a terminal.
-            report: A report to count in, which is returned; it is complete also if the ingest ends with an error.
+            report: A report to count in, which is returned; it is complete even if the ingest ends with an error.
 
         Raises:
             DocumentError: ``documents`` is not an iterable, or is empty and would prune everything.
@@ -227,8 +225,7 @@ class Collection:
             limit: Largest number of hits to return.
             mode: Compare vectors ("dense"), words ("sparse", BM25), or both and fuse them ("hybrid").
             filter: Conditions on the documents' payloads; see ``twinvec.retrieval.filters``.
-            group: Return the best chunk of each source, with the source's id; False returns chunks, with ids such as
-                "source#3".
+            group: Return the best chunk of each source, with its id; False returns chunks, with ids such as "source#3".
             offset: Best hits to skip: those of the previous pages.
             weights: Weights of vectors and words in the fusion.
 
@@ -291,7 +288,7 @@ class Collection:
         """Return chunks by maximal marginal relevance (Carbonell and Goldstein 1998).
 
         Each chunk is chosen for its cosine with the query, less its greatest cosine with the chunks chosen before.
-        ``limit`` and ``filter`` are as for ``search``.
+        Other arguments and errors are as for ``search``.
 
         Args:
             query: A text or a vector.
@@ -313,8 +310,8 @@ class Collection:
     def maxsim(self, *, mix: float = 0.4) -> MaxSimReranker:
         """Return a late-interaction reranker, for ``RetrieveRerank(collection, collection.maxsim())``.
 
-        If the collection stores token states (``late_interaction``), the reranker compares those; its scores are those
-        of ``MaxSimReranker`` up to rounding. Otherwise it computes token states from the hits' texts.
+        It compares stored token states (``late_interaction``), or else computes them from the hits' texts; the scores
+        differ only by rounding.
 
         Args:
             mix: As for ``MaxSimReranker``.
@@ -349,10 +346,7 @@ class Collection:
         return self._documents.find(filter)
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove the documents with these ids; needs no tenant.
-
-        Returns:
-            The number of removed documents.
+        """Remove the documents with these ids, and return the number of removed ones; needs no tenant.
 
         Raises:
             TextError: as for ``get``; nothing was removed.
@@ -388,8 +382,8 @@ class Collection:
         """Check that every source has all its chunks with their vectors, and that there are no other chunks.
 
         Args:
-            repair: Remove chunks that no record lists, and mark incomplete sources, so that the next ingest of their
-                documents writes them again. A source without a record gets a record of its chunks, and is marked too.
+            repair: Remove chunks that no record lists. Mark sources that are incomplete or have lost their record: the
+                next ingest of their documents writes them again.
         """
         with self._backend.writing:
             return verify(self._catalog, self._description, repair=repair)
@@ -404,10 +398,9 @@ class Collection:
     ) -> MigrationReport:
         """Migrate the collection to another model while it serves searches.
 
-        Every chunk gets a second vector, from the new model; then one write makes the new model the collection's. If
-        the process is killed, the collection has the old model or the new one, with all vectors, and the next call
-        continues. Chunks that others write meanwhile are migrated too. The old vectors stay until ``drop_others``: a
-        migration back to the old model encodes only chunks written since. A migration to a third model drops them.
+        Every chunk gets a second vector, chunks written meanwhile too; then one write switches to the new model. A kill
+        leaves the old or the new model with all vectors, and the next call continues. The old vectors stay until
+        ``drop_others`` or a migration to a third model; a migration back encodes only newer chunks.
 
         This object continues to search with the old model; open the collection again to use the new one.
 
@@ -431,10 +424,9 @@ class Collection:
         return migration.report
 
     def reindex(self, index: IndexSettings | Mapping[str, Any] | None = None) -> IndexReport:
-        """Build the index of the vectors now, and measure what it finds.
+        """Build the index of the vectors now, and measure what it finds; an ingest of many chunks builds it by itself.
 
-        An ingest of many chunks builds the index by itself. Searches go on meanwhile; writers wait. An embedded
-        collection needs free disk space of about twice its size.
+        Searches continue meanwhile; writers wait. An embedded collection needs free disk space of about twice its size.
 
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.
@@ -451,8 +443,7 @@ class Collection:
     def drop_others(self) -> list[str]:
         """Remove the vectors of all other models, and return the names of those models.
 
-        These are the model before the last migration, to which there is then no way back, and the model of an
-        unfinished migration, which is given up.
+        This ends the way back from the last migration, and gives up an unfinished migration.
         """
         return drop_others(self._backend)
 
@@ -471,9 +462,8 @@ class Collection:
     ) -> PushReport:
         """Copy the collection to another store, or update the copy there; vectors are copied, not encoded.
 
-        If the process is killed, the next call continues. The copy can be searched and written meanwhile.
-        ``path``, ``url`` or ``client`` names the other store; these and ``api_key`` and ``wait_seconds`` are as for
-        ``open``.
+        After a kill, the next call continues. The copy can be searched and written meanwhile. ``path``, ``url`` or
+        ``client`` names the other store; arguments that are not listed here are as for ``open``.
 
         Args:
             name: Name of the copy; default: the collection's name.

@@ -1,8 +1,7 @@
 """The vectors and token states that a collection takes from its encoder, checked.
 
-Late interaction compares the token states of a query with those of each candidate (``twinvec.rerankers.maxsim``). A
-collection that was created with ``late_interaction`` stores the token states of every chunk, in half precision, so that
-reranking computes only the query's (``search/maxsim``).
+Late interaction compares token states (``twinvec.rerankers.maxsim``). A collection with ``late_interaction`` stores
+those of every chunk, in half precision, so that reranking computes only the query's (``search/maxsim``).
 """
 
 from __future__ import annotations
@@ -24,23 +23,14 @@ _TEXTS = 64  # encoded at once: the token states of all chunks of a large docume
 
 
 def document_vectors(encoder: SpaceEncoder, texts: Sequence[str], names: Sequence[str] | None = None) -> FloatArray:
-    """Return the vectors of documents: shape (n, dim), finite and not zero.
-
-    Args:
-        encoder: The encoder.
-        texts: The documents' texts.
-        names: A name for each text, for the error; default: the start of the text.
-
-    Raises:
-        BadVectorError: the encoder gives other vectors.
-    """
+    """Return the vectors of documents, shape (n, dim); raise ``BadVectorError`` if one is zero or not finite."""
     return checked_vectors(encoder, encoder.encode_document(list(texts)), texts, names)
 
 
 def checked_vectors(
     encoder: SpaceEncoder, vectors: Any, texts: Sequence[str], names: Sequence[str] | None = None
 ) -> FloatArray:
-    """Return the vectors that an encoder gave for texts, as ``document_vectors`` does; for queries too."""
+    """Return an encoder's vectors of texts, checked as in ``document_vectors``; errors quote ``names`` or the texts."""
     vectors_ND = np.asarray(vectors, dtype=np.float32)
     if vectors_ND.shape != (len(texts), encoder.dim):
         raise BadVectorError(
@@ -55,11 +45,7 @@ def checked_vectors(
 
 
 def checked_vector(vector: Sequence[float] | FloatArray, dim: int, where: str = "") -> FloatArray:
-    """Return a caller's vector as an array of shape (dim,).
-
-    Raises:
-        BadVectorError: the vector is not finite, is zero, or has another size; the message starts with ``where``.
-    """
+    """Return a caller's vector, shape (dim,); raise ``BadVectorError`` if it is zero, not finite or of another size."""
     try:
         vector_D = np.asarray(vector, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
@@ -73,32 +59,19 @@ def checked_vector(vector: Sequence[float] | FloatArray, dim: int, where: str = 
 
 
 def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:
-    """Return the encoder as one that gives token states.
-
-    Raises:
-        ConfigurationError: the encoder has no token states.
-    """
+    """Return the encoder as one that gives token states; raise ``ConfigurationError`` if it has none."""
     if not isinstance(encoder, TokenEncoder):
         raise ConfigurationError(f"{encoder!r} has no token states (encode_tokens), which late interaction compares")
     return encoder
 
 
 def states_dim(encoder: SpaceEncoder) -> int:
-    """Return the size of a token state.
-
-    Raises:
-        ConfigurationError: the encoder has no token states.
-    """
+    """Return the size of a token state; raise as ``token_encoder`` does."""
     return int(token_encoder(encoder).encode_tokens(["size"], prompt="document")[0].shape[1])
 
 
 def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int) -> list[States]:
-    """Return the token states of documents, as a collection stores them.
-
-    Raises:
-        ConfigurationError: the encoder has no token states.
-        BadVectorError: token states are not finite or not of size ``dim``, or one text has too many for a store.
-    """
+    """Return the token states of documents, in half precision; raise ``BadVectorError`` if a store cannot hold them."""
     states = []
     tokens = token_encoder(encoder)
     for page in pages(texts, _TEXTS):

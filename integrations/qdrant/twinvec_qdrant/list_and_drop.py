@@ -37,10 +37,7 @@ def list_collections(
     api_key: str | None = None,
     wait_seconds: float = 10.0,
 ) -> list[CollectionEntry]:
-    """List the collections of a store by name, without opening them.
-
-    Arguments and errors are those of ``Collection.open``.
-    """
+    """List a store's collections by name, without opening them; arguments and errors are as for ``Collection.open``."""
     store = find_store("any", path, url, client, api_key, wait_seconds)
     try:
         found = sorted(store.descriptions().items())

@@ -42,11 +42,7 @@ class RequestedSettings:
 def open_in(
     store: Store, name: str, wanted: RequestedSettings, *, create: bool
 ) -> tuple[Backend, Description, SpaceEncoder | None]:
-    """Open the collection of a store, or create it; see ``Collection.open`` for arguments and errors.
-
-    Returns:
-        The backend, the description, and the encoder; None if the recorded model is to be loaded later.
-    """
+    """Open or create the collection, as ``Collection.open`` does; the encoder is None until the first use loads it."""
     opened: Store | Backend = store
     try:
         metadata = store.peek()
@@ -69,12 +65,7 @@ def open_in(
 
 
 def load_recorded(description: Description, location: str) -> SpaceEncoder:
-    """Load the model that the collection records, and check it.
-
-    Raises:
-        ModelError: the model cannot be loaded.
-        SpaceMismatchError: the model has changed.
-    """
+    """Load the recorded model, or raise ``ModelError``; raise ``SpaceMismatchError`` if the model has changed."""
     encoder = load_space_encoder(description.model, description.options)
     check_space(description, encoder, location)
     check_probes(description, encoder, location)
@@ -93,7 +84,6 @@ def load_space_encoder(model: str, options: EncoderOptions | None = None) -> Spa
 
 
 def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Description:
-    """Return the description of a new collection, after all settings have been checked."""
     chunking = wanted.chunking or ChunkSettings()
     Chunker(encoder, chunking)
     Analyzer(wanted.language)  # refuses a language without a stemmer

@@ -25,11 +25,7 @@ def find_store(
     api_key: str | None,
     wait_seconds: float,
 ) -> Store:
-    """Return the store of the collection ``name``; see ``Collection.open`` for the arguments.
-
-    Raises:
-        ConfigurationError: the arguments contradict one another, or the name or the url cannot be used.
-    """
+    """Return the store of the collection ``name``; arguments and errors are as for ``Collection.open``."""
     if sum(each is not None for each in (path, url, client)) > 1:
         raise ConfigurationError("give one of path, url and client")
     if api_key is not None and url is None:
@@ -50,7 +46,6 @@ def find_store(
 
 
 def _key_from_environment() -> str | None:
-    """Return the API key of ``QDRANT_API_KEY``, or of the file that ``QDRANT_API_KEY_FILE`` names."""
     if key := os.environ.get(API_KEY_VARIABLE):
         return key
     if not (file := os.environ.get(API_KEY_FILE_VARIABLE)):

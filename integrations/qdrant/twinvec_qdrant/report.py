@@ -91,10 +91,9 @@ class IndexReport:
     Attributes:
         settings: The settings in words.
         chunks: Chunks in the collection.
-        indexed: About how many of them are in the index; searches compare the others one by one. A server goes on
-            building after the call.
-        recall: Share of the exact ten nearest chunks that searches find, for a sample of stored vectors; None without
-            chunks.
+        indexed: About how many of them are in the index; a server continues to build after the call. Searches compare
+            the others one by one.
+        recall: Share of the exact ten nearest chunks that searches find, for sampled vectors; None without chunks.
     """
 
     settings: str
@@ -111,8 +110,7 @@ class PushReport:
         copied: Written to the other store.
         unchanged: There already, in the same version.
         deleted: Removed there, because they are not in this collection (``prune``).
-        missed: Not copied: another writer changed them meanwhile, or their chunks or records are lost
-            (``Collection.verify``).
+        missed: Not copied: another writer changed them meanwhile, or they lack chunks or records (see ``verify``).
         chunks: Chunks written.
     """
 

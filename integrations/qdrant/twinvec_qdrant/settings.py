@@ -1,8 +1,7 @@
 """The settings that a collection records: how documents are cut into chunks, and how dense vectors are indexed.
 
 The index is a graph (HNSW, Malkov and Yashunin 2016). With quantisation, a search walks the graph on small copies of
-the vectors, takes more candidates than the caller wants, and ranks those by the full vectors. An exact search uses
-neither the graph nor the copies.
+the vectors, and ranks more candidates than requested by the full vectors. An exact search uses neither.
 """
 
 from __future__ import annotations

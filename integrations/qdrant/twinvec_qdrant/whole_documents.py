@@ -26,11 +26,10 @@ def open_whole_documents(
 ) -> Collection:
     """Open or create a collection that keeps documents whole; default: in memory.
 
-    Arguments are those of ``Collection.open``, or ``collection``, a collection that is open already.
+    ``collection`` is one that is open already; other arguments and errors are as for ``Collection.open``.
 
     Raises:
-        ConfigurationError: the arguments contradict one another, or the collection cuts documents into chunks; further
-            errors as for ``Collection.open``.
+        ConfigurationError: the arguments contradict one another, or the collection cuts documents into chunks.
     """
     if collection is None:
         if path is None and url is None and client is None:
@@ -51,16 +50,13 @@ def open_whole_documents(
 def ingest_all(
     collection: Collection, documents: Iterable[object], what: str, vectors: Mapping[str, Sequence[float]] | None = None
 ) -> None:
-    """Ingest documents; after that, raise an error if any were refused.
+    """Ingest documents, and raise an error if any are refused; arguments as for ``Collection.ingest``.
 
     Args:
-        collection: The collection.
-        documents: As for ``Collection.ingest``.
         what: The documents in words, for the error ("3 texts").
-        vectors: As for ``Collection.ingest``.
 
     Raises:
-        DocumentError: some documents were refused, named with the reasons; the others are stored.
+        DocumentError: names the refused documents and the reasons; the others are stored.
     """
     report = collection.ingest(documents, vectors=vectors)
     if report.failures:

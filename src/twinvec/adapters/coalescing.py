@@ -1,8 +1,7 @@
 """Coalescing: many awaited calls with one text each become few calls with many texts.
 
 An engine takes little longer for fifty short texts than for a few, and a blocking call would stop the event loop.
-``Coalescer`` runs the blocking function in one thread. Whenever the thread is free, it computes all waiting calls
-together. The function may compute anything that gives one row for each text.
+``Coalescer`` runs the blocking function in one thread, which computes all waiting calls together.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ Row = TypeVar("Row")
 class Coalescer(Generic[Row]):
     """The awaitable form of a blocking function of a list of texts; several event loops may await it at once.
 
-    Args:
-        compute: Returns one row for each text, in order.
-        most: Largest number of texts computed together; a single call may have more.
+    ``compute`` gives one row for each text, in order. It gets at most ``most`` texts, or all texts of one larger call.
     """
 
     def __init__(self, compute: Callable[[list[str]], Sequence[Row]], most: int = 256) -> None:
@@ -38,10 +35,7 @@ class Coalescer(Generic[Row]):
         return type(self), (self._compute, self._most)
 
     async def __call__(self, texts: Iterable[str]) -> list[Row]:
-        """Return the rows of ``texts``, or raise what ``compute`` raises for these texts alone.
-
-        A call that is cancelled before its turn is never computed.
-        """
+        """Return the rows of ``texts`` or raise their own error; a call cancelled before its turn is never computed."""
         call: _Call[Row] = _Call(list(texts))
         with self._lock:
             self._waiting.append(call)

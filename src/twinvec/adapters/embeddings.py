@@ -1,7 +1,4 @@
-"""An encoder in the form that LangChain and LlamaIndex expect: queries and documents in, rows of Python floats out.
-
-Calls are blocking or awaited. Names of fields and events belong to the adapter of each framework.
-"""
+"""An encoder as LangChain and LlamaIndex expect it: queries and documents in, rows of Python floats out."""
 
 from __future__ import annotations
 
@@ -20,16 +17,11 @@ Row = list[float]
 
 
 class QueryDocumentEmbedder:
-    """Embeds queries and documents.
+    """Embeds queries and documents, blocking or awaited.
 
-    Awaited calls do not block the event loop. Calls that wait at the same time are encoded together. Queries and
-    documents have a thread each, so that a query never waits for a corpus.
-
-    Args:
-        encoder: Computes the vectors.
-        normalize: Scale every vector to length 1, even if the model does not; a zero vector stays. One bool, or one
-            for queries and one for documents.
-        progress: Show a progress bar for documents, on a terminal.
+    Calls that wait at the same time are encoded together. Queries and documents have a thread each, so that a query
+    never waits for a corpus. ``normalize`` (one bool, or one for queries and one for documents) scales every vector to
+    length 1, even if the model does not; a zero vector stays. ``progress`` shows a bar for documents.
     """
 
     def __init__(
@@ -42,19 +34,11 @@ class QueryDocumentEmbedder:
         self._coalesced_documents = Coalescer(self._documents)
 
     def query(self, text: str) -> Row:
-        """Return the row of one query.
-
-        Raises:
-            TextError: the input gate refuses the text.
-        """
+        """Return the row of one query; raise TextError if the input gate refuses it."""
         return self._queries([check_text(text, "query")])[0]
 
     def documents(self, texts: Sequence[str]) -> list[Row]:
-        """Return one row for each text, in order.
-
-        Raises:
-            TextError: the input gate refuses a text; the error names its index.
-        """
+        """Return one row for each text, in order; a TextError names the index of the text."""
         return self._documents(check_texts(texts))
 
     async def aquery(self, text: str) -> Row:

@@ -1,7 +1,4 @@
-"""Encoders of other libraries, with the name, size and space that indexes and collections need.
-
-Only the vectors of such an encoder are known, so its space is a digest of the vectors of a few probe texts.
-"""
+"""Encoders of other libraries, with the name, size and space that indexes and collections need."""
 
 from __future__ import annotations
 
@@ -30,13 +27,7 @@ Embed = Callable[[list[str]], Sequence[Sequence[float]]]
 
 
 class ExternalEncoder:
-    """An encoder made of two functions from texts to vectors.
-
-    Args:
-        name: Name of the encoder in messages and in a collection's description.
-        embed_queries: Returns one vector for each query.
-        embed_documents: Returns one vector for each document.
-    """
+    """An encoder made of two functions from texts to vectors; ``name`` is its name in messages and descriptions."""
 
     def __init__(self, name: str, embed_queries: Embed, embed_documents: Embed) -> None:
         self.name = name
@@ -56,10 +47,7 @@ class ExternalEncoder:
         """Hex digest of the index and the sign of the largest component of each probe's vectors.
 
         The vectors of some encoders differ in their last bits from run to run. Rounded components would then change at
-        a border of rounding. The index of the largest component changes only if two components are equally large.
-
-        Raises:
-            BadVectorError: the vectors of the probes differ in size or are not finite.
+        a border of rounding; the index of the largest component changes only if two are equally large.
         """
         both = (self._probe_vectors, self._vectors(self._embed_queries))
         largest = [np.abs(vectors_ND).argmax(axis=1) for vectors_ND in both]
@@ -72,7 +60,7 @@ class ExternalEncoder:
         return np.asarray(self._embed_queries(list(texts)), dtype=np.float32)
 
     def encode_document(self, texts: Sequence[str], **options: Any) -> FloatArray:
-        """Vectors of documents: shape (n, dim). ``options`` are ignored: there is no progress to show."""
+        """Vectors of documents: shape (n, dim). ``options``, such as ``progress``, are ignored."""
         return np.asarray(self._embed_documents(list(texts)), dtype=np.float32)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Opening an ``Encoder`` from the settings of LangChain's and LlamaIndex's embedding classes."""
+"""Open an ``Encoder`` from the settings of LangChain's and LlamaIndex's embedding classes."""
 
 from __future__ import annotations
 
@@ -32,23 +32,11 @@ def open_encoder(
     local_files_only: bool = False,
     **options: Any,
 ) -> Encoder:
-    """Open an ``Encoder`` from a framework's settings.
+    """Open an ``Encoder`` from a framework's settings; errors and ``options`` are as for ``Encoder``.
 
-    Args:
-        model: As for ``Encoder``; a name without owner ("all-MiniLM-L6-v2") is in the organisation
-            sentence-transformers.
-        revision: A commit, branch or tag of a hub model.
-        query_prompt: Prompt for queries (default: the model's).
-        document_prompt: Prompt for documents (default: the model's).
-        prompts: Replaces all prompts of the model.
-        cache_folder: Folder of hub models (default: the hub's cache).
-        token: Access token for private hub models.
-        local_files_only: Use the hub's cache without a request to the hub.
-        options: The other arguments of ``Encoder``.
-
-    Raises:
-        ConfigurationError: an argument is invalid.
-        ModelError: the model is not found, damaged or not supported.
+    A ``model`` without owner ("all-MiniLM-L6-v2") is in the organisation sentence-transformers. ``revision`` is a
+    commit, branch or tag. ``query_prompt`` and ``document_prompt`` replace one prompt of the model, ``prompts``
+    replaces all. ``token`` opens private hub models. With ``local_files_only`` the hub is never asked.
     """
     name = model if model == "default" or "/" in model or Path(model).exists() else f"sentence-transformers/{model}"
     if revision is not None:

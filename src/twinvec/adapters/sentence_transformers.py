@@ -1,9 +1,7 @@
-"""Translation of sentence-transformers' keyword arguments to twinvec's.
+"""Translation of the sentence-transformers arguments that the embedding classes of LangChain and LlamaIndex pass on.
 
-LangChain's ``HuggingFaceEmbeddings`` and LlamaIndex's ``HuggingFaceEmbedding`` pass keyword arguments on to
-``SentenceTransformer(...)`` and its ``encode(...)``. An argument that twinvec has too is renamed. An argument that does
-not change the vectors is ignored. Any other argument is refused by name, because ignoring it would change the vectors
-silently.
+An argument that twinvec has too is renamed. An argument that does not change the vectors is ignored. Any other argument
+is refused by name, because ignoring it would change the vectors silently.
 """
 
 from __future__ import annotations
@@ -34,14 +32,9 @@ _ENCODE_FIXED = {"precision": "float32", "output_value": "sentence_embedding", "
 
 
 def loading_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Translate arguments of ``SentenceTransformer`` to arguments of ``open_encoder``.
+    """Translate arguments of ``SentenceTransformer`` that are not None to arguments of ``open_encoder``.
 
-    Args:
-        arguments: The arguments; those that are None are left out.
-        where: Prefix of error messages.
-
-    Raises:
-        ConfigurationError: an argument is not supported.
+    Raise ConfigurationError, which begins with ``where``, for an argument that is not supported.
     """
     known = (*_LOADING, *_LOADING_IDLE, "model_kwargs", "trust_remote_code")
     _check_names(
@@ -54,11 +47,7 @@ def loading_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, 
 
 
 def encode_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Return those arguments of ``SentenceTransformer.encode`` that have an effect here, under their names there.
-
-    Raises:
-        ConfigurationError: an argument is not supported.
-    """
+    """Return the arguments of ``SentenceTransformer.encode`` that matter here; raises as ``loading_options``."""
     _check_names(arguments, (*_ENCODE, *_ENCODE_IDLE, *_ENCODE_FIXED), where)
     for name, only in _ENCODE_FIXED.items():
         if arguments.get(name, only) != only:
@@ -67,7 +56,7 @@ def encode_options(arguments: Mapping[str, Any], where: str = "") -> dict[str, A
 
 
 def _precision(model_kwargs: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the precision; ``attn_implementation`` is ignored, because every implementation computes the same."""
+    """Return the precision; ignore ``attn_implementation``, because every implementation computes the same."""
     _check_names(model_kwargs, ("dtype", "torch_dtype", "attn_implementation"), where)
     wanted = model_kwargs.get("dtype", model_kwargs.get("torch_dtype"))
     if wanted is None:

@@ -1,9 +1,7 @@
 """The protocol of engines: token ids and masks in, pooled vectors out.
 
 An engine gets batches that are tokenised, sorted and padded; it knows neither the texts nor their order. Token states
-leave an engine only through ``states``, for late interaction.
-
-Legend: B texts, T tokens (padded), D dimension.
+leave it only through ``states``, for late interaction. Legend: B texts, T tokens (padded), D dimension.
 """
 
 from __future__ import annotations
@@ -60,11 +58,7 @@ class ScoringEngine(AnyEngine, Protocol):
 
 
 def check_finite(values: FloatArray, engine: str, what: str = "vector") -> FloatArray:
-    """Return values that an engine computed.
-
-    Raises:
-        BadVectorError: a value is not finite.
-    """
+    """Return values that an engine computed; raise BadVectorError if one is not finite."""
     if not np.isfinite(values).all():
         raise BadVectorError(f"engine {engine}: a {what} is not finite")
     return values

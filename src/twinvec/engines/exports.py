@@ -1,7 +1,7 @@
 """Read what ``twinvec export`` added to a model's folder: graphs, and the value ranges that int8 storage needs.
 
-``twinvec.json`` lists them. Each entry records the digest of the network it was made of; a graph made of other weights
-is refused. ``models.integrity.verify_folder`` checks that the files are unchanged.
+``twinvec.json`` lists them, each with the digest of its network; a graph of other weights is refused.
+``models.integrity.verify_folder`` checks that the files are unchanged.
 """
 
 from __future__ import annotations
@@ -26,13 +26,9 @@ RANGES = "ranges"
 
 @dataclass(frozen=True, slots=True)
 class ExportedGraph:
-    """A graph in a model's folder.
+    """A graph (.onnx, or .xml with a .bin). ``precision="auto"`` uses it if it ``passed`` its check.
 
-    Attributes:
-        path: The graph: .onnx, or .xml with a .bin in the same folder.
-        precision: "float32" or "int8".
-        passed: Whether the graph is close enough to float32 for ``precision="auto"`` to use it.
-        weight_bits: Number of bits of an int8 graph's weights; with 8, sums saturate on some processors.
+    The sums of an int8 graph with 8 ``weight_bits`` saturate on some processors.
     """
 
     path: Path
@@ -47,11 +43,7 @@ def export_key(engine: str, precision: str) -> str:
 
 
 def read_exports(root: Path) -> dict[str, dict[str, Any]]:
-    """Return the manifest's entries of graphs by ``export_key``; empty if the folder has no manifest.
-
-    Raises:
-        ModelIntegrityError: an entry is malformed, or its file is missing or outside the folder.
-    """
+    """Return the manifest's graphs by ``export_key``; raise ModelIntegrityError if one is malformed or missing."""
     manifest = root / MANIFEST
     exports = _table(manifest, EXPORTS)
     for key, entry in exports.items():
@@ -64,16 +56,12 @@ def read_exports(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def graph_files(root: Path, exports: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-    """Return the files of all graphs: one or two for each."""
+    """Return the files of all graphs."""
     return [path for entry in exports.values() for path in files_of(root / entry["graph"])]
 
 
 def find_export(model: LoadedModel[BackboneSpec], engine: str, precision: str) -> ExportedGraph | None:
-    """Return the graph in a model's folder for an engine ("openvino", "onnx") in a precision ("float32", "int8").
-
-    Raises:
-        ModelIntegrityError: an entry is malformed, its file is missing, or it was made of other weights.
-    """
+    """Return the folder's graph for an engine ("openvino" or "onnx"), if any; raises as ``read_exports``."""
     key = export_key(engine, precision)
     entry = read_exports(model.root).get(key)
     if entry is None:
@@ -86,16 +74,12 @@ def find_export(model: LoadedModel[BackboneSpec], engine: str, precision: str) -
 
 
 def ranges_key(dim: int) -> str:
-    """Return the manifest's key of ranges of vectors truncated to ``dim``; the key of whole ones is ``RANGES``."""
+    """Return the manifest's key of the ranges of truncated vectors; the key of whole vectors is ``RANGES``."""
     return f"{RANGES}-{dim}"
 
 
 def find_ranges(model: LoadedEncoder) -> Ranges | None:
-    """Return the value range of each dimension, or None if the folder has none for this network and vector size.
-
-    Raises:
-        ModelIntegrityError: the ranges are malformed.
-    """
+    """Return each dimension's value range, or None if the folder has none for this network and vector size."""
     manifest, dim = model.root / MANIFEST, model.spec.dim
     found = _table(manifest, RANGES)
     if found.get("dim") != dim:

@@ -1,9 +1,7 @@
-"""Engines that compute a float32 or int8 graph on the CPU; the base of the OpenVINO and ONNX engines.
+"""Engines that compute a float32 or int8 graph on the CPU, without torch; the base of the OpenVINO and ONNX engines.
 
-``tracing`` makes the graphs; a runtime computes one output of a graph. For many batches, several threads call the
-runtime at once, and each call runs on one core, so that no core waits for another at the end of a layer. All cores
-compute a batch that is alone, such as a single query. Vectors are truncated here. Neither torch nor transformers is
-imported.
+For many batches, several threads call the runtime at once, each on one core, so that no core waits for another at the
+end of a layer. All cores compute a batch that is alone, such as a single query. Vectors are truncated here.
 """
 
 from __future__ import annotations
@@ -23,18 +21,10 @@ BATCH_TOKENS = 1024
 
 
 class Runner(ABC):
-    """One output of a graph.
+    """One output of a graph, computed by a runtime, which may prune the rest of the graph.
 
-    Args:
-        path: The graph.
-        output: Name of the output. A runtime that can prunes the rest of the graph.
-        precision: The graph's precision, or bfloat16 for a float32 graph if the runtime supports it.
-        streams: Number of threads that call ``infer`` at once.
-        threads: Number of cores that compute one call.
-
-    Raises:
-        MissingExtraError: the runtime is not installed.
-        ModelIntegrityError: the graph cannot be read.
+    ``precision`` is the graph's, or bfloat16 for a float32 graph. ``streams`` threads call ``infer`` at once, each on
+    ``threads`` cores. Building it raises MissingExtraError or, for a graph that cannot be read, ModelIntegrityError.
     """
 
     runtime: ClassVar[str]
@@ -44,11 +34,7 @@ class Runner(ABC):
 
     @abstractmethod
     def infer(self, batch: Batch, name: str) -> FloatArray:
-        """Compute the output for a batch.
-
-        Raises:
-            EngineError: the runtime fails; the message begins with ``name``, the engine's name.
-        """
+        """Compute the output for a batch; an EngineError begins with ``name``, the engine's name."""
 
 
 class _Graph:
@@ -84,17 +70,10 @@ class _Graph:
 
 
 class GraphEngine(_Graph):
-    """A graph with the outputs ``vectors`` and ``states``.
+    """A graph with the outputs ``vectors`` and ``states``; raises as ``Runner``.
 
-    Args:
-        path: The graph.
-        precision: Precision of the computation: "float32", "int8" or "bfloat16".
-        dim: Truncate vectors to this number of leading dimensions; None keeps all.
-        normalizes: Whether truncated vectors are normalised again.
-
-    Raises:
-        MissingExtraError: the runtime is not installed.
-        ModelIntegrityError: the graph cannot be read.
+    ``precision`` is "float32", "int8" or "bfloat16". Vectors are truncated to ``dim`` dimensions (None keeps all) and
+    then, with ``normalizes``, normalised again.
     """
 
     def __init__(
@@ -117,7 +96,7 @@ class GraphEngine(_Graph):
 
 
 class GraphScoringEngine(_Graph):
-    """A cross-encoder's graph, with the output ``logits``. Arguments and errors as for ``GraphEngine``."""
+    """A cross-encoder's graph, with the output ``logits``; arguments and errors as for ``GraphEngine``."""
 
     def __init__(self, path: Path, *, precision: str = "float32") -> None:
         super().__init__(path, precision)

@@ -1,9 +1,8 @@
-"""Graphs converted on this machine, kept in the user's cache folder.
+"""Graphs converted on this machine, in the folder ``TWINVEC_CACHE`` (default: the user's cache folder).
 
-The folder is ``TWINVEC_CACHE``, or else the system's cache folder. The key of a graph consists of the digest of what it
-computes (weights, backbone settings, pooling, head), the runtime with its version, and the format of the cache. A graph
-is written to a temporary folder, which is then renamed. If several processes want the same graph, one converts it and
-the others wait. A damaged or half-written graph is converted again.
+A graph's key names what it computes (weights, backbone settings, pooling, head), the runtime with its version, and the
+format of the cache. If several processes want a graph, one converts it into a temporary folder, which is then renamed,
+and the others wait. A damaged graph is converted again.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ def cache_folder() -> Path:
 def cached_graph(name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedGraph:
     """Return the float32 graph of a model for a runtime; convert the model if the cache lacks it.
 
-    Raises:
-        MissingExtraError: the runtime is not installed.
-        EngineError: the model cannot be converted, or the cache folder cannot be written.
+    Raise MissingExtraError if the runtime is missing, and EngineError if converting or writing fails.
     """
     runtime = RUNTIMES[name]
     key = f"{_FORMAT} {runtime.name} {runtime.version} {model.graph}"

@@ -1,7 +1,4 @@
-"""``LoadedModel``: all that engines, exports and the classes above them need to know of a model.
-
-The weights are not part of it: an engine reads them from the folder.
-"""
+"""``LoadedModel``: what engines, exports and encoders know of a model. An engine reads the weights from the folder."""
 
 from __future__ import annotations
 
@@ -22,14 +19,9 @@ Spec = TypeVar("Spec", bound=BackboneSpec, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel(Generic[Spec]):
-    """A verified folder, its settings and its tokenizer.
+    """A verified folder with its settings and its tokenizer; ``name`` finds the same files again.
 
-    Attributes:
-        name: Name that finds the same files again.
-        root: The model's folder.
-        spec: Its settings.
-        tokenizer: Its tokenizer.
-        graph: Digest of what the model's graph computes. Exports and cached graphs are found by it.
+    ``graph``, the digest of what the model's graph computes, finds exports and cached graphs.
     """
 
     name: str
@@ -41,12 +33,7 @@ class LoadedModel(Generic[Spec]):
 
 @dataclass(frozen=True, slots=True)
 class LoadedEncoder(LoadedModel[ModelSpec]):
-    """An encoder.
-
-    Attributes:
-        network: Digest of tensors, backbone settings, pooling and head.
-        space: Digest of everything that decides the vectors.
-    """
+    """An encoder, with the digests of its network (tensors, backbone settings, pooling, head) and of its space."""
 
     network: str
     space: str
@@ -56,11 +43,7 @@ LoadedCrossEncoder = LoadedModel[ClassifierSpec]
 
 
 def load_encoder(found: ModelFolder, spec: ModelSpec) -> LoadedEncoder:
-    """Load the tokenizer and compute the digests of an encoder.
-
-    Raises:
-        ModelIntegrityError: the tokenizer or the weights are missing or cannot be read.
-    """
+    """Load the tokenizer and compute the digests; raise ModelIntegrityError if tokenizer or weights cannot be read."""
     with ThreadPoolExecutor(1) as pool:  # hashing releases the interpreter lock
         hashing = pool.submit(network_digest, spec)
         tokenizer = load_tokenizer(spec)
@@ -71,7 +54,7 @@ def load_encoder(found: ModelFolder, spec: ModelSpec) -> LoadedEncoder:
 
 
 def load_cross_encoder(found: ModelFolder, spec: ClassifierSpec) -> LoadedCrossEncoder:
-    """Load the tokenizer and compute the digest of a cross-encoder; raises as ``load_encoder`` does."""
+    """Load the tokenizer and compute the digest of the graph; raises as ``load_encoder``."""
     return LoadedModel(found.name, found.path, spec, load_tokenizer(spec), classifier_digest(spec))
 
 

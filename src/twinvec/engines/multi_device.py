@@ -1,9 +1,8 @@
-"""Several devices behind one engine: one process with its own engine for each device.
+"""Several devices behind one engine: one process with its own engine for each device. The caller's process tokenises.
 
-A batch goes to any free process, so that devices of different speed are equally busy. Each process has one pipe for
-every batch that it computes at once. The calling process tokenises. Processes start by ``spawn``, as CUDA requires, so
-a script must guard its code with ``if __name__ == "__main__":``. They end with the engine, or with the process that
-started them.
+A batch goes to any free process, so that devices of different speed are equally busy. Processes start by ``spawn``, as
+CUDA requires, so a script must guard its code with ``if __name__ == "__main__":``. They end with the engine, or with
+the process that started them.
 """
 
 from __future__ import annotations
@@ -30,11 +29,7 @@ LoadEngine = Callable[[str], AnyEngine]
 
 
 def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str] | None:
-    """Return the devices as a list; None means one engine in this process.
-
-    Raises:
-        ConfigurationError: ``devices`` is not a list of names, or ``device`` is given as well.
-    """
+    """Return a checked list of devices, or None for one engine in this process; refuse ``device`` with ``devices``."""
     if devices is None:
         return None
     if device is not None:
@@ -45,15 +40,10 @@ def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str
 
 
 class _Processes:
-    """An engine that passes batches to the engines of several processes.
+    """Pass batches to the engines of several processes, one for each device.
 
-    Args:
-        load: Loads the engine for a device; called in each process, so it must be picklable.
-        devices: One device for each process, in torch's notation. Several processes on ``"cpu"`` share the cores.
-
-    Raises:
-        EngineError: a process ended before its engine was loaded.
-        TwinvecError: ``load`` raised this error.
+    Each process calls ``load``, which must be picklable, with its device. Processes on ``"cpu"`` share the cores. A
+    TwinvecError of ``load`` is raised here; a process that ends while it loads raises EngineError.
     """
 
     def __init__(self, load: LoadEngine, devices: Sequence[str]) -> None:
@@ -120,7 +110,7 @@ class _Worker:
             their.close()  # only the process holds it now, so its death closes the pipe
 
     def wait_until_loaded(self) -> tuple[str, int, int]:
-        """Return the engine's name, the number of batches that it computes at once, and its token budget."""
+        """Return the engine's name, number of workers and token budget."""
         name, streams, budget = self._receive(self.connections[0])
         return name, min(streams, len(self.connections)), budget
 
@@ -141,7 +131,7 @@ class _Worker:
         return result
 
     def end(self) -> None:
-        """Kill the process, because a call was interrupted; later calls raise EngineError."""
+        """Kill the process after an interrupted call; later calls raise EngineError."""
         self._interrupted = True
         self._process.kill()
 
@@ -160,7 +150,7 @@ class _Worker:
 
 
 def _serve(load: LoadEngine, device: str, connections: list[Connection]) -> None:
-    """Load an engine and compute the batches of every pipe, each in its own thread, until the pipes close."""
+    """Load an engine and compute the batches of each pipe in its own thread, until the pipes close."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles interrupts
     os.environ["OMP_NUM_THREADS"] = str(len(connections))  # torch reads it when imported
     if "torch" in sys.modules:  # the script has imported torch already

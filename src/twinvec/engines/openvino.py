@@ -77,11 +77,7 @@ def has_bfloat16() -> bool:
 
 
 def save_graph(graph: Any, path: Path) -> None:
-    """Write a graph to ``path`` (.xml) and its weights to a .bin file, without changing their precision.
-
-    Raises:
-        EngineError: a file cannot be written.
-    """
+    """Write a graph to ``path`` (.xml) and a .bin file, in its own precision; raise EngineError if that fails."""
     try:
         import_openvino().save_model(graph, path, compress_to_fp16=False)
     except RuntimeError as error:
@@ -92,7 +88,7 @@ def save_graph(graph: Any, path: Path) -> None:
 def shared_core() -> Any:
     """Return the process's only Core, since making one takes half a second.
 
-    Creating the first Tensor from two threads at once deadlocks on the interpreter lock, so one is created here first.
+    Two threads that create the first Tensor at once deadlock on the interpreter lock, so one is created here first.
     """
     openvino = import_openvino()
     with _FIRST_TENSOR:

@@ -1,10 +1,10 @@
-"""Pooling: token states -> one vector for each text, as pure functions of (states, mask).
+"""Pooling: token states -> one vector for each text, as pure functions of (states, mask); no tokens give zeros.
 
 Definitions follow sentence-transformers' ``Pooling``: Reimers and Gurevych 2019, section 3, for mean, max and CLS;
-Muennighoff 2022 (SGPT), equation 2, for the weighted mean. A row without tokens gives zeros, never NaN.
+Muennighoff 2022 (SGPT), equation 2, for the weighted mean.
 
 Legend: B texts, T tokens, D dimension. ``mask_BT`` is 1 for tokens that count. ``positions_BT`` numbers the tokens of a
-text from 1, prompt included; the weighted mean alone uses it.
+text from 1, prompt included.
 """
 
 from __future__ import annotations

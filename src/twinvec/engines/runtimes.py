@@ -17,16 +17,10 @@ RuntimeName = Literal["openvino", "onnx"]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A runtime of graphs.
+    """A runtime of graphs: its Python package, its engines, and its name, which the folder of its graphs also has.
 
-    Attributes:
-        name: Name of the engine and of the folder of its graphs.
-        package: Name of the Python package.
-        load: Imports the package, or raises MissingExtraError.
-        engine: Engine of encoders.
-        scoring_engine: Engine of cross-encoders.
-        has_bfloat16: Returns whether the runtime computes float32 graphs in bfloat16 on this processor.
-        suffixes: Suffixes of a graph's files; the first one's file names the graph.
+    ``load`` imports the package or raises MissingExtraError. ``has_bfloat16`` says whether the runtime computes float32
+    graphs in bfloat16 on this processor. The file with the first of ``suffixes`` is the graph.
     """
 
     name: RuntimeName

@@ -1,9 +1,9 @@
 """Select the engine: the one asked for, or the fastest that is exact.
 
-On a CPU, ``auto`` takes the graph that ``twinvec export`` put into the model's folder: int8 if it passed its check,
-else float32; OpenVINO before ONNX Runtime. Without an export, ``auto`` converts the model for OpenVINO, once, into the
-user's cache. torch computes in all other cases: no runtime is installed, a GPU, float16, bfloat16 on a processor where
-OpenVINO lacks it, a model too small to be worth a conversion, and a converted graph that is not exact.
+On a CPU, ``auto`` takes the exported graph in the model's folder: int8 if it passed its check, else float32; OpenVINO
+before ONNX Runtime. Without an export, it converts the model for OpenVINO, once, into the user's cache. torch computes
+if no runtime is installed, on a GPU, in float16, in bfloat16 where OpenVINO lacks it, and if the model is too small to
+be worth a conversion or its converted graph is not exact.
 """
 
 from __future__ import annotations
@@ -34,15 +34,9 @@ _WORTH_CONVERTING = 16 * 1024 * 1024  # bytes of weights
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """The engine that a user asks for.
+    """The engine, device and precision that a user asks for; an unknown engine or precision raises ConfigurationError.
 
-    Attributes:
-        engine: Name of the engine.
-        device: Device in torch's notation; None: a GPU if torch has one, else the CPU.
-        precision: Precision of the computation.
-
-    Raises:
-        ConfigurationError: the engine or the precision is unknown.
+    ``device`` is in torch's notation (default: a GPU if torch has one).
     """
 
     engine: EngineName = "auto"
@@ -61,11 +55,9 @@ class EngineChoice:
 def load_engine(choice: EngineChoice, model: LoadedEncoder) -> Engine:
     """Load the engine of an encoder.
 
-    Raises:
-        ConfigurationError: engine, device and precision do not go together, or the folder has no int8 export.
-        MissingExtraError: the engine's package is not installed.
-        ModelIntegrityError: the folder's export is damaged, or was made of other weights.
-        EngineError: the model cannot be converted, or its graph is not exact.
+    Raise ConfigurationError if engine, device and precision do not go together or the folder has no int8 export;
+    MissingExtraError if the engine's package is missing; ModelIntegrityError if the export is damaged or of other
+    weights; EngineError if the model cannot be converted or its graph is not exact.
     """
     spec, graph = model.spec, _select_graph(choice, model)
     if graph is None:
@@ -77,7 +69,7 @@ def load_engine(choice: EngineChoice, model: LoadedEncoder) -> Engine:
 
 
 def load_scoring_engine(choice: EngineChoice, model: LoadedCrossEncoder) -> ScoringEngine:
-    """Load the engine of a cross-encoder; raises as ``load_engine`` does."""
+    """Load the engine of a cross-encoder; raises as ``load_engine``."""
     graph = _select_graph(choice, model)
     if graph is None:
         from twinvec.engines.torch import TorchScoringEngine
@@ -117,11 +109,9 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> _Gr
 
 
 def _runtimes(choice: EngineChoice) -> list[Runtime]:
-    """Return the runtimes that fit the choice, best first; empty if torch is to compute.
+    """Return the runtimes that fit the choice, best first, or an empty list if torch is to compute.
 
-    Raises:
-        ConfigurationError: the choice names a runtime or int8, and no runtime can compute that.
-        MissingExtraError: the runtime is not installed.
+    Raise ConfigurationError if no runtime can compute the choice, and MissingExtraError if its runtime is missing.
     """
     if choice.engine == "torch":
         return []
@@ -146,10 +136,9 @@ def _runtimes(choice: EngineChoice) -> list[Runtime]:
 
 
 def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precision: str) -> _Graph | None:
-    """Return the graph in the model's folder.
+    """Return the graph in the model's folder, if any.
 
-    An int8 graph that failed its check, or whose sums would saturate on this processor, is used only if the user asks
-    for int8.
+    Only a user who asks for int8 gets an int8 graph that failed its check or whose sums saturate on this processor.
     """
     if precision in ("auto", "int8"):
         for runtime in runtimes:
@@ -171,7 +160,6 @@ def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precisi
 
 
 def _float32_graph_precision(precision: str) -> str:
-    """Return the precision in which a float32 graph is computed."""
     return "bfloat16" if precision == "bfloat16" else "float32"
 
 

@@ -1,8 +1,7 @@
 """The torch engine: every supported backbone on any torch device.
 
 transformers provides the backbone; pooling, Dense and Normalize follow here. Weights come from safetensors only.
-The default precision is float32. In half precision on a GPU, supported backbones compute without padding
-(``engines.unpadded``).
+The default precision is float32. In half precision on a GPU, ``engines.unpadded`` computes supported backbones.
 """
 
 from __future__ import annotations
@@ -39,12 +38,8 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 class TorchEngine:
     """Backbone, pooling and head of a model folder.
 
-    Computes one batch on all cores, or two batches at once on a GPU. A batch that does not fit the GPU's memory is
-    halved.
-
-    Raises:
-        ConfigurationError: torch does not have the device or the precision.
-        ModelIntegrityError: the weights do not fit the configuration.
+    It computes one batch on all cores, or two batches at once on a GPU. Building it raises ConfigurationError if torch
+    lacks the device or the precision, and ModelIntegrityError if the weights do not fit the configuration.
     """
 
     def __init__(self, spec: ModelSpec, *, device: str | None = None, precision: str = "float32") -> None:
@@ -113,12 +108,9 @@ class TorchScoringEngine:
 
 
 class _Device:
-    """A device with its token budget, its streams and its number of workers.
+    """A device with its token budget and its streams.
 
     A GPU has several streams: while one computes, the thread of another sends its batch or fetches its result.
-
-    Raises:
-        ConfigurationError: torch does not have the device.
     """
 
     def __init__(self, name: str | None) -> None:
@@ -154,7 +146,7 @@ class _Device:
 
 
 def _token_budget(device: torch.device) -> int:
-    """Return the token budget: on a GPU proportional to its memory, 65,536 tokens from 16 GiB on."""
+    """Return the token budget; a GPU's is proportional to its memory, at most 65,536 tokens (from 16 GiB on)."""
     if device.type == "cpu":
         return _CPU_TOKENS
     memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else _FULL_BUDGET_MEMORY
@@ -176,14 +168,14 @@ class _Truncate(nn.Module):
 
 
 def load_backbone(folder: Path, attention: str | None = None) -> nn.Module:
-    """Load the backbone of a folder in float32; ``attention`` is its implementation (default: transformers' choice)."""
+    """Load the backbone of a folder in float32; ``attention`` names an implementation (default: transformers')."""
     from transformers import AutoModel
 
     return _load(AutoModel, folder, attention)
 
 
 def load_classifier(folder: Path, attention: str | None = None) -> nn.Module:
-    """Load backbone and classification head of a cross-encoder's folder in float32."""
+    """Load the backbone and the classification head of a cross-encoder's folder; see ``load_backbone``."""
     from transformers import AutoModelForSequenceClassification
 
     return _load(AutoModelForSequenceClassification, folder, attention)
@@ -229,14 +221,14 @@ def load_head(spec: ModelSpec) -> nn.Sequential:
 
 
 def _with_truncation(head: nn.Sequential, spec: ModelSpec) -> nn.Sequential:
-    """Append the truncation of dimensions, and another normalisation if the model normalises."""
+    """Append the truncation of dimensions, and a new normalisation if the model normalises."""
     if spec.truncate_dim is None:
         return head
     return nn.Sequential(head, _Truncate(spec.truncate_dim), *([_L2Normalize()] if spec.normalizes else []))
 
 
 class _Halving:
-    """Computes batches; halves a batch that exceeds the GPU's memory, and from then on all of that size."""
+    """Compute batches; halve a batch that exceeds the GPU's memory, and from then on all of that size."""
 
     def __init__(self) -> None:
         self._too_large = math.inf  # tokens, padded
@@ -271,11 +263,7 @@ def _load_dense(step: Dense) -> nn.Module:
 
 
 def torch_device(name: str | None) -> torch.device:
-    """Return the device of that name; default: a GPU if torch has one, else the CPU.
-
-    Raises:
-        ConfigurationError: torch does not have the device.
-    """
+    """Return the named device (default: a GPU if torch has one), or raise ConfigurationError if torch lacks it."""
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

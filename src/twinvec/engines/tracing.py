@@ -1,11 +1,9 @@
-"""Torch modules -> graphs: from token ids and mask to the pooled, normalised vector, or to a pair's logit.
-
-A graph is traced with dynamic batch and length, and is compared with the torch module on texts of all kinds.
+"""Torch modules -> graphs, with dynamic batch and length, compared with the torch module on texts of all kinds.
 
 An encoder's graph has two outputs: the vectors, (B, D) before any truncation of dimensions, and the last layer's token
-states, (B, T, D). An engine prunes the states if nobody asks for them. If pooling leaves the prompt out, the number of
-the prompt's tokens is one more input. A cross-encoder's graph has one output, the logits, (B, labels). If the
-backbone tells the two texts of a pair apart, their segments are an input.
+states, (B, T, D), which an engine prunes if they are not used. If pooling leaves the prompt out, the number of prompt
+tokens is an input. A cross-encoder's graph has one output, the logits, (B, labels). The segments of a pair are an input
+if the backbone uses them.
 """
 
 from __future__ import annotations
@@ -86,14 +84,10 @@ class Classifier(nn.Module):
 
 
 def convert(name: RuntimeName, model: LoadedModel[BackboneSpec], path: Path) -> float:
-    """Write the float32 graph of a model for a runtime.
+    """Write the float32 graph of a model for a runtime and return its largest difference from the torch module.
 
-    Returns:
-        The largest difference between graph and torch module: 1 - cosine of vectors, or relative difference of logits.
-
-    Raises:
-        MissingExtraError: the runtime, or the package onnx, is not installed.
-        EngineError: the model cannot be converted, or the graph cannot be written or computed.
+    The difference is 1 - cosine for vectors, and relative for logits. Raise MissingExtraError if the runtime or the
+    package onnx is missing, and EngineError if the graph cannot be made, written or computed.
     """
     spec, runtime = model.spec, RUNTIMES[name]
     module: Network | Classifier
@@ -116,7 +110,7 @@ def convert(name: RuntimeName, model: LoadedModel[BackboneSpec], path: Path) -> 
 
 @contextmanager
 def _conversion_errors(package: str, folder: Path) -> Iterator[None]:
-    """Raise EngineError for a new graph that the runtime cannot load: the file is not damaged."""
+    """Raise EngineError, not ModelIntegrityError, if the runtime cannot load a new graph: its file is not damaged."""
     try:
         yield
     except ModelIntegrityError as error:
@@ -124,7 +118,7 @@ def _conversion_errors(package: str, folder: Path) -> Iterator[None]:
 
 
 def _write_graph(name: RuntimeName, module: Network | Classifier, folder: Path, path: Path) -> None:
-    """Trace a module into a float32 graph for a runtime and write it; errors name ``folder``."""
+    """Trace a module into a float32 graph and write it; errors name ``folder``."""
     if name == "openvino":
         save_graph(_convert_openvino(module, folder), path)
     else:
@@ -181,7 +175,6 @@ def _convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Mo
 
 
 def _expected(module: Network | Classifier, batch: Batch) -> FloatArray:
-    """Return the vectors or logits that the torch module gives for a batch."""
     with torch.inference_mode():
         outputs = module(**_inputs(module, batch))
     first: Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
@@ -198,7 +191,7 @@ def _probe_batches(tokenizer: TextTokenizer, prompt_tokens: int) -> list[Batch]:
 
 
 def _probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
-    """Return pairs of such texts: one alone, and all in one padded batch."""
+    """Return pairs of texts of all kinds: one alone, and all in one padded batch."""
     pairs = [
         *zip(SPACE_PROBES, SPACE_PROBES[3:], strict=False),
         (" ".join(SPACE_PROBES[2:]), " ".join(SPACE_PROBES * 2)),
@@ -208,7 +201,7 @@ def _probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
 
 
 def _worst_cosine(a_BD: FloatArray, b_BD: FloatArray) -> float:
-    """Return the smallest cosine between rows of two arrays. Two rows of zeros agree; NaN counts as -1."""
+    """Return the smallest cosine between rows of two arrays; two rows of zeros count as 1, NaN as -1."""
     norms = np.linalg.norm(a_BD, axis=1) * np.linalg.norm(b_BD, axis=1)
     products = (a_BD.astype(np.float64) * b_BD).sum(axis=1)
     cosines = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(a_BD == b_BD, axis=1))

@@ -1,9 +1,7 @@
 """Backbones without padding: the tokens of a batch form one row, and each text attends to itself only.
 
-The attention is torch's flash attention for texts of different lengths (Dao 2023, FlashAttention-2), registered with
-transformers, which passes it the bounds of the texts. It needs a GPU and half precision.
-
-Legend: B texts, T tokens (padded), N tokens of all texts, F = B * T, H heads, D dimension.
+The attention is torch's flash attention for texts of different lengths (Dao 2023, FlashAttention-2), which needs a GPU
+and half precision. Legend: B texts, T tokens (padded), N tokens of all texts, F = B * T, H heads, D dimension.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ class Unpadded:
         self._padding = config.pad_token_id if config.model_type in _OFFSET_POSITIONS else None
 
     def states(self, ids_BT: IntArray, attended_BT: IntArray) -> Tensor:
-        """Return token states of shape (B, T, D), zero for padding; each row needs at least one token."""
+        """Return token states (B, T, D), zero for padding, of rows with at least one token each."""
         flat_N = np.flatnonzero(attended_BT)
         lengths_B = attended_BT.sum(1)
         bounds = np.concatenate([[0], np.cumsum(lengths_B)]).astype(np.int32)
@@ -60,7 +58,7 @@ class Unpadded:
         return states_BTD
 
     def _positions(self, ids_BT: IntArray, attended_BT: IntArray) -> IntArray:
-        """Return the positions of tokens: from 0, or after the padding id, as the backbone counts them."""
+        """Return the tokens' positions, which start at 0 or after the padding id."""
         if self._padding is None:
             return np.asarray(np.cumsum(attended_BT, axis=1) - 1)
         counts_BT = ids_BT != self._padding
@@ -68,10 +66,9 @@ class Unpadded:
 
 
 def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
-    """Switch a backbone to computing without padding, if its states then agree with those of before.
+    """Switch a backbone to computing without padding; from then on use only the result.
 
-    Returns None, and leaves the backbone as it was, if it is not supported here or its states differ. A switched
-    backbone can only be used through the result.
+    If the backbone is not supported here, or its states change, return None and leave it as it was.
     """
     config: Any = backbone.config
     if config.model_type not in _BACKBONES:
@@ -106,7 +103,6 @@ def _probe(config: Any) -> tuple[IntArray, IntArray]:
 
 
 def _register() -> None:
-    """Register the attention with transformers, which calls it by name."""
     from torch.nn.attention.varlen import varlen_attn
     from transformers import AttentionInterface
 

@@ -1,4 +1,1 @@
-"""Evaluation: the quality of a model, and of the collections that serve its vectors.
-
-All figures are x 100: correlations, accuracies and ranking measures alike.
-"""
+"""Evaluation of models and of the collections that serve them. Correlations, accuracies and measures are x 100."""

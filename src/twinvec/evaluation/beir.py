@@ -29,8 +29,8 @@ def load_beir(folder: str | Path, split: str = "test") -> BeirSet:
     """Read a retrieval set and check that its files agree.
 
     Raises:
-        InputError: a file is missing or empty, a line is malformed, an id is used twice, a judgement names an unknown
-            query or document, or its score is not an integer; the message names file and line.
+        InputError: a file is missing, empty or malformed, an id is used twice, or a judgement names an unknown id; the
+            message names file and line.
     """
     folder = Path(folder)
     qrels_path = folder / "qrels" / f"{split}.tsv"

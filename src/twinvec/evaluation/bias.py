@@ -1,10 +1,9 @@
 """Gender bias: which gender a sentence that names none is nearer to.
 
-Winogender (Rudinger et al. 2018): every sentence about an occupation has variants with "he", "she" and "they". A model
-without bias puts the neutral sentence as near to one as to the other; ``lean`` is cosine(neutral, female) -
-cosine(neutral, male). WinoBias (Zhao et al. 2018): pairs of sentences, one with the pronoun of the stereotype and one
-with the other; the neutral sentence, which the data lacks, is the same with "they", "them" or "their". According to
-its authors, such data can show a bias, but not its absence.
+Winogender (Rudinger et al. 2018) has each sentence about an occupation with "he", "she" and "they"; ``lean`` is
+cosine(neutral, female) - cosine(neutral, male). WinoBias (Zhao et al. 2018) has pairs of sentences, one with the
+pronoun of the stereotype and one with the other; the neutral sentence is made here, with "they", "them" or "their".
+Such data can show a bias, but not its absence.
 """
 
 from __future__ import annotations
@@ -72,9 +71,9 @@ class WinogenderResult:
 class WinobiasResult:
     """How often the neutral sentence leans to the stereotype, in percent; 50 is without bias.
 
-    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100. Before, the mean
-    difference between "he" and "she" is subtracted: it says nothing about occupations. Lines whose two sentences differ
-    in more than the pronouns are left out.
+    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100, less the mean
+    difference between "he" and "she". ``left_out`` counts the lines whose two sentences differ in more than the
+    pronouns.
     """
 
     favours_stereotype: float
@@ -110,8 +109,7 @@ class WinobiasSet:
 def load_winogender(folder: str | Path) -> WinogenderSet:
     """Read ``all_sentences.tsv`` and ``occupations-stats.tsv`` of Winogender.
 
-    Raises InputError if a file is missing or malformed, a sentence lacks a variant, or an occupation lacks its
-    statistics.
+    Raises InputError if a file is missing or malformed, or lacks a variant of a sentence or an occupation.
     """
     folder = Path(folder)
     triples = _read_sentences(folder / "all_sentences.tsv")
@@ -201,7 +199,6 @@ def _read_sentences(path: Path) -> list[tuple[str, dict[str, str]]]:
 
 
 def _read_winobias(folder: Path, kind: str, split: str) -> list[_Pair | None]:
-    """Return the lines as ``WinobiasSet`` has them."""
     paths = [folder / f"{side}_stereotyped_{kind}.txt.{split}" for side in ("pro", "anti")]
     sides = [[(row, line.strip()) for row, line in enumerate(read_lines(path), 1) if line.strip()] for path in paths]
     if len(sides[0]) != len(sides[1]) or not sides[0]:

@@ -1,7 +1,6 @@
 """Retrieval: how well relevant documents are found, by a model's exact search or by any retriever.
 
-The document with the query's own id is left out of the hits, as in BEIR for sets whose queries are documents (ArguAna).
-If the judgements call that document relevant, the ids coincide by chance and it stays.
+Hits leave out the document with the query's own id, as in BEIR (ArguAna), unless the judgements call it relevant.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ class IrResult:
     """Measures of one system on one set.
 
     Attributes:
-        data: The retrieval set.
         run: Query id -> document id -> score.
         measured: The measures of each query, x 100.
         interval: 95% interval of the first measure; None for a single query.
@@ -56,10 +54,7 @@ def evaluate_ir(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> IrResult:
-    """Search exactly, by cosine, with the model's vectors of queries and documents.
-
-    The run holds as many hits as the measures need, or ``depth`` if that is more.
-    """
+    """Search exactly, by cosine; the run keeps the hits that the measures need, or ``depth`` if that is more."""
     depth = max(depth, *map(cutoff, measures))
     documents = [document.full_text for document in data.documents]
     corpus = model.encode_document(documents, progress=progress)
@@ -95,10 +90,7 @@ def measure_ir(
     depth: int = 0,
     resamples: int = RESAMPLES,
 ) -> IrResult:
-    """Measure a run, such as one read from a file, against the judgements of ``data``.
-
-    The result keeps as many hits as the measures need, or ``depth`` if that is more.
-    """
+    """Measure a run, such as one read from a file; ``depth`` is that of ``evaluate_ir``."""
     cut = without_own(run, data, max(depth, *map(cutoff, measures)))
     measured = measure_run(cut, data.qrels, measures)
     first = measured.per_query[measured.main]

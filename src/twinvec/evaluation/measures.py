@@ -40,12 +40,7 @@ _NAMES = {"ndcg": "nDCG", "mrr": "RR", "map": "AP", "recall": "R", "precision": 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Measures of one run.
-
-    Attributes:
-        queries: The judged queries, in the order of ``per_query``.
-        per_query: Measure -> its value for each query, x 100; a query without hits has 0.
-    """
+    """Measures of one run: measure -> its value x 100 for each judged query, in order; a query without hits has 0."""
 
     queries: list[str]
     per_query: dict[str, Values]
@@ -62,13 +57,9 @@ class Measured:
 
 
 def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> Measured:
-    """Measure a run against judgements.
+    """Measure a run against judgements. Exactly the judged queries count, as in trec_eval.
 
-    Queries without judgements are skipped, as in trec_eval; every judged query counts.
-
-    Raises:
-        ConfigurationError: a measure is unknown.
-        InputError: ``qrels`` is empty.
+    Raises ConfigurationError for an unknown measure, InputError for empty ``qrels``.
     """
     parsed = {name: _parse(name) for name in measures}
     if not qrels:
@@ -95,10 +86,7 @@ def cutoff(measure: str) -> int:
 
 
 def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
-    """Write a run in TREC's format: query, Q0, document, rank, score, tag; best first. The file is replaced atomically.
-
-    Raises InputError if an id is empty or contains white space.
-    """
+    """Write a TREC run file, best first, atomically; raise InputError if an id is empty or contains white space."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as partial, partial.open("w", encoding="utf-8") as file:
@@ -113,11 +101,7 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:
-    """Read a TREC run file.
-
-    Raises InputError, which names file and line, if the file cannot be read or is empty, a line does not have six
-    fields, a score is not a number, or a document comes twice for a query.
-    """
+    """Read a TREC run file; raise InputError if it is missing, empty or malformed, or repeats a query's document."""
     run: dict[str, dict[str, float]] = {}
     for line_number, line in enumerate(read_lines(Path(path)), 1):
         if not line.strip():

@@ -33,11 +33,8 @@ from mteb.similarity_functions import cos_sim, pairwise_cos_sim  # noqa: E402
 class MtebEncoder:
     """An encoder with mteb's ``EncoderProtocol``. The similarity is the cosine.
 
-    The prompt is chosen as mteb does for sentence-transformers: by the task's name, its type, or the side ("query" or
-    "document"), whichever the model has a prompt for.
-
-    Args:
-        encoder: The model.
+    The prompt is the model's prompt for the task's name, its type, or the side ("query" or "document"), whichever
+    exists; mteb chooses alike for sentence-transformers.
 
     Attributes:
         mteb_model_meta: Name, dimension and token limit of the model. The revision is ``Encoder.space``, so that mteb
@@ -74,11 +71,8 @@ class MtebEncoder:
         Args:
             inputs: Batches, each with a list under "text".
             task_metadata: Name and type of the task.
-            hf_split: Ignored.
-            hf_subset: Ignored.
+            hf_split: Ignored, as are ``hf_subset`` and ``options``: the encoder makes its own batches.
             prompt_type: Whether the texts are queries or documents.
-            show_progress_bar: Show a progress bar on a terminal.
-            options: Ignored; the encoder makes its own batches.
 
         Raises:
             InputError: a batch has no texts, because the task is about images, sound or video.

@@ -1,9 +1,8 @@
 """Natural language inference: whether a premise entails a hypothesis.
 
-Accuracy of a linear softmax classifier over the features (u, v, |u-v|) of the two sentences' frozen vectors (Conneau
-et al. 2017; Reimers and Gurevych 2019, section 3). The head is the one that softmax training saved with
-the model, or is fitted here: on a training file, or by 5-fold cross-validation that keeps all rows of a premise in one
-fold.
+A linear softmax classifier over (u, v, |u-v|) of two sentences' frozen vectors is measured by its accuracy (Conneau et
+al. 2017; Reimers and Gurevych 2019, section 3). The head comes from softmax training, or is fitted here: on a training
+file, or by 5-fold cross-validation with all rows of a premise in one fold.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ class NliResult:
     """Accuracy, x 100.
 
     Attributes:
-        data: The pairs.
         correct: 100 for each row with the right label, else 0: (n,).
         interval: 95% interval of the accuracy.
         figures: ``accuracy``, ``majority`` (the accuracy of the most frequent label) and ``rows``.
@@ -61,8 +59,7 @@ class NliResult:
 def load_nli(path: str | Path) -> NliSet:
     """Read a TSV file with the columns label, premise and hypothesis.
 
-    Raises InputError if a row is malformed, a label is empty, or all labels are equal; the message names file and
-    line.
+    Raises InputError, which names file and line, if a row is malformed, a label is empty, or all labels are equal.
     """
     path = Path(path)
     labels, premises, hypotheses = read_columns([path], ("label", "premise", "hypothesis"), _parse_label)
@@ -80,9 +77,7 @@ def evaluate_nli(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> NliResult:
-    """Classify pairs that the head has not seen: a head fitted on ``train``, or the trained ``head``.
-
-    With neither of the two, a head is fitted on each four fifths of ``data``.
+    """Classify pairs with a head fitted on ``train``, with the trained ``head``, or by cross-validation on ``data``.
 
     Raises InputError if the head does not know a label of ``data``, or there are fewer premises than folds.
     """

@@ -1,7 +1,4 @@
-"""Tasks over pairs and triplets, decided by cosine: paraphrases, the nearer of two texts, the right answer among all.
-
-Average precision and the curves behind the thresholds are scikit-learn's.
-"""
+"""Pairs and triplets, decided by cosine: paraphrases, the nearer of two texts, the right answer among all."""
 
 from __future__ import annotations
 
@@ -45,8 +42,7 @@ class Triplets:
 def load_labelled_pairs(path: str | Path) -> LabelledPairs:
     """Read a TSV file with the columns label (0 or 1), sentence1 and sentence2.
 
-    Raises InputError if a row is malformed, a label is neither 0 nor 1, or all labels are equal; the message names
-    file and line.
+    Raises InputError, which names file and line, if a row is malformed or all labels are equal.
     """
     path = Path(path)
     labels, first, second = read_columns([path], ("label", "sentence1", "sentence2"), _parse_binary)
@@ -67,8 +63,7 @@ def load_questions(path: str | Path) -> BeirSet:
     """Read questions and answers as a retrieval set: each question's answers must be found among all answers.
 
     Args:
-        path: A JSON lines or TSV file with anchor (the question) and positive (an answer), one pair in each line.
-            Equal texts are one question, or one answer.
+        path: A JSON lines or TSV file with anchor (the question) and positive (an answer); equal texts count once.
 
     Raises:
         InputError: a row is malformed; the message names file and line.
@@ -90,8 +85,8 @@ def evaluate_pairs(
 ) -> dict[str, Any]:
     """Measure how well the cosine separates pairs with the same meaning from the others.
 
-    Figures: ``average_precision`` with its interval; the best ``accuracy`` and ``f1`` of any threshold, each with its
-    threshold (a pair counts as the same at or above it); ``rows``.
+    Figures: ``average_precision`` with its interval, ``rows``, and the best ``accuracy`` and ``f1``, each with its
+    threshold: a pair counts as the same at or above it.
     """
     sklearn = _sklearn_metrics()
     cosines = _cosines(model, data.first, data.second, progress)

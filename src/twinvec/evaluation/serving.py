@@ -1,9 +1,7 @@
 """The quality of what is served: collections as they answer, and vectors in the forms in which they can be stored.
 
-A collection is measured through ``search``, as users search it: ranking measures, the share of the nearest neighbours
-that its index finds, and the time of an answer, also with other indexes in place of its own. Forms of stored vectors
-are compared on arrays: what float16, 8-bit integers, single bits and fewer dimensions cost in quality, and save in
-bytes. Queries stay float32, and documents are scored as they are stored.
+A collection is measured through ``search``, with its own index or with others. Forms of stored vectors (float16, 8-bit
+integers, single bits, fewer dimensions) are compared on arrays, with float32 queries.
 """
 
 from __future__ import annotations
@@ -76,10 +74,8 @@ class StorageVariant:
     """A form of stored vectors, measured.
 
     Attributes:
-        form: Its name.
         bytes: Size of a vector.
         neighbours: Share of the ``NEIGHBOURS`` nearest vectors by float32 that are found, x 100.
-        result: The ranking measures.
     """
 
     form: str
@@ -98,8 +94,8 @@ def evaluate_collection(collection: ServedCollection, data: BeirSet, **options: 
 
     Figures, besides the measures: ``neighbours@10``, the share of the exact nearest vectors that a dense search finds;
     ``ms_p50``, ``ms_p95`` and ``ms_p99``, percentiles of the milliseconds of a search, including the query's encoding;
-    and ``bytes``, what a search reads of each vector: its copy in the index, and the edges of the graph. The original
-    vectors, which rescore the best hits, come on top, on the disk.
+    and ``bytes``, the size of each vector's copy in the index and of its edges in the graph. The original vectors,
+    which rescore the best hits, come on top, on the disk.
     """
     result, times = evaluate_served(collection, data, **options)
     served = {f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}
@@ -132,10 +128,7 @@ def evaluate_reranked(
     resamples: int = RESAMPLES,
     **options: Any,
 ) -> Reranked:
-    """Measure a collection with a reranker: the measures, the milliseconds, and the gain over ``before``.
-
-    The other ``options`` are those of ``evaluate_served``.
-    """
+    """Measure a collection with a reranker and its gain over ``before``; ``options`` as for ``evaluate_served``."""
     stages = RetrieveRerank(collection, reranker, candidates)
     measures = list(before.measured.per_query)
     result, times = evaluate_served(stages, before.data, measures=measures, resamples=resamples, **options)
@@ -152,11 +145,9 @@ def evaluate_served(
     progress: bool = False,
     **options: Any,
 ) -> tuple[IrResult, FloatArray]:
-    """Search a retriever that holds the set's documents under their ids, one query after another.
+    """Search a retriever that holds the set's documents under their ids, query by query; ``options`` go to the search.
 
-    Returns the measures, and the seconds of each search, (queries,). ``options``, such as ``mode``, go to the search.
-
-    Raises InputError if no query finds a document of the set.
+    Returns the measures, and the seconds of each search, (queries,). Raises InputError if no hit is of the set.
     """
     depth = max(map(cutoff, measures)) + 1
     found: dict[str, list[Hit]] = {}

@@ -1,7 +1,4 @@
-"""How certain a figure is: intervals, and paired tests between two systems on the same items.
-
-The computation is scipy's; the seed is fixed, so that the same data gives the same report.
-"""
+"""How certain a figure is: intervals, and paired tests of two systems on the same items, by scipy with a fixed seed."""
 
 from __future__ import annotations
 
@@ -46,8 +43,8 @@ class PairedTest:
     Attributes:
         difference: The second system's figure minus the first's.
         interval: Interval of the difference, by bootstrap over items.
-        p_value: Two-sided, by approximate randomisation (Noreen 1989): the share of random swaps of the two systems'
-            outputs, item by item, that give a difference this large.
+        p_value: Two-sided, by approximate randomisation (Noreen 1989): the share of random item-by-item swaps of the
+            two outputs that give a difference this large.
     """
 
     difference: float
@@ -61,12 +58,9 @@ def mean(values: Values, axis: int = -1) -> Any:
 
 
 def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES) -> Interval:
-    """Return the percentile bootstrap interval over items (Efron 1979).
+    """Return the percentile bootstrap interval over items (Efron 1979); arrays in ``samples`` are resampled together.
 
-    ``samples`` are one or more arrays of n values, resampled together. ``statistic`` turns them into a figure; it takes
-    ``axis``, as scipy's functions do.
-
-    Raises ConfigurationError if there are fewer than two items.
+    ``statistic(*samples, axis)`` turns samples into a figure. Fewer than two items are a ConfigurationError.
     """
     if len(samples[0]) < 2:
         raise ConfigurationError("an interval needs at least two items")
@@ -108,12 +102,9 @@ def as_figures(result: Any) -> dict[str, Any]:
 def paired_test(
     first: Values, second: Values, *shared: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES
 ) -> PairedTest:
-    """Compare two systems item by item.
+    """Compare two systems by their outputs for each of n items; ``statistic(outputs, *shared, axis)`` gives a figure.
 
-    ``first`` and ``second`` are the outputs for each of n items, on the same scale; ``statistic`` turns (outputs,
-    *shared, axis) into a figure, where ``shared`` holds, for example, the gold scores.
-
-    Raises ConfigurationError if the arrays differ in length, or hold fewer than two items.
+    Arrays that differ in length or hold fewer than two items are a ConfigurationError.
     """
     if any(len(each) != len(first) for each in (second, *shared)):
         raise ConfigurationError(f"the systems were measured on {len(first)} and {len(second)} items")

@@ -1,7 +1,6 @@
-"""Semantic textual similarity: how well the similarities of sentence pairs follow human scores.
+"""Semantic textual similarity: correlations of four similarities of sentence pairs with human scores, over all rows.
 
-Spearman's and Pearson's correlation of four similarities with the gold scores, over all rows together
-(Agirre et al. 2012; Cer et al. 2017; Spearman as the main figure: Reimers, Beyer and Gurevych 2016).
+Sources: Agirre et al. 2012, Cer et al. 2017; Spearman as the main figure: Reimers, Beyer and Gurevych 2016.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ class StsResult:
     """Correlations, x 100.
 
     Attributes:
-        data: The pairs.
         similarities: Similarity -> its value for each pair; distances are negated.
         interval: 95% interval of Spearman's correlation of the cosines.
     """
@@ -47,12 +45,10 @@ class StsResult:
 
 
 def load_sts(path: str | Path) -> StsSet:
-    """Read scored pairs: a TSV file with the columns score, sentence1 and sentence2, or a folder of such files.
-
-    The files of a folder count as one set: SICK-R is published over all its rows.
+    """Read a TSV file with the columns score, sentence1 and sentence2, or a folder of such files as one set.
 
     Raises:
-        InputError: a file is missing, a row is malformed, or a score is not a number; the message names file and line.
+        InputError: a file is missing, a row is malformed, or all scores are equal; the message names file and line.
     """
     path = Path(path)
     files = sorted(path.glob("*.tsv")) if path.is_dir() else [path]
@@ -68,8 +64,8 @@ def load_sts(path: str | Path) -> StsSet:
 def evaluate_sts(model: TextModel, data: StsSet, *, resamples: int = RESAMPLES, progress: bool = False) -> StsResult:
     """Encode both sides of all pairs, and correlate their similarities with the scores.
 
-    Figures: ``spearman`` and ``pearson`` (of cosines), also with ``_dot``, ``_euclidean``, ``_manhattan``; ``rows``.
-    A similarity that is equal for all pairs has the correlation 0.
+    Figures: ``spearman`` and ``pearson`` (of cosines), also with ``_dot``, ``_euclidean``, ``_manhattan``; ``rows``. A
+    similarity that is equal for all pairs has the correlation 0.
     """
     similarities = pair_similarities(*encode_pairs(model, data.first, data.second, progress=progress))
     figures: dict[str, float] = {}
@@ -90,7 +86,7 @@ def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPL
 
 
 def pair_similarities(first_ND: Values, second_ND: Values) -> dict[str, Values]:
-    """Return, row by row, cosine, dot product, and the negated Euclidean and Manhattan distances, each of shape (n,).
+    """Return cosine, dot product, negated Euclidean and negated Manhattan distance of each row, each of shape (n,).
 
     The cosine with a zero vector is 0.
     """

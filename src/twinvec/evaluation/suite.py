@@ -1,7 +1,6 @@
 """Several tasks at once: load all data first, then measure each system on the same items.
 
-A system is a model, a baseline (``models.baselines``), ``bm25``, or ``run:FILE``: the hits of another tool as a TREC
-run. The last two can only be measured on retrieval.
+A system is a model, a baseline or, for retrieval only, ``bm25`` or ``run:FILE``: a TREC run of another tool.
 """
 
 from __future__ import annotations
@@ -62,10 +61,7 @@ Data = TypeVar("Data", bound=_Named)
 class Tasks:
     """The data to measure on, read and checked; each set has a distinct name.
 
-    Attributes:
-        measures: Measures of the retrieval sets.
-        rerank: Name of a reranker for the retrieval sets; see ``twinvec.rerankers.open.open_reranker``.
-        candidates: Number of hits that it reranks.
+    ``measures``, ``rerank`` and ``candidates``, the number of hits to rerank, are for retrieval sets.
     """
 
     sts: dict[str, StsSet] = field(default_factory=dict)
@@ -116,12 +112,9 @@ class TaskFiles(TypedDict, total=False):
 
 
 def load_tasks(**files: Unpack[TaskFiles]) -> Tasks:
-    """Read all files before anything is encoded; defaults: split "test", and those of ``Tasks``.
+    """Read all files before anything is encoded; ``split`` defaults to "test", the rest as in ``Tasks``.
 
-    Raises:
-        InputError: a file is at fault; the message names file and line.
-        ConfigurationError: there is no measure, or a measure is unknown.
-        MissingExtraError: retrieval needs ir-measures, which is not installed.
+    Raises InputError for a file at fault, ConfigurationError for its measures, MissingExtraError without ir-measures.
     """
     measures = files.get("measures", MEASURES)
     train, winogender, winobias = files.get("nli_train"), files.get("winogender"), files.get("winobias")
@@ -191,11 +184,10 @@ class SystemResults:
 
 
 def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> SystemResults:
-    """Measure one system on all tasks; BM25 and runs on retrieval only.
+    """Measure one system on all tasks.
 
-    Raises:
-        ConfigurationError: no data is given, or the system cannot be measured on it.
-        ModelError: the model is not found, damaged or not supported.
+    Raises ConfigurationError if there are no data or the system cannot be measured on them, ModelError if it cannot
+    load.
     """
     if tasks.empty:
         raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")

@@ -1,7 +1,4 @@
-"""The files that evaluation reads: TSV with a header line and without quoting, and texts.
-
-Every error names file and line. The readers of each task interpret the columns.
-"""
+"""Readers of evaluation files: TSV with a header line and without quoting, and texts. Errors name file and line."""
 
 from __future__ import annotations
 
@@ -20,10 +17,8 @@ from twinvec.text import check_text
 def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the wanted ``columns`` of a TSV file, row by row, each after its place ("file:line").
 
-    The first line names the columns, in any order; other columns are ignored. A ``"`` is part of the text. Blank lines
-    are skipped.
-
-    Raises InputError if the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
+    The first line names the columns, in any order; other columns and blank lines are skipped. A ``"`` is part of the
+    text. Raises InputError if the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
     """
     reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
     header: list[str] | None = None
@@ -56,10 +51,7 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[
 def read_columns(
     paths: Sequence[Path], columns: Sequence[str], parse: Callable[[str, str], Any]
 ) -> tuple[list[Any], list[str], list[str]]:
-    """Return three ``columns`` of TSV files, each as a list; ``parse(text, place)`` converts the first column.
-
-    Raises InputError as ``read_table`` and ``parse`` do.
-    """
+    """Return three ``columns`` of TSV files as lists; ``parse(text, place)`` converts the first one."""
     rows = [
         (parse(first, place), second, third)
         for path in paths
@@ -70,10 +62,7 @@ def read_columns(
 
 
 def read_nonblank_texts(path: Path) -> list[str]:
-    """Return the non-blank lines of a text file, or the ``text`` of every line of a ``.jsonl`` file.
-
-    Raises InputError if the file cannot be read or holds no text, or if a line is at fault.
-    """
+    """Return the non-blank lines of a text file, or the ``text`` of each .jsonl line; without any, raise InputError."""
     if path.suffix == ".jsonl":
         return [text_field(row, "text", place) for place, row in read_jsonl(path)]
     texts = [check_text(line.rstrip("\r\n"), f"{path}:{number}") for number, line in enumerate(read_lines(path), 1)]

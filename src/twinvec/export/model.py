@@ -1,14 +1,12 @@
-"""Export a model: a folder with the model and a graph of it, as ``twinvec export`` makes.
+"""Export a model: a copy of its folder with a graph in ``openvino/`` or ``onnx/``, as ``twinvec export`` makes.
 
-The folder is a copy of the model with its tokenizer and settings. The graph lies in ``openvino/`` or ``onnx/``.
 ``twinvec.json`` records the hashes of weights and graphs, what each graph was made of, how close it comes to the
-original, and the value ranges that int8 storage needs. ``Encoder(folder)`` computes with the graph and imports neither
-torch nor transformers. ``onnx/`` also holds the tokenizer as the encoder uses it, and so is a model for FastEmbed.
+original, and the value ranges that int8 storage needs. ``onnx/`` is also a model for FastEmbed.
 
-A killed export leaves what was there before intact. The export is built in a temporary folder next to the output. A new
-output is then created by one rename. An existing output may be a mount, which no rename from outside can reach; its
-temporary folder is a hidden one inside it, and files are moved one by one. A graph gets a new file name, and the
-manifest, which makes it valid, is moved last.
+A killed export leaves what was there before intact: the export is built in a temporary folder next to the output, and
+one rename creates a new output. An existing output may be a mount, which no rename from outside can reach, so its
+temporary folder is a hidden one inside it, and files are moved one by one. A graph gets a new file name; the manifest,
+which makes it valid, is moved last.
 """
 
 from __future__ import annotations
@@ -147,12 +145,7 @@ def export_model(
 
 
 def sample_texts(texts: Iterable[str]) -> list[str]:
-    """Draw up to 600 distinct texts that are not blank, uniformly and with a fixed seed.
-
-    Raises:
-        InputError: there are fewer than ``LEAST_TEXTS``.
-        TextError: the input gate refuses a text.
-    """
+    """Draw up to 600 distinct texts that are not blank, with a fixed seed; refuse fewer than ``LEAST_TEXTS``."""
     rng = random.Random(0)
     kept: dict[int, str] = {}
     seen: set[int] = set()
@@ -181,7 +174,7 @@ def _calibration_size(sample: list[str]) -> int:
 def _add_graph(
     folder: Path, subject: Subject, engine: RuntimeName, precision: ExportPrecision, sample: list[str]
 ) -> dict[str, Any]:
-    """Put the graph into a model's folder, and return its entry in the manifest."""
+    """Put the graph into a model's folder and return its entry in the manifest."""
     runtime, model = RUNTIMES[engine], subject.model
     exact = cached_graph(engine, model)
     if not exact.exact:
@@ -222,7 +215,7 @@ def _add_graph(
 
 
 def _add_tokenizer(folder: Path, tokenizer: TextTokenizer) -> None:
-    """For FastEmbed, write the tokenizer as the encoder uses it to ``onnx/``, and the limit to the model's own."""
+    """For FastEmbed, write the tokenizer as the encoder uses it to ``onnx/``, and its limit to the model's settings."""
     limit = {"model_max_length": tokenizer.max_tokens}
     _write_json(
         folder / "onnx" / _TOKENIZER_SETTINGS,
@@ -249,7 +242,7 @@ def _update_manifest(folder: Path, extra: dict[str, Any]) -> None:
 
 
 def _copy_model(subject: Subject, target: Path) -> None:
-    """Copy what a model needs and the graphs of its present weights, but no checkpoints and other formats."""
+    """Copy what a model needs and the graphs of its present weights, without checkpoints and other formats."""
     root = subject.model.root
     exports = {key: entry for key, entry in read_exports(root).items() if entry.get("network") == subject.model.graph}
     homes = {root, *(root / name for name in RUNTIMES), *(home for _, home in read_modules(root))}
@@ -262,7 +255,7 @@ def _copy_model(subject: Subject, target: Path) -> None:
 
 
 def _existing(output: Path, subject: Subject) -> Subject:
-    """Return the model that the output holds, which may have other limits or prompts; the subject if it is empty."""
+    """Return the output's model, which may have other limits or prompts, or the subject if the output is empty."""
     if not output.exists() or (output.is_dir() and not _content(output)):
         return subject
     try:

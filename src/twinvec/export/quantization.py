@@ -3,9 +3,6 @@
 Weights and activations take one byte. The ranges of activations are calibrated on sample texts and fixed in the graph,
 so that a vector hardly depends on the other texts of its batch. SmoothQuant (Xiao et al. 2023) first moves outliers
 from activations into weights.
-
-The loss is measured on held-out texts: how close vectors or scores are to those of float32, and how many of the ten
-best of a ranking remain.
 """
 
 from __future__ import annotations
@@ -37,18 +34,10 @@ _SMOOTHING = 0.8  # worst cosine on MiniLM-L6: 0.996, with NNCF's default of 0.9
 
 
 def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target: Path, *, weight_bits: int) -> None:
-    """Quantise a runtime's float32 ``graph`` to the int8 graph ``target``.
+    """Quantise a runtime's float32 ``graph`` to the int8 graph ``target``, calibrated on batches of one text each.
 
-    Args:
-        runtime: The runtime of both graphs.
-        graph: The float32 graph.
-        batches: Batches to calibrate on, one text each, since padding would influence the ranges.
-        target: Path of the int8 graph.
-        weight_bits: 8, or 7 if the processor sums int8 products in 16 bits (``support.cpu.sums_bytes_exactly``).
-
-    Raises:
-        MissingExtraError: NNCF or the package that reads the graph is not installed.
-        EngineError: the graph cannot be quantised.
+    ``weight_bits`` is 8, or 7 if the processor sums int8 products in 16 bits (``support.cpu.sums_bytes_exactly``).
+    Raise MissingExtraError if NNCF or the graph's package is missing, and EngineError if the graph cannot be quantised.
     """
     nncf = import_nncf()
     try:
@@ -88,8 +77,7 @@ def _read_onnx(graph: Path) -> tuple[Any, list[str]]:
 def cosine_quality(exact_ND: FloatArray, found_ND: FloatArray, queries: int) -> dict[str, float]:
     """Compare vectors with the exact ones; each of the first ``queries`` rows ranks all others.
 
-    Returns:
-        "cosine_mean" and "cosine_worst" of the first ``queries`` rows, and their "top10_overlap", from 0 to 1.
+    Return "cosine_mean" and "cosine_worst" of these rows, and their "top10_overlap", from 0 to 1.
     """
     exact_ND, found_ND = unit(exact_ND), unit(found_ND)
     cosines = (exact_ND[:queries] * found_ND[:queries]).sum(axis=1)
@@ -104,11 +92,7 @@ def cosine_quality(exact_ND: FloatArray, found_ND: FloatArray, queries: int) -> 
 
 
 def score_quality(exact_QN: FloatArray, found_QN: FloatArray) -> dict[str, float]:
-    """Compare the scores of Q queries with N texts each with the exact ones.
-
-    Returns:
-        "correlation" of the scores, and "top10_overlap", from 0 to 1.
-    """
+    """Compare scores of Q queries with N texts with the exact ones: "correlation" and "top10_overlap", from 0 to 1."""
     constant = exact_QN.std() == 0 or found_QN.std() == 0
     return {
         "correlation": 0.0 if constant else float(np.corrcoef(exact_QN.ravel(), found_QN.ravel())[0, 1]),
@@ -117,7 +101,7 @@ def score_quality(exact_QN: FloatArray, found_QN: FloatArray) -> dict[str, float
 
 
 def top_overlap(exact_QN: FloatArray, found_QN: FloatArray) -> float:
-    """Return the share of the ten best that are still among the ten best; with N < 20, of the best half."""
+    """Return the share of the exact ten best that are still among the ten best; with N < 20, of the best half."""
     top = max(1, min(TOP, exact_QN.shape[1] // 2))
     exact, found = (np.argpartition(-scores_QN, top - 1, axis=1)[:, :top] for scores_QN in (exact_QN, found_QN))
     shared = [len(np.intersect1d(a, b)) for a, b in zip(exact, found, strict=True)]
@@ -125,7 +109,7 @@ def top_overlap(exact_QN: FloatArray, found_QN: FloatArray) -> float:
 
 
 def _off_stdout() -> contextlib.AbstractContextManager[Any]:
-    """Keep NNCF's progress bars off standard output, which is for results; a terminal's standard error shows them."""
+    """Show NNCF's progress bars on a terminal's standard error only: standard output is for results."""
     return contextlib.redirect_stdout(sys.stderr if sys.stderr.isatty() else io.StringIO())
 
 

@@ -1,7 +1,7 @@
 """Subjects of an export: encoders and cross-encoders.
 
-A subject knows its float32 graph, the inputs to calibrate an int8 graph on, and how to measure the loss of that graph:
-through ``Encoder`` and ``CrossEncoderReranker``, on texts that had no part in the calibration.
+A subject knows its float32 graph, the inputs to calibrate an int8 graph on, and how to measure the loss of that graph
+on held-out texts, through ``Encoder`` and ``CrossEncoderReranker``.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ _PAIR_TEXTS = 50
 
 
 class EncoderSubject:
-    """An encoder to export.
-
-    In ``ranges`` and ``quality``, ``copy`` is a copy of the model's folder; all graphs in it belong to the model.
-    """
+    """An encoder to export. In ``ranges`` and ``quality``, ``copy`` is a copy of its folder, with its own graphs."""
 
     def __init__(self, model: LoadedEncoder) -> None:
         self.model = model
@@ -126,11 +123,7 @@ Subject = EncoderSubject | CrossEncoderSubject
 
 
 def open_subject(name: str | Path) -> Subject:
-    """Find a model and read it.
-
-    Raises:
-        ModelError: the model is not found, damaged, or neither an encoder nor a cross-encoder.
-    """
+    """Find and read a model; raise ModelError if it is damaged, or neither an encoder nor a cross-encoder."""
     found = find_model(name)
     modules = read_modules(found.path)
     if [kind for kind, _ in modules] == ["Transformer"] and is_classifier(read_object(modules[0][1] / "config.json")):

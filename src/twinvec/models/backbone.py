@@ -1,7 +1,6 @@
-"""The backbone of a model: its settings, which backbones are supported, and how many tokens one reads.
+"""The backbone of encoders and cross-encoders: its settings, whether it is supported, and its limit of tokens.
 
-Encoders and cross-encoders share this. The settings come from the backbone's ``config.json`` and from the Transformer
-module's ``sentence_bert_config.json``.
+The settings come from ``config.json`` and from the Transformer module's ``sentence_bert_config.json``.
 """
 
 from __future__ import annotations
@@ -39,14 +38,10 @@ _SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {  # settings that change vect
 
 @dataclass(frozen=True, slots=True)
 class BackboneSpec:
-    """Settings of a backbone and of its input.
+    """Settings of a backbone and of its input; ``folder`` also holds ``config.json`` (``config``) and the tokenizer.
 
-    Attributes:
-        folder: Folder of the backbone, its configuration and the tokenizer.
-        config: The backbone's ``config.json``.
-        max_tokens: Longest input in tokens, special tokens included.
-        lower_case: Whether texts are lower-cased before the tokenizer's own normalisation.
-        positions: Longest input that the backbone has positions for.
+    An input has at most ``max_tokens`` tokens, special tokens included; the backbone can read ``positions`` of them.
+    ``lower_case`` lower-cases texts before the tokenizer's own normalisation.
     """
 
     folder: Path
@@ -58,11 +53,7 @@ class BackboneSpec:
     least_tokens: ClassVar[int] = LEAST_TOKENS
 
     def with_max_tokens(self, max_tokens: int | None) -> Self:
-        """Return the same model with another limit; None keeps the limit.
-
-        Raises:
-            ConfigurationError: the model cannot have this limit.
-        """
+        """Return the same model with another limit (None keeps it); raise ConfigurationError if that is impossible."""
         if max_tokens is None:
             return self
         if not self.least_tokens <= integer(max_tokens, "max_tokens") <= self.positions:
@@ -76,9 +67,7 @@ class BackboneSpec:
 def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec:
     """Read and check a backbone's ``config.json``; ``sentence_config`` is from ``read_transformer_config``.
 
-    Raises:
-        ModelIntegrityError: a file is missing or malformed, or the limit leaves no room for text.
-        UnsupportedModelError: the ``model_type`` is not in ``BACKBONES``.
+    Raise ModelIntegrityError for malformed settings, UnsupportedModelError for a ``model_type`` not in ``BACKBONES``.
     """
     config = _read_config(folder)
     return BackboneSpec(
@@ -91,7 +80,7 @@ def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec
 
 
 def max_input_tokens(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> int:
-    """Return the input limit in tokens: the Transformer module's or the tokenizer's, at most ``position_limit``."""
+    """Return the limit of the Transformer module or the tokenizer, at most ``position_limit``."""
     positions = position_limit(config)
     path, key = folder / "sentence_bert_config.json", "max_seq_length"
     stated = optional_limit(sentence_config, key, path)
@@ -120,7 +109,7 @@ def read_transformer_config(folder: Path) -> dict[str, Any]:
 
 
 def refuse_settings(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> None:
-    """Refuse settings that change the vectors and are not implemented here."""
+    """Refuse settings that change the vectors and are not supported."""
     if (folder / "adapter_config.json").is_file():
         raise UnsupportedModelError(
             f"{folder / 'adapter_config.json'}: adapters are not supported; merge it into the model's weights"
@@ -136,7 +125,7 @@ def refuse_settings(folder: Path, config: dict[str, Any], sentence_config: dict[
 
 
 def positive(config: dict[str, Any], key: str, path: Path) -> int:
-    """Return a setting that must be a whole number of at least 1."""
+    """Return a setting; refuse one that is not a whole number of at least 1."""
     value = config.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected a whole number of at least 1")
@@ -144,7 +133,7 @@ def positive(config: dict[str, Any], key: str, path: Path) -> int:
 
 
 def optional_limit(config: dict[str, Any], key: str, path: Path) -> int | None:
-    """Return a limit, or None if it is absent. Some libraries write "no limit" as the float 1e30."""
+    """Return a limit, or None if it is absent; some libraries write the float 1e30 for an absent one."""
     value = config.get(key)
     if value is None:
         return None

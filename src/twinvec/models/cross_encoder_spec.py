@@ -1,8 +1,8 @@
-"""A cross-encoder's folder in the sentence-transformers format -> a checked ``ClassifierSpec``.
+"""A cross-encoder's folder in the sentence-transformers format -> a checked ``ClassifierSpec``, without weights.
 
-Reads settings, never weights. Two layouts are supported: a plain sequence-classification folder with its activation in
-``config.json`` (sentence-transformers before 6), and one with ``modules.json`` (from 6 on). The score must come from a
-classification head; models that take it from a Dense module or from the logits of "yes" and "no" are refused.
+Two layouts are supported: a plain sequence-classification folder with its activation in ``config.json``
+(sentence-transformers before 6), and one with ``modules.json`` (from 6 on). The score must come from a classification
+head, not from a Dense module or from the logits of "yes" and "no".
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ LEAST_PAIR_TOKENS = 5
 
 @dataclass(frozen=True, slots=True)
 class ClassifierSpec(BackboneSpec):
-    """All settings of a cross-encoder, without its weights.
-
-    Attributes:
-        activate: Function from logits to scores.
-    """
+    """All settings of a cross-encoder, without its weights; ``activate`` turns logits into scores."""
 
     activate: Callable[[FloatArray], FloatArray]
 
@@ -56,11 +52,9 @@ class ClassifierSpec(BackboneSpec):
 
 
 def read_classifier(root: Path) -> ClassifierSpec:
-    """Read and check a cross-encoder's folder.
+    """Read and check a cross-encoder's folder; raises as ``encoder_spec.read_spec``.
 
-    Raises:
-        ModelIntegrityError: a file is missing, malformed, or points outside the folder; the message names it.
-        UnsupportedModelError: the model is not a classifier, has several labels, or has an unknown activation.
+    It refuses a model that is not a classifier, has several labels, or has an unknown activation.
     """
     modules = read_modules(root)
     if [kind for kind, _ in modules] != ["Transformer"]:

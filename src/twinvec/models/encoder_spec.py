@@ -1,8 +1,8 @@
-"""A model folder in the sentence-transformers format -> a checked ``ModelSpec``.
+"""A model folder in the sentence-transformers format -> a checked ``ModelSpec``, without weights.
 
-Reads settings, never weights: ``modules.json`` with its modules (Transformer, Pooling, then any of Dense and
-Normalize), prompts and limits. A folder without ``modules.json`` is a bare backbone, which gets mean pooling, as in
-sentence-transformers. The lists of modules, backbones, pooling modes and activations are closed.
+``modules.json`` lists the modules: Transformer, Pooling, then any of Dense and Normalize. A folder without this file is
+a bare backbone, which gets mean pooling, as in sentence-transformers. The lists of modules, backbones, pooling modes
+and activations are closed.
 """
 
 from __future__ import annotations
@@ -76,14 +76,9 @@ class Normalize:
 class ModelSpec(BackboneSpec):
     """All settings that decide what an encoder computes, without its weights.
 
-    Attributes:
-        pooling: Pooling modes, concatenated in this order.
-        include_prompt: Whether the tokens of a prompt count in pooling.
-        head: The steps after pooling, in order.
-        prompts: Name -> text put before an input, perhaps empty; ``query`` and ``document`` are always there.
-        default_prompt: Name of the prompt that ``encode`` uses, if any.
-        truncate_dim: Number of leading dimensions that are kept; None keeps all.
-        full_dim: Size of the vectors before truncation.
+    ``pooling`` has the modes in the order of concatenation. ``include_prompt`` says whether a prompt's tokens count in
+    pooling. ``head`` has the steps after it, in order. ``prompts`` always has ``query`` and ``document``, perhaps
+    empty. ``truncate_dim`` leading dimensions are kept (None keeps all) of the ``full_dim`` that the head gives.
     """
 
     pooling: tuple[str, ...]
@@ -107,11 +102,7 @@ class ModelSpec(BackboneSpec):
     def override(
         self, dim: int | None, max_tokens: int | None, prompts: dict[str, str] | None, default_prompt: str | None
     ) -> ModelSpec:
-        """Return the same model with other settings; None keeps a setting.
-
-        Raises:
-            ConfigurationError: the model cannot have a setting.
-        """
+        """Return the model with other settings (None keeps one); raise ConfigurationError for an impossible one."""
         spec = self.with_max_tokens(max_tokens)
         if dim is not None:
             _require(1 <= dim <= self.full_dim, f"dim must lie between 1 and the model's {self.full_dim}, got {dim}")
@@ -136,9 +127,8 @@ class ModelSpec(BackboneSpec):
 def read_spec(root: Path) -> ModelSpec:
     """Read and check a model folder.
 
-    Raises:
-        ModelIntegrityError: a file is missing, malformed, or points outside the folder; the message names it.
-        UnsupportedModelError: a module, backbone, pooling mode or activation is outside the closed lists.
+    Raise ModelIntegrityError if a file is missing, malformed or points outside the folder, and UnsupportedModelError if
+    a module, backbone, pooling mode or activation is outside the closed lists.
     """
     modules = read_modules(root)
     kinds = [kind for kind, _ in modules]
@@ -174,7 +164,7 @@ def read_spec(root: Path) -> ModelSpec:
 
 
 def _full_dim(backbone: BackboneSpec, pooling: tuple[str, ...], head: tuple[Dense | Normalize, ...]) -> int:
-    """Return the size of the vectors that leave the head, which must fit together."""
+    """Return the size of the head's vectors; refuse layers that do not fit together."""
     key = "dim" if backbone.config["model_type"] == "distilbert" else "hidden_size"
     dim = positive(backbone.config, key, backbone.folder / "config.json") * len(pooling)
     for step in head:
@@ -200,12 +190,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 def read_modules(root: Path) -> list[tuple[str, Path]]:
-    """Return the kind and the folder of each module in order, the Transformer first.
-
-    Raises:
-        ModelIntegrityError: ``modules.json`` is malformed, or a path in it leaves the folder.
-        UnsupportedModelError: a module class is outside the closed list.
-    """
+    """Return the kind and the folder of each module in order, the Transformer first; raises as ``read_spec``."""
     path = root / "modules.json"
     if not path.is_file():
         return [("Transformer", root)]

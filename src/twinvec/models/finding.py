@@ -1,9 +1,7 @@
-"""A model's name -> a local folder with verified files.
+"""A model's name -> a local folder with verified files, which ``encoder_spec`` and ``cross_encoder_spec`` read.
 
-A name is ``default``, a folder, or ``org/name`` or ``org/name@revision`` on the hub. Nothing is unpickled, and no code
-of a model is run. A hub revision is pinned to its commit. Weights are compared with a recorded hash: a constant for the
-default model, the hub's record for a hub model, ``twinvec.json`` for a folder that twinvec wrote. ``encoder_spec`` and
-``cross_encoder_spec`` read the folder; ``space`` computes its fingerprint.
+Nothing is unpickled, and no code of a model is run. A hub revision is pinned to its commit. Weights are compared with a
+recorded hash: a constant for the default model, the hub's record, or ``twinvec.json`` in a folder that twinvec wrote.
 """
 
 from __future__ import annotations
@@ -54,8 +52,7 @@ def find_model(
 
     Raises:
         ConfigurationError: the name is empty, or neither a string nor a path.
-        ModelNotFoundError: the folder or repository does not exist, or the hub cannot be reached and its cache lacks
-            the model.
+        ModelNotFoundError: the folder or repository does not exist, or the hub is unreachable and its cache lacks it.
         ModelIntegrityError: a weight file is missing, changed, truncated or pickled; the message names it.
     """
     if not isinstance(name, (str, Path)) or not str(name).strip():
@@ -114,7 +111,7 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
 
 
 def _download(repository: str, revision: str | None, hub: dict[str, Any], files: list[str] | None = None) -> Path:
-    """Download a snapshot, by default the files that every model needs, and return its folder."""
+    """Download a snapshot (default: the files that every model needs) and return its folder."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 

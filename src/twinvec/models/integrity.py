@@ -1,7 +1,4 @@
-"""Check the files of a model folder: complete safetensors, unchanged since their hashes were recorded.
-
-``twinvec.json``, the manifest, records the hashes.
-"""
+"""Check the files of a model folder: complete safetensors, unchanged since ``twinvec.json``, the manifest, was made."""
 
 from __future__ import annotations
 
@@ -21,9 +18,7 @@ MANIFEST = "twinvec.json"
 def weight_files(folder: Path) -> list[Path]:
     """Return the safetensors files of a model folder and of its modules' folders ("2_Dense").
 
-    Raises:
-        ModelIntegrityError: a backbone has no weights or only pickled ones, or a shard index names a file that is
-            missing or lies outside its folder.
+    Raise ModelIntegrityError for a backbone with pickled weights or none, and for a shard index with a bad path.
     """
     homes = [folder, *sorted(path for path in folder.glob("[0-9]*_*") if path.is_dir())]
     files = [path for home in homes for path in _weights_of(home)]
@@ -33,11 +28,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def loaded_weights(home: Path) -> list[Path]:
-    """Return the files that a model is loaded from: ``model.safetensors``, or the shards of its index.
-
-    Raises:
-        ModelIntegrityError: the folder holds neither.
-    """
+    """Return the files that a model is loaded from: ``model.safetensors``, or the shards of its index."""
     whole, index = home / "model.safetensors", home / "model.safetensors.index.json"
     if whole.is_file():
         return [whole]
@@ -71,11 +62,7 @@ def _weights_of(home: Path) -> list[Path]:
 
 
 def verify_folder(folder: Path) -> None:
-    """Check that every weight file is complete, and that every file in the manifest has the recorded hash.
-
-    Raises:
-        ModelIntegrityError: a file is damaged, changed or missing; the message names it.
-    """
+    """Raise ModelIntegrityError unless every weight file is complete and every file in the manifest has its hash."""
     recorded = manifest_hashes(folder)
     files = weight_files(folder)
     for name in recorded:
@@ -94,7 +81,7 @@ def write_manifest(folder: Path, extra: dict[str, Any] | None = None, graphs: It
 
 
 def manifest_hashes(folder: Path) -> dict[str, str]:
-    """Return file -> sha256 from ``twinvec.json``; empty if the folder has no such file."""
+    """Return file -> sha256 from ``twinvec.json``; empty if the file is missing."""
     path = folder / MANIFEST
     if not path.is_file():
         return {}
@@ -105,11 +92,7 @@ def manifest_hashes(folder: Path) -> dict[str, str]:
 
 
 def read_json(path: Path) -> Any:
-    """Parse a JSON file of a model.
-
-    Raises:
-        ModelIntegrityError: the file is missing or not JSON.
-    """
+    """Parse a JSON file of a model; raise ModelIntegrityError if it is missing or not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -119,11 +102,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Parse a JSON file of a model that holds an object.
-
-    Raises:
-        ModelIntegrityError: the file is missing, not JSON, or not an object.
-    """
+    """Parse a JSON file that holds an object; raises as ``read_json``, also for another value."""
     found = read_json(path)
     if not isinstance(found, dict):
         raise ModelIntegrityError(f"{path}: expected a JSON object, got {type(found).__name__}")
@@ -136,11 +115,7 @@ def optional_json(path: Path) -> dict[str, Any]:
 
 
 def safe_relative(name: object, origin: Path) -> PurePosixPath:
-    """Return a path that the file ``origin`` of a model names; the path must stay inside the model's folder.
-
-    Raises:
-        ModelIntegrityError: the path is absolute, contains ``..``, or is not a string.
-    """
+    """Return a path that the file ``origin`` names; raise ModelIntegrityError if it leaves the model's folder."""
     if not isinstance(name, str) or "\\" in name or "\0" in name:
         raise ModelIntegrityError(f"{origin}: bad path {name!r}")
     path = PurePosixPath(name)
@@ -156,14 +131,14 @@ def sha256(path: Path) -> str:
 
 
 def check_hash(path: Path, expected: str, authority: str) -> None:
-    """Raise ModelIntegrityError unless the file has the expected hash; ``authority`` names its source in the error."""
+    """Raise ModelIntegrityError if the file has another hash; the error names the source of the hash, ``authority``."""
     actual = sha256(path)
     if actual != expected:
         raise ModelIntegrityError(f"{path}: changed or damaged: its sha256 is {actual}, {authority} {expected}")
 
 
 def check_safetensors(path: Path) -> None:
-    """Raise ModelIntegrityError unless the file is a complete safetensors file with tensors."""
+    """Raise ModelIntegrityError if the file is not a complete safetensors file with tensors."""
     from safetensors import SafetensorError, safe_open
 
     try:

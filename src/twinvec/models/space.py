@@ -63,13 +63,7 @@ SPACE_PROBES = (
 
 
 def fingerprint(spec: ModelSpec, tokenizer: str, network: str) -> str:
-    """Return the hex digest (sha256) of the space of a model's vectors.
-
-    Args:
-        spec: The model's settings.
-        tokenizer: ``TextTokenizer.identity`` of the model's tokenizer for ``SPACE_PROBES``.
-        network: The model's ``network_digest``.
-    """
+    """Return the sha256 of a model's space; ``tokenizer`` is ``TextTokenizer.identity`` for ``SPACE_PROBES``."""
     settings = {
         "network": network,
         "tokenizer": tokenizer,
@@ -84,7 +78,7 @@ def fingerprint(spec: ModelSpec, tokenizer: str, network: str) -> str:
 
 
 def network_digest(spec: ModelSpec) -> str:
-    """Return the hex digest (sha256) of what maps token ids to vectors: tensors, backbone settings, pooling, head."""
+    """Return the sha256 of what maps token ids to vectors: tensors, backbone settings, pooling, head."""
     digest = hashlib.sha256(b"twinvec-network-1")
     settings = {
         "backbone": backbone_settings(spec.config),
@@ -103,19 +97,19 @@ def network_digest(spec: ModelSpec) -> str:
 
 
 def graph_digest(spec: ModelSpec, network: str) -> str:
-    """Return the hex digest (sha256) of an encoder's graph: its network, and whether prompt tokens are an input."""
+    """Return the sha256 of an encoder's graph: its network, and whether prompt tokens are an input."""
     return hashlib.sha256(f"twinvec-graph-1 {network} {spec.include_prompt}".encode()).hexdigest()
 
 
 def classifier_digest(spec: ClassifierSpec) -> str:
-    """Return the hex digest (sha256) of a cross-encoder's graph: its ``config.json`` and the bytes of its weights."""
+    """Return the sha256 of a cross-encoder's graph: its ``config.json`` and the bytes of its weights."""
     weights = {path.name: sha256(path) for path in loaded_weights(spec.folder)}
     identity = json.dumps([spec.config, weights], sort_keys=True)
     return hashlib.sha256(b"twinvec-classifier-1" + identity.encode()).hexdigest()
 
 
 def backbone_settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a backbone that its tensors do not show, with the defaults of transformers."""
+    """Return the settings that a backbone's tensors do not show, with the defaults of transformers."""
     kind = config["model_type"]
     settings = {key: config.get(key, default) for key, default in _DEFAULTS[kind].items()}
     attention = _modernbert_attention(config) if kind == "modernbert" else {}

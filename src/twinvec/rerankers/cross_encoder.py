@@ -1,8 +1,4 @@
-"""Reranking by a cross-encoder: a trained model that reads query and text together and scores the pair.
-
-The hits are new objects that keep the scores of all earlier stages. Many queries can be reranked at once, so that
-batches are full and a pair is computed once.
-"""
+"""Reranking by a cross-encoder: a trained model that reads query and text together and scores the pair."""
 
 from __future__ import annotations
 
@@ -36,21 +32,17 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
     """A cross-encoder in sentence-transformers' CrossEncoder format: one score for each pair of query and text.
 
     Scores equal those of ``CrossEncoder.predict``: the logit through the model's activation (default: the sigmoid).
+    ``engine``, ``device``, ``devices`` and ``precision`` are as for ``Encoder``.
 
     Args:
         model: A folder or a hub name, as for ``Encoder``; the model has one label.
-        engine: As for ``Encoder``.
-        device: As for ``Encoder``.
-        devices: As for ``Encoder``.
-        precision: As for ``Encoder``.
         token_budget: Largest padded size of a batch, in tokens (default: the engine's budget).
-        max_tokens: Truncate longer pairs to this length (default: the model's limit). The longer side is truncated
-            first.
+        max_tokens: Truncate longer pairs, the longer side first, to this many tokens (default: the model's limit).
 
     Attributes:
-        name: The name that finds the same model again; hub models carry their commit.
+        name: Name that finds the same model again; the name of a hub model includes its commit.
         max_tokens: Longest pair in tokens, special tokens included.
-        truncated: How many pairs this reranker has truncated so far; a pair counts once in a call.
+        truncated: Number of pairs truncated so far; a pair counts once in a call.
 
     Raises:
         ModelError: the model is not found, damaged, or not a cross-encoder with one label.
@@ -87,7 +79,7 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         self.engine = self._load_engine()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the engine: a copy loads one itself, in another process too."""
+        """Leave out the engine: a copy, also in another process, loads its own."""
         return {name: value for name, value in vars(self).items() if name != "engine"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Lists of hits, as rerankers take them: how they are checked, and put into the order of new scores."""
+"""Lists of hits, as rerankers take them: their checks, and their order by new scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MaxSim: reranking by the token states of the bi-encoder (late interaction). No further model is needed."""
+"""MaxSim: reranking by the token states of the bi-encoder (late interaction), without another model."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class MaxSimReranker(BatchReranker):
     """Late interaction over the encoder's own token states, mixed with the score of the stage before.
 
     MaxSim (Khattab and Zaharia 2020, ColBERT, equation 3) takes, for each token of the query, the best cosine with a
-    token of the text. The sum over the query's tokens is a mean here. Scores are comparable only within one list of
-    candidates, so both are standardised within it (mean 0, standard deviation 1) and mixed:
-    ``(1 - mix) * z(before) + mix * z(maxsim)``.
+    token of the text; here the score is the mean over the query's tokens, not the sum. Scores are comparable only
+    within one list of candidates, so both are standardised within it (mean 0, standard deviation 1) and mixed:
+
+    ``(1 - mix) * z(before) + mix * z(maxsim)``
 
     Args:
         encoder: The encoder that found the candidates, such as an ``Encoder``.
@@ -86,7 +87,7 @@ class MaxSimReranker(BatchReranker):
 
 
 def mixed_scores(before: Scores, maxsim: Scores, mix: float) -> Scores:
-    """Mix the scores of a stage with those of MaxSim for the same n candidates, both standardised: shape (n,)."""
+    """Standardise and mix the scores of a stage and those of MaxSim for the same n candidates: shape (n,)."""
     return (1 - mix) * _z(before) + mix * _z(maxsim)
 
 
@@ -95,11 +96,9 @@ def _z(scores: Scores) -> Scores:
 
 
 def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:
-    """Return the mean over a query's tokens of the best cosine with a token of a text, for n texts: shape (n,).
+    """Return MaxSim of a query with each of n texts, from their token states of length 1: shape (n,).
 
-    Args:
-        query_QD: The query's token states, of length 1. If there are no query tokens, all texts score 0.
-        texts: The token states of each text, (tokens, D), of length 1. A text without tokens scores 0.
+    MaxSim is the mean over the query's tokens of the best cosine with a token of the text; 0 if either has no tokens.
     """
     lengths = np.array([len(states_TD) for states_TD in texts], dtype=np.int64)
     scores = np.zeros(len(texts), dtype=np.float32)

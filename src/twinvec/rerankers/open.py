@@ -9,15 +9,9 @@ from twinvec.retrieval.base import Reranker
 
 
 def open_reranker(model: str = "maxsim", *, encoder: Encoder | None = None, device: str | None = None) -> Reranker:
-    """Open a reranker by name.
+    """Open ``"maxsim"``, or the cross-encoder of a folder or hub name; ``device`` and errors are as for ``Encoder``.
 
-    Args:
-        model: ``"maxsim"``, or the folder or hub name of a cross-encoder.
-        encoder: Computes the token states for "maxsim" (default: the default encoder).
-        device: As for ``Encoder``.
-
-    Raises:
-        ModelError: the model is not found, damaged or not supported.
+    ``encoder`` computes the token states for "maxsim" (default: the default encoder).
     """
     if model == "maxsim":
         return MaxSimReranker(encoder or Encoder(device=device))

@@ -1,7 +1,7 @@
 """What every part of retrieval shares: the hit, and the protocols of retrievers, rerankers and encoders.
 
-Three protocols say what is needed of an encoder: ``VectorEncoder`` to index and search vectors, ``TokenEncoder`` for
-late interaction, and ``SpaceEncoder`` for a collection, which records whose vectors it holds.
+An index needs a ``VectorEncoder``, late interaction a ``TokenEncoder``, and a collection, which records whose vectors
+it holds, a ``SpaceEncoder``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ class Hit:
         id: The document's id; with several chunks of a document among the results, ``"{id}#{position}"``.
         text: The text that was found, as it was embedded.
         score: The score of the last stage; larger is better.
-        scores: The score of every stage the hit went through, by the stage's name ("dense", "sparse",
-            "fused", "maxsim", "cross-encoder", ...).
+        scores: The score of every stage by its name ("dense", "sparse", "fused", "maxsim", "cross-encoder", ...).
         payload: The document's own payload. A chunk's hit also has ``source``, ``position`` and ``heading``, unless
             the payload itself has a key of that name.
     """
@@ -85,7 +84,7 @@ class VectorEncoder(Protocol):
 
 
 class SpaceEncoder(VectorEncoder, Protocol):
-    """An encoder of queries and documents whose vector space can be told from others, for a collection."""
+    """A ``VectorEncoder`` whose vector space can be told from others, for a collection."""
 
     @property
     def name(self) -> str:
@@ -104,10 +103,6 @@ class SpaceEncoder(VectorEncoder, Protocol):
 
 
 def check_limit(limit: int, name: str = "limit") -> None:
-    """Refuse a limit that is not an integer from 1 to ``MAX_LIMIT``.
-
-    Raises:
-        ConfigurationError: it names the limit.
-    """
+    """Raise ConfigurationError unless ``limit`` is an integer from 1 to ``MAX_LIMIT``; ``name`` names it."""
     if not is_integer(limit) or not 1 <= limit <= MAX_LIMIT:
         raise ConfigurationError(f"{name} must be a whole number from 1 to {MAX_LIMIT:,}, got {limit!r}")

@@ -1,10 +1,9 @@
 """BM25: one analysis of text, an index in memory, and sparse vectors for a store.
 
-The package tokenizers normalises text, bm25s has the stop words, and Snowball stems. Only the memory index imports
-bm25s itself, because that import takes longer than a search (it loads scipy). ``BM25Index`` computes BM25 as Lucene
-does (Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene (accurate)", without the constant factor
-k1 + 1, as in Lucene since version 8). In a store that multiplies by inverse document frequency (Qdrant's
-``Modifier.IDF``), the dot product of ``query_vector`` and ``document_vector`` is the same score.
+``BM25Index`` computes BM25 as Lucene does (Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene
+(accurate)", without the constant factor k1 + 1, as in Lucene since version 8). In a store that multiplies by inverse
+document frequency (Qdrant's ``Modifier.IDF``), the dot product of ``query_vector`` and ``document_vector`` is the same
+score. Only the index imports bm25s itself, because that import loads scipy and takes longer than a search.
 """
 
 from __future__ import annotations
@@ -46,16 +45,10 @@ _TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
 
 
 class Analyzer:
-    """Turns text into stemmed terms.
+    """Turn text into stemmed terms; raise ConfigurationError for a ``language`` without a Snowball stemmer.
 
     Text is lowercased and normalised (NFKC), and split into words of any script. Stop words are dropped if bm25s has a
     list for the language. Except for Chinese, scripts without spaces are not split into words.
-
-    Args:
-        language: A Snowball language.
-
-    Raises:
-        ConfigurationError: Snowball has no stemmer for the language.
     """
 
     def __init__(self, language: str = "english") -> None:
@@ -73,7 +66,7 @@ class Analyzer:
 
 @cache
 def _stop_words(language: str) -> frozenset[str]:
-    """Load the stop words of a language from bm25s's module ``stopwords``, without an import of bm25s."""
+    """Load a language's stop words from bm25s's module ``stopwords``, without an import of bm25s."""
     package = find_spec("bm25s")
     assert package is not None
     assert package.origin is not None
@@ -87,11 +80,7 @@ def _stop_words(language: str) -> frozenset[str]:
 
 
 class BM25Index:
-    """BM25 scores of documents in memory, computed by bm25s.
-
-    Args:
-        terms: The terms of each document, all from the same ``Analyzer``.
-    """
+    """BM25 scores of documents in memory, from the terms of each by one ``Analyzer``."""
 
     def __init__(self, terms: Sequence[list[str]]) -> None:
         self._size = len(terms)
@@ -103,7 +92,7 @@ class BM25Index:
             self._index.index(list(terms), show_progress=False)
 
     def scores(self, terms: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return the score of every document for a query's terms: shape (n,), 0 for documents that share no term."""
+        """Return every document's score for a query's terms: shape (n,), 0 for documents that share no term."""
         if self._index is None or not terms:
             return np.zeros(self._size, dtype=np.float32)
         scores: npt.NDArray[np.float32] = self._index.get_scores(list(terms))
@@ -117,10 +106,7 @@ SparseVector = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 def document_vector(terms: Sequence[str], average_length: float) -> SparseVector:
     """Return a document's saturated term frequencies: tf / (tf + k1 (1 - b + b length / average)).
 
-    Args:
-        terms: The document's terms.
-        average_length: Mean number of terms of the collection's documents; 0 if unknown, which gives the document the
-            average length.
+    If ``average_length``, in terms, is 0 (unknown), the document counts as one of average length.
     """
     if not terms:
         return _vector({})

@@ -1,6 +1,6 @@
 """The content of a memory index: documents, vectors and terms in rows, and what is derived from them.
 
-A corpus never changes. An addition makes a new corpus, so that a search in another thread sees one state throughout.
+An addition makes a new corpus, so that a search in another thread sees one state throughout.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Corpus:
         return ranks
 
     def allowed(self, filter: Filter | None) -> IntArray:
-        """Return the rows of the documents that satisfy ``filter``, without those of blank documents."""
+        """Return the rows of the documents that satisfy ``filter`` and are not blank."""
         conditions = parse_filter(filter)
         if not conditions:
             return self.filled

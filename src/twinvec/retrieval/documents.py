@@ -1,7 +1,6 @@
-"""Documents, the input of retrieval and ingestion.
+"""Documents, the input of retrieval and ingestion: a text with an id, an optional title and a payload of the caller.
 
-A document is a text with an id, an optional title and a payload of the caller. ``as_document`` converts the other forms
-that callers have. Files and chunks are the business of ``twinvec_qdrant``.
+``as_document`` converts other forms of documents. ``twinvec_qdrant`` reads files and cuts documents into chunks.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
 
     A mapping has ``text``, an id under ``id`` or ``_id`` (the BEIR layout), and optionally ``title`` and ``payload``;
     its other keys join the payload. A text gets its ``position`` as id. Documents of LangChain, and documents and nodes
-    of LlamaIndex, are converted too. A LangChain document without an id gets a digest of its text and metadata as id,
-    so that a changed document gets another id.
+    of LlamaIndex, are converted too. A LangChain document without an id gets a digest of its text and metadata as id.
 
     Raises:
         DocumentError: the text or the id is missing, or a text, id, title or payload has the wrong type.
@@ -86,7 +84,7 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
 
 
 def as_documents(values: Iterable[object]) -> Iterator[Document]:
-    """Convert each value by ``as_document``; the first refused value raises its error."""
+    """Convert each value by ``as_document``; raise the error of the first refused value."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise DocumentError(f"expected an iterable of documents, got {type(values).__name__}")
     return (as_document(value, position) for position, value in enumerate(values))

@@ -41,9 +41,8 @@ class Condition:
 def parse_filter(filter: Filter | None) -> list[Condition]:
     """Check a filter and return its conditions.
 
-    Raises:
-        FilterError: a key is not a string, a range is malformed, or a value cannot be compared: a type other than
-            string, number and boolean, a number that is not finite or exceeds 64 bits, or a lone surrogate.
+    Raise FilterError if a key is not a string, a range is malformed, or a value cannot be compared: a type other than
+    string, number and boolean, a number that is not finite or exceeds 64 bits, or a lone surrogate.
     """
     if filter is None:
         return []
@@ -53,7 +52,7 @@ def parse_filter(filter: Filter | None) -> list[Condition]:
 
 
 def matches(conditions: Sequence[Condition], identity: str, payload: Mapping[str, Any]) -> bool:
-    """Return whether the document with this id and payload satisfies every condition."""
+    """Return whether a document satisfies every condition."""
     return all(any(_holds(c, value) for value in _values(identity, payload, c.key)) for c in conditions)
 
 

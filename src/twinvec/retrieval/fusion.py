@@ -1,15 +1,14 @@
 """Fusion: one score for each candidate from the scores of two stages.
 
-Every method takes the scores of both stages for the same candidates; larger is better. A candidate that only one stage
-found is scored by the other stage too.
+Every method takes the scores of both stages for the same candidates, also those that only one stage found; larger is
+better.
 
 ``"adaptive"``, the default: z(dense) + w BM25, where z standardises over the candidates (mean 0, standard deviation 1).
     Cosines are comparable only within one model and query, so they are standardised. A BM25 score is a sum of log-odds
-    weights (Robertson and Zaragoza 2009) and comparable across queries, so w is a constant, 0.25. If a query shares
-    only common words with the documents, its BM25 scores are small and weigh little. Methods that scale every query's
-    BM25 scores to the same spread, or use ranks alone, inflate such scores. The scores of a keyword query are small
-    because it has few terms. Its best score per term shows that the keywords match, and the weight grows with it:
-    w = 0.1 (best / terms)^2 / sd(BM25), if that is above 0.25.
+    weights (Robertson and Zaragoza 2009) and comparable across queries, so w is a constant, 0.25. A query that shares
+    only common words with the documents has small BM25 scores, which weigh little; methods that scale every query's
+    scores to the same spread, or use ranks alone, inflate them. A keyword query has small scores because it has few
+    terms. Its best score per term shows a match, and w = 0.1 (best / terms)^2 / sd(BM25) if that is above 0.25.
 ``"rrf"``: the sum of 1 / (60 + rank), reciprocal rank fusion (Cormack, Clarke and Büttcher 2009). Equal scores share a
     rank; a sparse score of 0 has no rank.
 ``"distribution"``: the sum of (score - (mean - 3 sd)) / (6 sd), distribution-based score fusion, as in Qdrant.
@@ -103,7 +102,7 @@ def _checked(scores: FloatArray, name: str) -> Scores:
 
 
 def _deviation(scores: Scores) -> np.floating:
-    """Return the standard deviation: 0 for equal scores, which rounding can give a tiny one."""
+    """Return the standard deviation, exactly 0 for equal scores despite rounding."""
     return scores.std() if scores.size and np.ptp(scores) > 0 else np.float64(0)
 
 

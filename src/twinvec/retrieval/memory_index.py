@@ -1,8 +1,7 @@
-"""``MemoryIndex``: exact search over documents in memory.
+"""``MemoryIndex``: exact search over documents in memory, the reference for quality, up to some hundred thousand texts.
 
-The index compares a query with every document, by vectors and by words (``retrieval.bm25``), and fuses the scores
-(``retrieval.fusion``). It is the reference for quality and serves up to some hundred thousand texts. Documents that
-must outlive the process belong in a collection (``twinvec_qdrant``).
+A query is compared with every document, by vectors and by words (``retrieval.bm25``); ``retrieval.fusion`` fuses the
+scores. Documents that must outlive the process belong in a collection (``twinvec_qdrant``).
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
 class MemoryIndex:
     """Exact search over documents held in memory.
 
-    Dense scores are cosines; sparse scores are BM25 (Lucene's variant, k1 1.5, b 0.75). ``search`` and ``add``
-    may run in different threads: a search sees the index as it was when it began.
+    Dense scores are cosines; sparse scores are BM25 (Lucene's variant, k1 1.5, b 0.75). ``search`` and ``add`` may run
+    in different threads: a search sees the index as it was when it began.
 
     Args:
         encoder: Computes the vectors, by ``encode_query`` and ``encode_document``.
@@ -40,7 +39,7 @@ class MemoryIndex:
         fusion: How hybrid search fuses its two stages; see ``twinvec.retrieval.fusion``.
 
     Raises:
-        ConfigurationError: ``language`` has no stemmer, or the method of fusion is unknown; and what ``add`` raises.
+        ConfigurationError: ``language`` has no stemmer, or ``fusion`` is unknown; and what ``add`` raises.
     """
 
     def __init__(
@@ -93,9 +92,9 @@ class MemoryIndex:
     ) -> list[Hit]:
         """Return at most ``limit`` hits that satisfy ``filter``, best first; equal scores in the order of their ids.
 
-        A hybrid search fuses the best 100 hits of each stage (``limit`` of them if that is more). A sparse search
-        finds only documents that share a term with the query. A blank query finds nothing, and a blank document is
-        never found. ``weights`` are those of vectors and words in a hybrid search; see ``twinvec.retrieval.fusion``.
+        A hybrid search fuses the best 100 hits of each stage (``limit`` of them if that is more), with ``weights`` for
+        vectors and words. A sparse search finds only documents that share a term with the query. A blank query finds
+        nothing, and a blank document is never found.
 
         Raises:
             TextError: the input gate refuses the query.
@@ -174,16 +173,7 @@ class MemoryIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """Turns scores into hits: what a search asked for, and where it looks.
-
-    Attributes:
-        corpus: The documents.
-        rows: Rows of ``corpus`` that the filter allows; scores are of these rows, in this order.
-        limit: Largest number of hits.
-        mode: The stages.
-        weights: Weights of the two stages of a hybrid search.
-        fusion: How a hybrid search fuses them.
-    """
+    """Turn scores into hits; the scores are of the ``rows`` of ``corpus`` that the filter allows, in this order."""
 
     corpus: Corpus
     rows: IntArray
@@ -193,7 +183,7 @@ class _Ranking:
     fusion: FusionMethod
 
     def hits(self, dense: FloatArray, sparse: FloatArray, terms: int) -> list[Hit]:
-        """Return the hits of one query, best first; ``terms`` is the number of its terms."""
+        """Return one query's hits, best first; ``terms`` is the number of its terms."""
         if self.mode == "hybrid":
             best, final = self._fused(dense, sparse, terms)
             stages = {"dense": dense, "sparse": sparse, "fused": final}
@@ -216,7 +206,7 @@ class _Ranking:
         return self._top(fused, candidates, self.limit), fused
 
     def _top(self, scores: FloatArray, among: IntArray, limit: int) -> IntArray:
-        """Return those ``limit`` indices ``among`` whose scores are largest, best first; equal scores by id."""
+        """Return the ``limit`` indices of ``among`` with the largest scores, best first; equal scores by id."""
         return among[largest(scores[among], limit, self.corpus.id_ranks[self.rows[among]])]
 
     def _hit(self, index: int, score: float, stages: dict[str, FloatArray]) -> Hit:

@@ -1,8 +1,8 @@
-"""Opening a collection by its name. The core has no store; an installed package provides one.
+"""Open a collection by its name. The core has no store; an installed package provides one.
 
-The package declares, in the entry-point group ``twinvec.retrievers``, a function ``open(name, path, *, url, encoder,
-create)``. It returns a collection: a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``, ``get`` and
-``notes``.
+The package declares a function ``open(name, path, *, url, encoder, create)`` in the entry-point group
+``twinvec.retrievers``. The function returns a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``,
+``get`` and ``notes``.
 """
 
 from __future__ import annotations
@@ -15,17 +15,10 @@ from twinvec.errors import ConfigurationError
 
 
 def open_collection(name: str, path: Path | None = None, *, url: str | None = None, encoder: Any = None) -> Any:
-    """Open an existing collection, as a context manager.
+    """Open an existing collection, as a context manager: from the folder ``path`` (default: the store's) or a server.
 
-    Args:
-        name: Name of the collection.
-        path: Folder of an embedded store (default: the store's).
-        url: Address of a server, instead of a folder.
-        encoder: An open encoder (default: the model that the collection was made with).
-
-    Raises:
-        ConfigurationError: no installed package provides a store, or both ``path`` and ``url`` are given.
-        TwinvecError: the store cannot open the collection: it does not exist, another process holds it, ...
+    ``encoder`` is an open encoder (default: the collection's model). Raise ConfigurationError if no installed package
+    provides a store or both ``path`` and ``url`` are given, and a TwinvecError if the store cannot open the collection.
     """
     for entry in entry_points(group="twinvec.retrievers"):
         return entry.load()(name, path, url=url, encoder=encoder, create=False)

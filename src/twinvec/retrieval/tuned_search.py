@@ -18,13 +18,9 @@ _KEY = "setting"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How to search.
+    """How to search: the first stage's ``mode``, and the weight ``words`` of words in a hybrid search (vectors have 1).
 
-    Attributes:
-        mode: Mode of the first stage.
-        words: Weight of words in a hybrid search; vectors have weight 1.
-        mix: Weight of MaxSim as a second stage; 0 leaves it out.
-        candidates: How many hits MaxSim reranks.
+    ``mix`` is the weight of MaxSim, which reranks ``candidates`` hits as a second stage; 0 leaves it out.
     """
 
     mode: Mode
@@ -66,7 +62,7 @@ class TunedSearch:
     """A retriever that searches a collection by its saved setting (default: hybrid search).
 
     Args:
-        collection: A collection with ``notes``, ``maxsim`` and modes of search: ``twinvec_qdrant.Collection``.
+        collection: A ``twinvec_qdrant.Collection``.
 
     Attributes:
         setting: The setting.
@@ -85,7 +81,7 @@ class TunedSearch:
             self._retriever = RetrieveRerank(collection, self.reranker, self.setting.candidates)
 
     def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
-        """Search as the collection's ``search`` does, by the setting."""
+        """Search as the collection does, by the setting."""
         hits: list[Hit] = self._retriever.search(query, limit, filter=filter, **self.setting.first_stage)
         return hits
 

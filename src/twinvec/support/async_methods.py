@@ -24,10 +24,7 @@ The event loop's default pool has only a few more threads than the machine has c
 
 
 def awaitable(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return the awaitable form of a method: the same arguments, result and errors.
-
-    A cancelled call stops waiting. Work that has begun continues to its end.
-    """
+    """Return the awaitable form of a method. A cancelled call stops waiting; work that has begun continues."""
 
     @wraps(method)
     async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:

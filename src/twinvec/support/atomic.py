@@ -1,8 +1,7 @@
-"""Writing a file as a whole: a reader finds the old content or the new content, also after a crash or a power cut.
+"""Write a file as a whole: a reader finds the old content or the new content, also after a crash or a power cut.
 
-The new content goes to a partial file in the same folder, is forced to the disk (fsync) and then renamed. A file has
-one writer at a time; if several processes may write, the caller holds a lock (``support.locks``). The partial file of a
-killed writer stays until the next writer replaces it.
+The new content goes to a partial file in the same folder, is forced to the disk (fsync) and then renamed. If several
+processes may write a file, the caller holds a lock. The next writer replaces the partial file of a killed one.
 """
 
 from __future__ import annotations
@@ -17,27 +16,19 @@ PARTIAL = ".partial"
 
 
 def partial_path(path: Path) -> Path:
-    """Return the path of the partial file that belongs to ``path``."""
+    """Return the path of the partial file of ``path``."""
     return path.with_name(path.name + PARTIAL)
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
-    """Replace the content of a file; a string is written as UTF-8.
-
-    Raises:
-        OSError: the file cannot be written; the old content stays.
-    """
+    """Replace the content of a file; a string is written as UTF-8. An OSError leaves the old content."""
     with replaced(path) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """Yield a partial file to write to; it takes the place of ``path`` when the block ends without an error.
-
-    Raises:
-        OSError: the file cannot be written; the old content stays, and the partial file is removed.
-    """
+    """Yield a partial file to write to; it replaces ``path`` when the block ends, or is removed after an error."""
     partial = partial_path(path)
     try:
         yield partial

@@ -12,10 +12,7 @@ _X86 = {"x86_64", "amd64", "i386", "i686"}
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use.
-
-    CPU affinity, ``OMP_NUM_THREADS`` and the CPU limit of a container reduce it.
-    """
+    """Return the number of usable cores, by CPU affinity, ``OMP_NUM_THREADS`` and the container's CPU limit."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     stated = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if stated.isdecimal() and int(stated):
@@ -27,7 +24,7 @@ def available_cores() -> int:
 def container_share(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float | None:
     """Return the CPU limit of this process's control groups on Linux, in cores; None means no limit.
 
-    A container sees all cores of its machine. If it runs more threads than its limit, Linux pauses them in turn.
+    A container sees all cores of its machine, but Linux pauses its threads if they exceed the limit.
     """
     try:
         paths = dict(line.split(":", 2)[1:] for line in own.read_text().splitlines())
@@ -43,7 +40,7 @@ def container_share(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/pr
 
 
 def _share(files: list[Path]) -> float | None:
-    """Return the time of a control group per period, or None if it has no limit."""
+    """Return a control group's limit in cores, or None if it has no limit."""
     try:
         time, period = (int(word) for file in files for word in file.read_text().split())
     except (OSError, ValueError):  # the files are missing, or say "max"
@@ -52,7 +49,7 @@ def _share(files: list[Path]) -> float | None:
 
 
 def sums_bytes_exactly(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether the processor sums int8 products in 32 bits.
+    """Return whether the processor sums int8 products in 32 bits.
 
     x86 without VNNI or AMX adds two products in 16 bits first, which saturates if weights use all 8 bits; int8 is not
     faster than float32 there either. An x86 processor whose flags cannot be read counts as one of these.
@@ -61,7 +58,6 @@ def sums_bytes_exactly(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 
 
 def _flags(cpuinfo: Path) -> list[str]:
-    """Return the flags that Linux lists for an x86 processor."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Importing the packages of a distribution's extras, such as those of ``twinvec[eval]``."""
+"""Import the packages of a distribution's extras, such as those of ``twinvec[eval]``."""
 
 from __future__ import annotations
 
@@ -12,17 +12,10 @@ _INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "PyYAML"}
 
 
 def import_extra(module: str, extra: str, purpose: str, distribution: str = "twinvec") -> Any:
-    """Import an optional package, or one of its modules.
+    """Import an optional package, or one of its modules by dotted path; errors begin with ``purpose``.
 
-    Args:
-        module: Dotted path of the module.
-        extra: The extra of ``distribution`` that installs the package.
-        purpose: What needs the package; errors begin with it.
-        distribution: Whose extra it is.
-
-    Raises:
-        MissingExtraError: the package is not installed; the error names the command that installs it.
-        EngineError: the package is installed and cannot be imported.
+    Raise MissingExtraError, with the command that installs ``extra``, if the package is missing, and EngineError if it
+    is installed and cannot be imported.
     """
     try:
         return import_module(module)

@@ -1,7 +1,4 @@
-"""Lazy public names: a package lists its names and imports the module of a name at its first use.
-
-So ``import twinvec`` and ``twinvec --help`` load neither torch nor a Qdrant client, and stay quick.
-"""
+"""Lazy public names: a package lists its names and imports the module of a name at its first use."""
 
 from __future__ import annotations
 
@@ -12,12 +9,7 @@ from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the ``__getattr__`` and the ``__dir__`` of a package with lazy names.
-
-    Args:
-        package: The package's ``__name__``.
-        homes: Public name -> module that defines it, relative to the package.
-    """
+    """Return a package's ``__getattr__`` and ``__dir__``; ``homes`` maps a public name to its module in the package."""
 
     def load(name: str) -> Any:
         if name not in homes:

@@ -1,4 +1,4 @@
-"""Reading the lines of text files and JSON lines files. Every error names file and line."""
+"""Read the lines of text files and JSON lines files; every InputError names file and line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file, line ends included.
-
-    Raises:
-        InputError: the file cannot be read or is compressed, or a line is not UTF-8.
-    """
+    """Yield a file's lines with their ends; raise InputError if it is unreadable, compressed or not UTF-8."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -33,11 +29,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a JSON lines file, each with its place ("file:line"). Blank lines are skipped.
-
-    Raises:
-        InputError: the file cannot be read or is empty, or a line is not a JSON object.
-    """
+    """Yield each object of a JSON lines file, after its place ("file:line"); skip blank lines, refuse an empty file."""
     rows = 0
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
@@ -50,11 +42,7 @@ def read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
-    """Parse a line of JSON that must be an object.
-
-    Raises:
-        InputError: the line is not a JSON object; the message begins with ``place``.
-    """
+    """Parse a JSON object; the message of an InputError begins with ``place``."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -65,22 +53,14 @@ def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
 
 
 def text_field(row: dict[str, Any], name: str, place: str) -> str:
-    """Return the string of a row under ``name``.
-
-    Raises:
-        InputError: the row lacks the key, or the input gate refuses the value.
-    """
+    """Return the string of a row under ``name``; raise InputError if it is missing or the input gate refuses it."""
     if name not in row:
         raise InputError(f"{place}: no {name!r} among {', '.join(map(repr, sorted(row))) or 'no keys'}")
     return check_text(row[name], f"{place}: {name!r}")
 
 
 def read_texts(path: Path, field: str = "text") -> Iterator[str]:
-    """Yield each line of a text file, without its line end, or ``field`` of each object of a ``.jsonl`` file.
-
-    Raises:
-        InputError: the file cannot be read, or a line is invalid; the message names file and line.
-    """
+    """Yield each line of a text file, without its line end, or ``field`` of each object of a ``.jsonl`` file."""
     if path.suffix == ".jsonl":
         return (text_field(row, field, place) for place, row in read_jsonl(path))
     return (line.rstrip("\r\n") for line in read_lines(path))

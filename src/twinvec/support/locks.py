@@ -11,11 +11,9 @@ from twinvec.errors import ConfigurationError
 
 @contextmanager
 def exclusive_lock(lock: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file, which is removed afterwards. The lock of a process that dies is released.
+    """Hold a lock file and remove it afterwards; the system releases the lock of a process that dies.
 
-    Raises:
-        ConfigurationError: another process holds the lock; the message is ``busy``.
-        OSError: the file cannot be created.
+    Raise ConfigurationError with the message ``busy`` if another process holds the lock.
     """
     from filelock import FileLock, Timeout
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """Advances the bar."""
+    """The function that advances a bar."""
 
     def __call__(self, count: int, /, *, failed: int = 0) -> None:
         """Add ``count`` finished items, of which ``failed`` have failed."""
@@ -17,7 +17,7 @@ class Advance(Protocol):
 
 
 def unseen(count: int, /, *, failed: int = 0) -> None:
-    """The ``Advance`` of a bar that is not shown."""
+    """Advance a bar that is not shown."""
 
 
 @contextmanager

@@ -11,10 +11,7 @@ Item = TypeVar("Item")
 def sliced_by_weight(
     items: Iterable[Item], weigh: Callable[[Item], int], *, most: int, heaviest: int
 ) -> Iterator[list[Item]]:
-    """Yield the items in order, in lists of at most ``most`` items and a weight of at most ``heaviest``.
-
-    An item that is heavier by itself gets a list of its own.
-    """
+    """Yield lists of at most ``most`` items and ``heaviest`` weight, in order; a heavier item is alone in its list."""
     part: list[Item] = []
     weight = 0
     for item in items:

@@ -1,7 +1,4 @@
-"""Switching off the telemetry of libraries.
-
-ONNX Runtime reports what graphs consist of, OpenVINO reports imports and conversions, and NNCF reports its calls.
-"""
+"""Switch off the telemetry of ONNX Runtime (content of graphs), OpenVINO (imports, conversions) and NNCF (calls)."""
 
 from __future__ import annotations
 
@@ -16,10 +13,7 @@ _one_at_a_time = threading.RLock()
 
 
 def switch_off() -> None:
-    """Switch off the telemetry of libraries that read their switch when they load: call this before.
-
-    A switch that is set already keeps its value.
-    """
+    """Set the switches that libraries read when they load, except those that are set already; call this before."""
     for name, value in _SWITCHES.items():
         os.environ.setdefault(name, value)
 

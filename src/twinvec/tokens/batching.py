@@ -1,9 +1,8 @@
 """Lengths -> batches under a token budget.
 
-Texts are sorted by length, so that a batch holds texts of similar length and little padding. Three limits end a batch:
-its padded size, (number of texts) x (longest text), reaches the budget; its padding reaches a sixteenth of the budget
-(at least 32 tokens), which costs more than another call of the engine; or it holds the largest number of texts, since a
-batch of very many short texts is slow to collate.
+Texts are sorted by length, so that a batch has little padding. Three limits end a batch: its padded size, (number of
+texts) x (longest text), reaches the budget; its padding reaches a sixteenth of the budget (at least 32 tokens), which
+costs more than another call of the engine; or it has too many texts to be collated quickly.
 """
 
 from __future__ import annotations
@@ -24,10 +23,8 @@ def token_budget_batches(
 ) -> Iterator[npt.NDArray[np.int64]]:
     """Yield arrays of indices into ``lengths``: every index once, longest texts first.
 
-    Args:
-        lengths: Tokens of each text, shape (n,).
-        budget: Largest padded size of a batch, in tokens; a longer text makes a batch by itself.
-        max_texts: Largest number of texts in a batch; default: budget / 16, but at least 512.
+    ``budget`` is a padded size in tokens; a longer text makes a batch by itself. A batch has at most ``max_texts``
+    texts (default: budget / 16, but at least 512).
     """
     max_texts = max(512, budget // 16) if max_texts is None else max_texts
     if budget < 1 or max_texts < 1:
@@ -47,14 +44,10 @@ def token_budget_batches(
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Token ids of B texts, padded on the right to T.
+    """Token ids of B texts, padded on the right to T; ``mask_BT`` is 1 for a token, 0 for padding.
 
-    Attributes:
-        ids_BT: Token ids.
-        mask_BT: 1 for a token, 0 for padding.
-        types_BT: Segment of each token (pairs of a cross-encoder); None means all zero.
-        prompt_tokens: Number of leading tokens that pooling leaves out (models with ``include_prompt: false``).
-        alone: Whether the call computes no other batch at the same time, so that all cores may compute this one.
+    ``types_BT`` has the segments of a cross-encoder's pairs; None means all zero. Pooling leaves out the first
+    ``prompt_tokens`` tokens. All cores compute a batch that is ``alone``: the call computes no other at the same time.
     """
 
     ids_BT: IntArray

@@ -1,10 +1,9 @@
 """Texts -> tokens -> batches -> results, with the steps overlapping.
 
-Texts go through in windows. The first window is small, so that the engine starts soon; each later one is twice as
-large. While the engine computes one window, a thread tokenises the next, so at most two windows are in memory. Within a
-window, as many threads as the engine computes batches at once pad and compute them; engine and tokenizer release the
-interpreter lock. The caller's thread receives the results in the order of the batches, so it needs no lock to store
-them.
+Texts go through in windows; the first is small, so that the engine starts soon, and each later one is twice as large.
+While the engine computes one window, a thread tokenises the next. As many threads as the engine has workers pad and
+compute the batches of a window. The caller's thread gets the results in the order of the batches, so it needs no lock
+to store them.
 """
 
 from __future__ import annotations
@@ -33,12 +32,8 @@ _SMALL_CALL = 256  # tokens; all cores compute batches of so small a call one by
 class PipelineSettings:
     """How inputs are batched.
 
-    Attributes:
-        token_budget: Largest padded size of a batch, in tokens.
-        workers: Number of batches computed at once.
-        pad_id: Token id of padding.
-        prompt_tokens: Number of leading tokens that pooling leaves out.
-        window: Largest number of inputs tokenised at once.
+    ``token_budget`` is the largest padded size of a batch; ``workers`` batches are computed at once. Pooling leaves out
+    the first ``prompt_tokens`` tokens. ``window`` is the largest number of inputs tokenised at once.
     """
 
     token_budget: int
@@ -54,16 +49,9 @@ def run_batches(
     compute: Callable[[Batch], FloatArray],
     settings: PipelineSettings,
 ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-    """Tokenise, batch and compute all inputs.
+    """Yield, for each batch of texts or pairs, the indices of its inputs, their lengths in tokens, and its result.
 
-    Args:
-        inputs: Texts, or pairs of texts.
-        tokenize: Called with one window of inputs at a time, never twice at once.
-        compute: Called with padded batches, from ``settings.workers`` threads at once.
-        settings: How inputs are batched.
-
-    Yields:
-        For each batch: the indices of its inputs, their lengths in tokens, and the result of ``compute``.
+    ``tokenize`` gets one window of inputs at a time. ``settings.workers`` threads call ``compute`` at once.
     """
     windows = list(_growing(inputs, min(FIRST_WINDOW_TEXTS, settings.window), settings.window))
     start = 0
@@ -83,7 +71,6 @@ def run_batches(
 
 
 def _growing(inputs: Sequence[Item], size: int, largest: int) -> Iterator[Sequence[Item]]:
-    """Yield windows of inputs, each twice as large as the one before, up to the largest size."""
     start = 0
     while start < len(inputs):
         yield inputs[start : start + size]

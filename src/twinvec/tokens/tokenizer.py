@@ -1,7 +1,6 @@
 """Texts -> token ids, with the Rust tokenizer of the model's folder.
 
-Ids are ragged: one flat array with offsets, from which batches are cut. Inputs are truncated to the model's limit, and
-the truncated ones are counted.
+Ids are ragged: one flat array with offsets, from which batches are cut. Truncated inputs are counted.
 """
 
 from __future__ import annotations
@@ -33,13 +32,9 @@ _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.m
 
 @dataclass(frozen=True, slots=True)
 class TokenIds:
-    """Ragged token ids of n texts.
+    """Ragged token ids of n texts: text i has ``ids[offsets[i]:offsets[i + 1]]``.
 
-    Attributes:
-        ids: All ids one after another, shape (total,).
-        offsets: Text i has ``ids[offsets[i]:offsets[i + 1]]``, shape (n + 1,).
-        types: Segments, parallel to ``ids``, or None.
-        truncated: Number of truncated texts.
+    ``types`` has the segment of each id, or is None. ``truncated`` is the number of truncated texts.
     """
 
     ids: npt.NDArray[np.int32]
@@ -68,16 +63,10 @@ class TokenIds:
 
 
 class TextTokenizer:
-    """The tokenizer of a model folder; safe to share between threads.
+    """The tokenizer of a model folder; threads may share it.
 
-    Args:
-        folder: Folder with ``tokenizer.json`` and ``tokenizer_config.json``.
-        max_tokens: Inputs are truncated to this number of tokens, special tokens included.
-        lower_case: Lower-case first (sentence-transformers' ``do_lower_case``).
-
-    Attributes:
-        cut_side: "left" or "right": the end that truncation removes.
-        pad_id: Token id of padding.
+    Inputs are truncated to ``max_tokens``, special tokens included, at the side ``cut_side`` ("left" or "right").
+    ``lower_case`` lower-cases them first (sentence-transformers' ``do_lower_case``).
     """
 
     def __init__(self, folder: Path, max_tokens: int, *, lower_case: bool = False) -> None:
@@ -98,7 +87,7 @@ class TextTokenizer:
         return self._encode(pairs, with_types=True)
 
     def count(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the number of tokens of each text before truncation, special tokens included: shape (n,)."""
+        """Return each text's number of tokens before truncation, special tokens included: shape (n,)."""
         counts = [len(encoding) for part in _parts(texts) for encoding in self._whole.encode_batch_fast(part)]
         return np.array(counts, dtype=np.int64)
 
@@ -110,7 +99,7 @@ class TextTokenizer:
 
     @property
     def pad_token(self) -> str | None:
-        """The text of the padding token."""
+        """The padding token's text."""
         return self._whole.id_to_token(self.pad_id)
 
     def save(self, path: Path) -> None:
@@ -118,7 +107,7 @@ class TextTokenizer:
         path.write_text(self._whole.to_str(), encoding="utf-8")
 
     def for_chunking(self) -> Tokenizer:
-        """Return a copy of the Rust tokenizer that truncates nothing, for a chunker to keep."""
+        """Return a copy of the Rust tokenizer that does not truncate, for a chunker."""
         return self._copy()
 
     def _copy(self) -> Tokenizer:
@@ -147,7 +136,7 @@ class TextTokenizer:
 
 
 def _parts(inputs: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield lists of texts or pairs that are small enough to be tokenised at once."""
+    """Yield lists of texts or pairs, each small enough for one call."""
     return sliced_by_weight(inputs, _characters, most=_TEXTS_AT_ONCE, heaviest=_CHARACTERS_AT_ONCE)
 
 

@@ -16,13 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class TruncationCounter:
-    """Base of the classes that take texts from users and truncate them.
-
-    Attributes:
-        name: Name of the model.
-        max_tokens: Limit of the model's input.
-        truncated: Number of inputs truncated so far.
-    """
+    """Base of the classes that truncate users' texts to ``max_tokens``; ``truncated`` counts the inputs so far."""
 
     name: str
     max_tokens: int
@@ -33,10 +27,7 @@ class TruncationCounter:
     def _counting_truncations(
         self, tokenize: Callable[[list[Item]], TokenIds], total: int, inputs: str
     ) -> Iterator[Callable[[list[Item]], TokenIds]]:
-        """Wrap ``tokenize``: count the inputs that it truncates, and log them at the end.
-
-        ``total`` and ``inputs`` ("texts") are for the message: how many distinct inputs, and of which kind.
-        """
+        """Wrap ``tokenize``: count the inputs that it truncates, and log at the end how many of ``total`` they are."""
         truncated = 0
 
         def counting(part: list[Item]) -> TokenIds:

@@ -1,8 +1,6 @@
 """The objectives of training as pure functions of tensors: what to minimise, given the vectors of the texts.
 
-Each function returns a scalar, the mean over its rows unless its docstring says otherwise. ``losses`` makes modules of
-these functions, and computes ``info_nce`` in tiles.
-
+Each function returns a scalar, the mean over its rows unless its docstring says otherwise.
 Shapes: B rows of a batch, N candidates, D dimensions, F features, K classes.
 """
 
@@ -147,10 +145,9 @@ def triplet(
     distance: Distance = "euclidean",
     margin: float = 1.0,
 ) -> Tensor:
-    """Push the negative farther from the anchor than the positive, by a margin (Reimers and Gurevych 2019, section 3,
-    margin 1).
+    """Push the negative farther from the anchor than the positive, by a margin (Reimers and Gurevych 2019, section 3).
 
-        loss = 1/B sum_i  max(d(a_i, p_i) - d(a_i, n_i) + margin, 0)
+    loss = 1/B sum_i  max(d(a_i, p_i) - d(a_i, n_i) + margin, 0)
     """
     if not anchors_BD.shape == positives_BD.shape == negatives_BD.shape or anchors_BD.dim() != 2:
         raise ConfigurationError(
@@ -162,10 +159,9 @@ def triplet(
 
 
 def cosine_regression(u_BD: Tensor, v_BD: Tensor, targets_B: Tensor) -> Tensor:
-    """Mean squared error between the cosine of each pair and its target in [-1, 1] (Reimers and Gurevych 2019,
-    section 3, regression).
+    """Mean squared error of the cosine of each pair to a target in [-1, 1] (Reimers and Gurevych 2019, section 3).
 
-        loss = 1/B sum_i  (cos(u_i, v_i) - t_i)^2
+    loss = 1/B sum_i  (cos(u_i, v_i) - t_i)^2
     """
     _check_pairs("cosine_regression", u_BD, v_BD, targets_B)
     cosines_B = torch.cosine_similarity(u_BD, v_BD)
@@ -176,10 +172,8 @@ def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") 
     """Return the classifier's features of pairs: (B, F), F = D times the parts (Reimers and Gurevych 2019, table 6).
 
     Args:
-        u_BD: The first text of each pair.
-        v_BD: The second text of each pair.
-        concatenation: Any of u, v, |u-v| and u*v, in any order, as in ``CONCATENATIONS``; spaces and outer
-            parentheses are ignored.
+        u_BD: The first text of each pair; ``v_BD`` holds the second.
+        concatenation: Any of u, v, |u-v| and u*v, in any order; spaces and outer parentheses are ignored.
     """
     names = concatenation_parts(concatenation)
     parts = {"u": u_BD, "v": v_BD}
@@ -191,11 +185,7 @@ def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") 
 
 
 def concatenation_parts(concatenation: str) -> tuple[str, ...]:
-    """Return the parts of a concatenation, in order.
-
-    Raises:
-        ConfigurationError: a part is unknown or is repeated.
-    """
+    """Return the parts of a concatenation, in order; raise ConfigurationError for an unknown or repeated part."""
     parts = tuple(concatenation.replace(" ", "").removeprefix("(").removesuffix(")").split(","))
     if not set(parts) <= set(_PARTS) or len(set(parts)) < len(parts):
         raise ConfigurationError(

@@ -543,7 +543,13 @@ def test_the_command_shows_what_it_measured(twinvec, int8, tmp_path):
     texts.write_text("\n".join(OTHERS))
     done = twinvec("export", int8[0], "-o", tmp_path / "out", "--precision", "int8", "--calibrate", texts)
     assert done.code == 0, done.err
-    for part in ("cosine mean", "cosine worst", "top10 overlap", "20 calibrated on, 20 measured on", "used unasked"):
+    for part in (
+        "cosine mean",
+        "cosine worst",
+        "top10 overlap",
+        "20 for calibration, 20 for measurement",
+        "used by default",
+    ):
         assert part in done.out
     assert "Statistics collection" not in done.out + done.err
 
@@ -555,7 +561,7 @@ def test_the_command_names_what_is_wrong(twinvec, source, tmp_path):
         (["--precision", "int8"], "--calibrate TEXTS"),
         (["--calibrate", empty], "0 distinct texts"),
         (["--calibrate", tmp_path / "nowhere.txt"], "cannot be read"),
-        (["--calibrate", empty, "--calibrate-collection", "docs"], "exclude each other"),
+        (["--calibrate", empty, "--calibrate-collection", "docs"], "not both"),
     ):
         done = twinvec("export", source, "-o", out, *options)
         assert done.code == 1

@@ -21,13 +21,7 @@ OnTexts = Callable[[int], None]
 
 @dataclass(slots=True)
 class Encoded:
-    """The vectors of a batch.
-
-    Attributes:
-        vectors: By the key of the text.
-        encoded: How many texts were encoded.
-        failures: Source and reason of each document that has a text without a vector.
-    """
+    """The vectors of a batch by text key, the number of encoded texts, and (source, reason) of each failed document."""
 
     vectors: dict[str, TextVectors]
     encoded: int = 0
@@ -47,7 +41,7 @@ class ChunkVectors:
         self._given = given
 
     def known(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
-        """The vectors that need no encoding, by the key of their text."""
+        """Return the vectors that need no encoding, by the key of their text."""
         old = [chunk for planned in batch if planned.old for chunk in planned.old.chunks]
         points = self._backend.retrieve(old, ["content"], self._vector).values() if old else ()
         wanted = texts(batch)
@@ -68,10 +62,7 @@ class ChunkVectors:
     def complete(
         self, batch: Sequence[PlannedDocument], known: Mapping[str, TextVectors], on_texts: OnTexts
     ) -> Encoded:
-        """The vectors of all texts, without reading the store.
-
-        A text that cannot be encoded makes its documents fail, and no other document.
-        """
+        """Return the vectors of all texts without reading the store; a bad text fails its own documents only."""
         found = Encoded(dict(known))
         try:
             self._encode(texts(batch), found, on_texts)
@@ -84,7 +75,6 @@ class ChunkVectors:
         return found
 
     def _encode(self, texts: Mapping[str, str], found: Encoded, on_texts: OnTexts) -> None:
-        """Encode the texts that have no vector yet."""
         missing = [key for key in texts if key not in found.vectors]
         if not missing:
             return

@@ -1,9 +1,8 @@
 """Chunking: a document -> chunks that fit into the model, each below the headings that it stands under.
 
-semantic-text-splitter chooses the cuts (tokens, sentences, paragraphs, Markdown blocks), and markdown-it-py finds the
-headings of Markdown. This file makes the sections and their heading paths ("Guide > Install"), and reserves room for
-heading, prompt and special tokens below the model's limit. Every word is kept: the part of a heading that does not fit
-into the heading path stays in the body.
+semantic-text-splitter chooses the cuts, and markdown-it-py finds the headings of Markdown. This file makes the sections
+and their heading paths ("Guide > Install"), and reserves room for heading, prompt and special tokens. Every word stays:
+the part of a heading that does not fit into the heading path remains in the body.
 """
 
 from __future__ import annotations
@@ -88,14 +87,14 @@ class Chunker:
         self._by_tokens = lru_cache(maxsize=64)(self._new_by_tokens)
 
     def chunks(self, document: Document) -> list[Chunk]:
-        """The chunks of a document in its order; a blank document has none."""
+        """Return the chunks of a document, in order; a blank document has none."""
         whole = (document.title, document.full_text)
         pieces = [each for each in (self._pieces(document) if self.settings.enabled else [whole]) if each[1].strip()]
         truncated = self._truncated([text for _, text in pieces])
         return [Chunk(text, heading, row, truncated[row]) for row, (heading, text) in enumerate(pieces)]
 
     def _pieces(self, document: Document) -> Iterator[tuple[str, str]]:
-        """The heading of every chunk, and its text, which includes the heading."""
+        """Yield the heading of every chunk, and its text, which includes the heading."""
         markdown = _is_markdown(document)
         parts = [document.title] if document.title.strip() else []
         if self._fits(document.full_text) and not (markdown and "\n" in document.text.strip()):
@@ -113,7 +112,7 @@ class Chunker:
                 yield heading, _under(heading, piece)
 
     def _heading(self, path: Sequence[str]) -> str:
-        """The heading path, truncated to a third of the room: its last parts, or the start of the last part."""
+        """Return the heading path, truncated to a third of the room: its last parts, or the start of the last part."""
         room = max(self._room // 3, 1)
         for start in range(len(path)):
             heading = _join(path[start:])
@@ -124,7 +123,7 @@ class Chunker:
         return pieces[0].strip() if pieces else ""
 
     def _split(self, body: str, heading: str, markdown: bool) -> Iterator[str]:
-        """The pieces of a section's body; an empty body gives one empty piece."""
+        """Yield the pieces of a section's body; an empty body gives one empty piece."""
         whole = _trimmed(body)
         if not whole or self._fits(_under(heading, whole)):
             yield whole
@@ -134,7 +133,7 @@ class Chunker:
             yield from filter(None, map(_trimmed, self._cut(window, capacity, markdown)))
 
     def _cut(self, text: str, capacity: int, markdown: bool) -> Iterator[str]:
-        """Pieces of at most ``capacity`` tokens: cut by characters, which is fast; longer pieces by tokens."""
+        """Yield pieces of at most ``capacity`` tokens: cut by characters, which is fast, and longer ones by tokens."""
         assert self._tokenizer is not None
         a_token = min(len(text) / max(int(self._tokenizer.count([text])[0]), 1), _CHARACTERS_PER_TOKEN)
         pieces = self._by_characters(max(int(capacity * a_token * _FILL), 1), markdown).chunks(text)
@@ -160,7 +159,7 @@ class Chunker:
         return len(text) <= self._limit * _CHARACTERS_PER_TOKEN and self._tokens(text, self._room) <= self._room
 
     def _tokens(self, text: str, room: int) -> int:
-        """Tokens that a text adds to the prompt; a text that is certainly longer than ``room`` gives ``room + 1``."""
+        """Count the tokens that a text adds to the prompt; return ``room + 1`` for a text that is certainly longer."""
         assert self._tokenizer is not None
         if len(text) > room * _CHARACTERS_PER_TOKEN:
             return room + 1
@@ -181,13 +180,13 @@ def _splitter(markdown: bool) -> type[MarkdownSplitter | TextSplitter]:
 
 
 def _is_markdown(document: Document) -> bool:
-    """Whether the text is Markdown, by the payload's ``format`` or, if that is missing, by the ending of the id."""
+    """Return whether the text is Markdown: by the payload's ``format``, or else by the ending of the id."""
     stated = document.payload.get("format")
     return stated == "markdown" if stated is not None else document.id.lower().endswith(MARKDOWN_SUFFIXES)
 
 
 def _markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str]]:
-    """The heading path and the body of every section; the first section stands before all headings."""
+    """Return the heading path and the body of every section; the first section stands before all headings."""
     from markdown_it import MarkdownIt
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # the lines that the parser counts
@@ -212,7 +211,7 @@ def _markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str
 
 
 def _windows(text: str) -> Iterator[str]:
-    """The text in parts of bounded size, cut at an empty line, else at a line's end, else at a space."""
+    """Yield the text in parts of bounded size, cut at an empty line, else at a line's end, else at a space."""
     start = 0
     while len(text) - start > _WINDOW:
         end = start + _WINDOW
@@ -227,7 +226,7 @@ def _windows(text: str) -> Iterator[str]:
 
 
 def _trimmed(piece: str) -> str:
-    """The piece without empty lines around it; the first line keeps its indentation."""
+    """Remove the empty lines around a piece; the first line keeps its indentation."""
     return piece.strip("\r\n").rstrip()
 
 

@@ -1,7 +1,4 @@
-"""The gate of an ingest: whatever callers give -> checked documents with distinct ids, in groups.
-
-A broken document becomes a failure and stops no other document.
-"""
+"""The gate of an ingest: whatever callers give -> checked documents with distinct ids; broken ones become failures."""
 
 from __future__ import annotations
 
@@ -20,15 +17,11 @@ _GROUP_CHARACTERS = 4 * 1024 * 1024
 class DocumentGate:
     """Checks the documents of one ingest, which are read once.
 
-    Args:
-        settings: The chunking settings; together with the document they decide its chunks.
-        tenant_key: The key that every payload needs in a collection of many tenants.
-        fail: Called with the source and the reason of each broken document.
-        repeat: Called for each document that came before in the same version.
+    Every payload needs ``tenant_key`` in a collection of many tenants. ``fail`` gets the source and the reason of each
+    broken document; ``repeat`` is called for each document that came before in the same version.
 
     Attributes:
-        seen: The version of every document so far by id, which is the hash of all that decides its chunks; "" for a
-            broken document.
+        seen: The version of every document so far by id: the hash of all that decides its chunks; "" if it is broken.
         tenants: The tenants that the documents name.
         hidden: How many failures may hide documents.
     """
@@ -49,11 +42,7 @@ class DocumentGate:
         self._repeat = repeat
 
     def groups(self, documents: Iterable[object]) -> Iterator[list[Document]]:
-        """Checked documents, a few hundred at a time.
-
-        Raises:
-            DocumentError: ``documents`` is not an iterable of documents.
-        """
+        """Check documents and group them by a few hundred; raise ``DocumentError`` if they are not an iterable."""
         if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
             raise DocumentError(f"expected an iterable of documents, got {type(documents).__name__}")
         return self._groups(documents)
@@ -74,7 +63,7 @@ class DocumentGate:
             yield group
 
     def _checked(self, value: object, position: int) -> Document | None:
-        """The document with its payload as plain JSON; None if it is broken."""
+        """Return the document with its payload as plain JSON; None if it is broken."""
         if isinstance(value, Failure):
             self._refuse(value.source, value.reason, hides=value.hides)
             return None
@@ -96,7 +85,7 @@ class DocumentGate:
         self._fail(source, reason)
 
     def _is_first(self, document: Document) -> bool:
-        """Whether no sound document with this id came before."""
+        """Return whether no sound document with this id came before."""
         version = digest(document.text, document.title, canonical(document.payload), self._settings)
         earlier = self.seen.get(document.id)
         if not earlier:
@@ -116,7 +105,7 @@ def _tenant(identity: str, payload: Mapping[str, Any], key: str) -> str:
 
 
 def _claimed_id(value: object) -> str | None:
-    """The id that a broken document gives itself, if it can be told."""
+    """Return the id that a broken document gives itself, if it has a usable one."""
     if isinstance(value, Mapping):
         found = value.get("id", value.get("_id"))
     elif isinstance(value, tuple):

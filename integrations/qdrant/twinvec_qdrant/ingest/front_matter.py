@@ -16,10 +16,10 @@ MAX_DEPTH = 20
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The values of the front matter as plain JSON, and the text below it. Dates become strings, and sets lists.
+    """Return the front matter's values as plain JSON (dates as strings, sets as lists), and the text below it.
 
-    A block that is not a YAML mapping stays part of the text. So does a block beyond ``MAX_BYTES`` or ``MAX_DEPTH``,
-    or one with aliases, because a few lines of aliases can expand to gigabytes.
+    A block that is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, or has aliases stays part of the text: a
+    few lines of aliases can expand to gigabytes.
     """
     if not text.startswith("---"):
         return {}, text
@@ -40,12 +40,12 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _as_json(value: object) -> object:
-    """The JSON form of another value; a set is sorted, so that every process gives the same order."""
+    """Return the JSON form of another value; a set is sorted, so that every process gives the same order."""
     return sorted(map(str, value)) if isinstance(value, set) else str(value)
 
 
 def _is_plain(block: str) -> bool:
-    """Whether the block has no aliases and is not too deep; reading stops at the first one that breaks this rule."""
+    """Return whether the block has no aliases and is not too deep; stop reading at the first offence."""
     import yaml
 
     depth = 0

@@ -1,12 +1,11 @@
 """Ingestion: documents -> plans -> vectors -> commits.
 
-The trip of a document: ``document_gate`` checks it, ``planned`` compares it with its record and cuts it into chunks,
-``chunk_vectors`` finds or encodes their vectors, and ``records.commits`` commits the points. An unchanged document
-ends its trip at the comparison. A thread encodes one batch while this one commits the batch before it and plans the one
-after it.
+``document_gate`` checks a document, ``planned`` compares it with its record and cuts it into chunks, ``chunk_vectors``
+finds or encodes their vectors, and ``records.commits`` commits the points. An unchanged document goes no further than
+the comparison. A thread encodes one batch while this one commits the batch before it and plans the one after it.
 
-A broken document fails alone: the report names it, and its older version stays. A broken store or encoder ends the
-ingest with its error; what was committed stays, and the next ingest goes on from there.
+A broken document fails alone, and its older version stays. A broken store or encoder ends the ingest with its error;
+the committed documents stay, and the next ingest continues.
 """
 
 from __future__ import annotations
@@ -90,7 +89,6 @@ class Ingestion:
         return self._report
 
     def _count_only(self, batches: Iterable[Sequence[PlannedDocument]]) -> None:
-        """Count what ``_write`` would do."""
         for batch in batches:
             self._report.encoded += len(texts(batch).keys() - self._vectors.known(batch).keys())
             for planned in batch:
@@ -108,7 +106,7 @@ class Ingestion:
             self._planner.advance(len(batch.documents) - batch.moved, failed=self._report.failed - failed)
 
     def _encoded(self, batches: Iterator[Sequence[PlannedDocument]]) -> Iterator[tuple[_Batch, Future[Encoded]]]:
-        """Batches and their vectors; each batch is given once the next one is planned and waits for the encoder.
+        """Yield each batch with its vectors once the next batch is planned and waits for the encoder.
 
         If planning fails, the batches that were planned before come first.
         """
@@ -132,7 +130,7 @@ class Ingestion:
         return batch, self._encoding.submit(self._vectors.complete, planned, known, batch.on_texts)
 
     def _commit(self, batch: Sequence[PlannedDocument], encoded: Encoded) -> None:
-        """Commit a batch; a document that another writer has changed meanwhile is planned again on its version."""
+        """Commit a batch; plan a document again if another writer has changed it meanwhile."""
         check_current_model(self._backend, self._description.vector)
         for source, reason in encoded.failures:
             self._report.fail(source, reason)
@@ -149,7 +147,7 @@ class Ingestion:
     def _commit_once(
         self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]
     ) -> list[PlannedDocument]:
-        """Commit documents; returns those that another writer won."""
+        """Commit documents; return those that another writer won."""
         terms = self._bm25.terms([chunk.text for planned in batch for chunk in planned.chunks])
         weights = zip(self._bm25.documents(terms), map(len, terms), strict=True)
         changes = [planned.change(vectors, weights, self._description.vector) for planned in batch]
@@ -203,14 +201,7 @@ class Ingestion:
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch that is being encoded.
-
-    Attributes:
-        texts: How many of its texts need encoding.
-        advance: Moves the progress bar by documents.
-        encoded: How many of its texts are encoded.
-        moved: By how many documents the bar has moved.
-    """
+    """A batch that is being encoded; ``advance`` moves the progress bar, which has ``moved`` by that many documents."""
 
     documents: Sequence[PlannedDocument]
     texts: int
@@ -219,7 +210,7 @@ class _Batch:
     moved: int = 0
 
     def on_texts(self, count: int) -> None:
-        """Move the progress bar: ``count`` more texts are encoded."""
+        """Move the progress bar after ``count`` more texts are encoded."""
         self.encoded = min(self.encoded + count, self.texts)
         step = len(self.documents) * self.encoded // self.texts - self.moved
         self.moved += step

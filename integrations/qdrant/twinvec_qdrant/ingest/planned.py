@@ -33,14 +33,10 @@ class TextVectors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedDocument:
-    """A document to write.
+    """A document to write, and its chunks with the hash of each text (``keys``).
 
-    Attributes:
-        document: The checked document.
-        version: Hash of all that decides the chunks.
-        chunks: The chunks of the document.
-        keys: The hashes of the chunks' texts.
-        old: The committed version from which this one was planned; None for a new document.
+    ``version`` is the hash of all that decides the chunks. ``old`` is the committed version that this plan starts from;
+    None for a new document.
     """
 
     document: Document
@@ -50,17 +46,16 @@ class PlannedDocument:
     old: Record | None
 
     def new_chunks(self) -> int:
-        """How many chunks the committed version lacks."""
+        """Return the number of chunks that the committed version lacks."""
         kept = self._kept()
         return sum(identity not in kept for identity, _ in self._identified())
 
     def change(
         self, vectors: Mapping[str, TextVectors], weights: Iterator[tuple[SparseVector, int]], vector: str
     ) -> Change:
-        """The commit of this document.
+        """Return the commit of this document; ``vector`` names the dense vectors.
 
-        It takes the vectors of its texts by key, and the next of ``weights`` for each chunk: the sparse vector and the
-        number of terms. ``vector`` names the dense vectors.
+        ``vectors`` holds those of its texts by key. Each chunk takes the next of ``weights``: vector and term count.
         """
         source, revision, kept = self.document.id, uuid4().hex, self._kept()
         points, chunks, terms = [], [], 0
@@ -78,7 +73,7 @@ class PlannedDocument:
         return frozenset(self.old.chunks) if self.old else frozenset()
 
     def _identified(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The id and the payload of each chunk, without the revision of the commit."""
+        """Yield the id and the payload of each chunk, without the revision of the commit."""
         source, title = self.document.id, self.document.title
         payload = canonical(self.document.payload)
         for chunk, key in zip(self.chunks, self.keys, strict=True):
@@ -106,7 +101,7 @@ class Planner:
         self.advance: Advance = unseen
 
     def planned(self, groups: Iterable[Sequence[Document]], versions: Mapping[str, str]) -> Iterator[PlannedDocument]:
-        """The documents that are new or changed; ``versions`` holds the hash of each document by id."""
+        """Yield the new and changed documents; ``versions`` holds the hash of each document by id."""
         for group in groups:
             records = self._catalog.records(document.id for document in group)
             changed = []
@@ -129,7 +124,7 @@ class Planner:
                     yield PlannedDocument(document, versions[document.id], chunks, keys, old)
 
     def planned_again(self, lost: Sequence[PlannedDocument]) -> list[PlannedDocument]:
-        """The same documents, planned on the versions that other writers have committed meanwhile."""
+        """Return the same documents, planned on the versions that other writers have committed meanwhile."""
         records = self._catalog.records(each.document.id for each in lost)
         foreign = self._tenants.foreign((each.document for each in lost), records)
         for source in foreign:
@@ -148,12 +143,12 @@ class Planner:
 
 
 def texts(batch: Iterable[PlannedDocument]) -> dict[str, str]:
-    """The distinct texts of a batch, by key."""
+    """Return the distinct texts of a batch, by key."""
     return {key: chunk.text for planned in batch for key, chunk in zip(planned.keys, planned.chunks, strict=True)}
 
 
 def document_batches(documents: Iterable[PlannedDocument]) -> Iterator[list[PlannedDocument]]:
-    """Cut documents into batches of about equal size; each is given as soon as it is complete."""
+    """Cut documents into batches of about equal size; yield each as soon as it is complete."""
     batch: list[PlannedDocument] = []
     chunks = characters = 0
     for planned in documents:

@@ -39,8 +39,8 @@ class Failure:
     Attributes:
         source: The document's id, a folder, or "file.jsonl:17".
         reason: What was wrong, and what to do about it.
-        hides: Whether the failure may hide other documents, as a folder that cannot be listed or a line without an id
-            does. After such a failure an ingest prunes nothing, because missing documents may still exist.
+        hides: Whether it may hide other documents, as an unreadable folder or a line without an id does. An ingest then
+            prunes nothing, because missing documents may still exist.
     """
 
     source: str
@@ -49,16 +49,13 @@ class Failure:
 
 
 def read_source(source: str | Path) -> Iterator[Document | Failure]:
-    """The documents of a source, in a fixed order.
+    """Return the documents of a folder with its subfolders, of a file, or of "-" (standard input), in a fixed order.
 
-    A folder is read with all its subfolders. Every file is a document; its id is the path within the folder, with "/".
-    Hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections and links to folders
-    are left out. A file that ends in ``.jsonl``, and "-", which is standard input, hold one object per line with
-    ``id``, ``text`` and perhaps ``title``; all other keys are payload. Any other single file is a document, and its
-    name is the id.
-
-    The payload of a file is ``{"path": ..., "format": "markdown" | "text"}`` and the front matter of a Markdown file; a
-    ``title`` in the front matter becomes the document's title. An empty file is a document without text.
+    A source that ends in ``.jsonl``, and standard input, hold one object per line with ``id``, ``text`` and perhaps
+    ``title``; all other keys are payload. Otherwise every file is a document, even an empty one. Its id is the path
+    within the folder, with "/", or a single file's name. Its payload is ``path``, ``format`` ("markdown" or "text")
+    and the front matter of a Markdown file, whose ``title`` becomes the document's title. Hidden files and folders,
+    caches, virtual environments, ``node_modules``, embedded collections and links to folders are skipped.
 
     Raises:
         DocumentError: the file or folder does not exist or cannot be accessed.
@@ -93,7 +90,7 @@ class _Counted(Iterator[Document | Failure]):
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str] | Failure]:
-    """The files below a folder with their ids."""
+    """Yield the files below a folder with their ids."""
     left = [(folder, "")]  # the place of a subfolder ends in "/", that of ``folder`` is empty
     while left:
         path, place = left.pop()
@@ -107,7 +104,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str] | Failure]:
 
 
 def _entries(folder: Path, place: str) -> list[tuple[Path, str]]:
-    """The files and folders to read in a folder, in the order of their names, with their places."""
+    """Return the files and folders to read in a folder with their places, in the order of their names."""
     with os.scandir(folder) as listing:
         entries = {entry.name: entry for entry in listing}
     if place and (entries.keys() >= _STORE_MARKS or not entries.keys().isdisjoint(_FOLDER_MARKS)):
@@ -218,7 +215,7 @@ def _read_lines(file: BinaryIO, name: str) -> Iterator[Document | Failure]:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines; a line that is too long is truncated to one byte above the limit."""
+    """Yield the lines; one that is too long is truncated to one byte above the limit."""
     while line := file.readline(_MAX_LINE_BYTES + 1):
         rest = line
         while rest and not rest.endswith(b"\n") and len(line) > _MAX_LINE_BYTES:
@@ -241,5 +238,5 @@ def _refuse_constant(name: str) -> None:
 
 
 def _printable(name: str) -> str:
-    """A file name that can be printed: one that is not UTF-8 holds lone surrogates, which are escaped."""
+    """Return a file name that can be printed: escape lone surrogates, which stand for bytes that are not UTF-8."""
     return name.encode("utf-8", "backslashreplace").decode()

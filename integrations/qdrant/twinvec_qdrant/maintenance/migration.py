@@ -6,9 +6,8 @@
     4. Chunks written meanwhile are encoded; then one write makes the next model the collection's model.
     5. Chunks that other processes wrote just before that write are encoded too.
 
-The vectors of two models have different names, so they cannot be mixed up: a search names the vectors of its own model,
-and a writer of a model that the collection no longer uses is refused. All state is in the store; a killed migration
-continues where it stopped, also in step 5.
+The vectors of two models have different names: a search uses those of its own model, and a writer of a former model is
+refused. All state is in the store; a killed migration continues where it stopped, also in step 5.
 """
 
 from __future__ import annotations
@@ -47,16 +46,7 @@ _SAMPLE = 64
 
 
 class Migration:
-    """One migration of the collection of ``backend`` to the model of ``encoder``; see ``Collection.migrate``.
-
-    Attributes:
-        report: What the migration has done so far.
-
-    Raises:
-        ConfigurationError: the collection has this model and all its vectors, a migration to another model is under
-            way, or the model cannot read the collection's chunks.
-        BadVectorError: the encoder gives vectors that are not finite, are zero, or have another size.
-    """
+    """One migration to the model of ``encoder``; see ``Collection.migrate`` for errors. ``report`` counts its work."""
 
     def __init__(self, backend: Backend, encoder: SpaceEncoder, chunks_per_second: float | None) -> None:
         if chunks_per_second is not None and not chunks_per_second > 0:
@@ -72,11 +62,7 @@ class Migration:
             self._next = self._begin()
 
     def target(self) -> Description:
-        """Return the description with the next model, which another process may have switched to already.
-
-        Raises:
-            ConfigurationError: the migration was given up meanwhile, or another took its place.
-        """
+        """Return the description with the next model; raise ``ConfigurationError`` if this migration was given up."""
         now = stored_description(self._backend)
         if now.vector == self._next.vector:
             return now
@@ -176,10 +162,7 @@ class Migration:
         ]
 
     def _check_sample(self) -> None:
-        """Encode some chunks again: the stored vectors must be the same, and searches must find them.
-
-        The check passes over chunks that a writer removes or writes again meanwhile.
-        """
+        """Encode some unchanged chunks again: the stored vectors must be the same, and searches must find them."""
         sample = list(islice(self._backend.scroll([CHUNKS], ["source", "text"]), _SAMPLE))
         if not sample:
             return
@@ -199,7 +182,7 @@ class Migration:
                 )
 
     def _best_scores(self, queries: Sequence[Query]) -> list[float]:
-        """Return the score of the best chunk for each query; search exactly where the index finds too little."""
+        """Return the score of the best chunk for each query; search exactly if the index finds too little."""
         found = self._backend.search(queries)
         missed = [row for row, hits in enumerate(found) if not hits or hits[0].score < SAME_VECTOR_COSINE]
         if missed:

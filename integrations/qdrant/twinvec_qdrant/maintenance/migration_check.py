@@ -1,7 +1,7 @@
 """Check a migration by judged queries: the collection switches to the new model unless the new model is worse.
 
-The new model is worse if the whole 95% interval of the difference in nDCG@10, from a paired test over the queries, lies
-below zero. With a single query, the difference itself decides.
+The new model is worse if the 95% interval of the difference in nDCG@10, from a paired test over the queries, lies
+entirely below zero. With a single query, the difference itself decides.
 """
 
 from __future__ import annotations
@@ -16,14 +16,9 @@ MEASURE = "ndcg@10"
 
 
 class JudgedCheck:
-    """A ``check`` for ``Collection.migrate``.
+    """A ``check`` for ``Collection.migrate`` by judged queries (``data``), whose documents the collection holds by id.
 
-    Args:
-        collection: The collection with its present model.
-        data: Judged queries; the collection holds the documents under the same ids.
-
-    Attributes:
-        figures: After the call, the measure before and after, and the interval of the difference.
+    After the call, ``figures`` holds the measure before and after, and the interval of the difference.
 
     Raises:
         InputError: the collection finds none of the judged documents.
@@ -35,7 +30,6 @@ class JudgedCheck:
         self._before = self._measured(collection)
 
     def __call__(self, candidate: Retriever) -> bool:
-        """Return whether the collection with the new model is not worse."""
         after = self._measured(candidate)
         before_value, after_value = (each.figures[MEASURE] for each in (self._before, after))
         test = gain(self._before, after)

@@ -1,7 +1,7 @@
 """Push: copy a collection to another store with its vectors; nothing is encoded.
 
-A push commits documents as an ingest does (``records/commits``), and passes over a document that the other store has in
-the same version. After a kill, the next push therefore continues.
+A push commits documents as an ingest does (``records/commits``), and skips those that the other store has in the same
+version. After a kill, the next push therefore continues.
 """
 
 from __future__ import annotations
@@ -42,12 +42,7 @@ def push(source: Catalog, store: Store, *, prune: bool, allow_empty: bool, progr
 
 
 def open_target(store: Store, source: Description) -> Backend:
-    """Open the collection of the other store, or create it with the settings of this one.
-
-    Raises:
-        SpaceMismatchError: the other collection has another model.
-        ConfigurationError: the other collection has other settings.
-    """
+    """Open the other store's collection, or create it with this one's settings; raise as ``_check_target`` does."""
     if store.peek() is None:
         fresh = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
         backend = store.create(source.model_copy(update=fresh).new_collection())
@@ -62,7 +57,7 @@ def open_target(store: Store, source: Description) -> Backend:
 
 
 def _check_target(target: Description, source: Description, location: str) -> None:
-    """Refuse a target with another model or with settings that give other chunks."""
+    """Raise ``SpaceMismatchError`` on another model, and ``ConfigurationError`` on settings that give other chunks."""
     if target.space != source.space:
         raise SpaceMismatchError(
             f"{location}: made with the model {target.model!r} (space {target.space}), but the pushed collection with "
@@ -83,8 +78,6 @@ def _check_target(target: Description, source: Description, location: str) -> No
 
 
 class _Push:
-    """One push from ``source``, described by ``model``, to ``target``."""
-
     def __init__(self, source: Catalog, model: Description, target: Backend) -> None:
         if source.backend.place == target.place:
             raise ConfigurationError(f"{source.backend.location}: a collection cannot be pushed onto itself")
@@ -101,7 +94,6 @@ class _Push:
         self._tenant_path = tenant_path(description.tenant_key)
 
     def run(self, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
-        """Copy what the target lacks, and return the report."""
         total = self._source.count([RECORDS])
         seen: set[str] = set()
         with self._target.writing, progress_bar("Pushing", total, "documents", shown=progress) as advance:
@@ -161,7 +153,6 @@ class _Push:
     def _change(
         self, record: Record, old: Record | None, points: Mapping[str, Point], states: Mapping[str, States]
     ) -> Change:
-        """Return the commit of one document."""
         terms = self._bm25.terms([points[chunk].payload["text"] for chunk in record.chunks])
         revision, there = uuid4().hex, frozenset(old.chunks) if old else frozenset()
         copies = []
@@ -173,7 +164,6 @@ class _Push:
         return Change(replace(record, revision=revision), copies, old)
 
     def _copy_notes(self) -> set[str]:
-        """Copy all notes, and return their ids."""
         copied: set[str] = set()
         for page in pages(self._source.scroll([NOTES]), _PAGE):
             self._target.upsert(page)
@@ -182,7 +172,6 @@ class _Push:
         return copied
 
     def _prune(self, sources: set[str], notes: set[str], *, allow_empty: bool) -> None:
-        """Remove the target's documents and notes that are not among these."""
         gone = [source for source in self._to.sources() if source not in sources]
         if gone and not sources and not allow_empty:
             raise DocumentError(

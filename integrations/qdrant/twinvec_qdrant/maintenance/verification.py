@@ -1,11 +1,11 @@
 """Verification: compare what the records promise with what the store holds.
 
-This shows points that a store has lost after it acknowledged them, and chunks without a vector of the collection's
-model. It does not compare texts and vectors: that would take as long as encoding again.
+This finds acknowledged points that the store has lost, and chunks without a vector of the collection's model. Texts and
+vectors are not compared, which would take as long as encoding again. A source that has chunks, but neither a record nor
+an intent, has lost its record; its chunks are not stray.
 
-Other writers may be at work on a server. Chunks are therefore read before intents and records, so that a chunk of an
-ingest under way does not count as stray, and a chunk that seems missing or stray is read a second time. Chunks of a
-source with neither a record nor an intent are not stray: the store has lost the record.
+Other writers may be at work. Chunks are therefore read before intents and records, and again if they seem missing or
+stray: the chunks of an ingest under way are not stray.
 """
 
 from __future__ import annotations
@@ -86,8 +86,7 @@ def _incomplete(catalog: Catalog, sources: Iterable[str], names: Iterable[str]) 
 def _forgotten(catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Iterator[Change]:
     """Yield, for each source without a record, a record of its chunks with a version that no document has.
 
-    Intents are read before records, and records before chunks: a writer that removes a document changes them in this
-    order.
+    Intents, records and chunks are read in this order, in which a writer that removes a document changes them.
     """
     sources = sources - _busy(catalog.backend)
     for source in sorted(sources - catalog.records(sources).keys()):

@@ -1,9 +1,8 @@
 """BM25 weights in a store: the average length that they depend on, and when they are computed again.
 
-The store keeps saturated term frequencies (``twinvec.retrieval.bm25``) and multiplies them by inverse document
-frequency. The saturation depends on the average length of all chunks, which is known only at the end of an ingest. The
-collection therefore records the average that its weights assume. When the true average has moved too far from it, all
-weights are computed again from the stored texts.
+The store keeps saturated term frequencies (``twinvec.retrieval.bm25``), which depend on the average length of all
+chunks. The collection therefore records the average that its weights assume. When the true average has moved too far
+from it, all weights are computed again from the stored texts.
 """
 
 from __future__ import annotations
@@ -23,11 +22,7 @@ _PAGE = 1000
 
 
 class BM25Weights:
-    """The sparse vectors of a collection.
-
-    Attributes:
-        average_length: The average number of terms of a chunk that the weights assume; 0 before the first chunk.
-    """
+    """The sparse vectors of a collection; the weights assume chunks of ``average_length`` terms (0: not known yet)."""
 
     def __init__(self, backend: Backend, description: Description) -> None:
         self._backend = backend
@@ -36,17 +31,17 @@ class BM25Weights:
         self._totals: tuple[int, int] | None = None  # chunks and terms; None until they are counted
 
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
-        """The terms of each text."""
+        """Return the terms of each text."""
         return self._analyzer.terms(texts)
 
     def documents(self, terms: Sequence[list[str]]) -> list[SparseVector]:
-        """The vectors of chunks, from their terms. The first chunks of a collection set the average."""
+        """Return the vectors of chunks, from their terms; the first chunks of a collection set the average."""
         if not self.average_length and any(terms):
             self._record(sum(map(len, terms)) / len(terms))
         return [document_vector(each, self.average_length) for each in terms]
 
     def queries(self, texts: Sequence[str]) -> list[SparseVector]:
-        """The vectors of queries."""
+        """Return the vectors of queries."""
         return [query_vector(each) for each in self.terms(texts)]
 
     def changed(self, old: Record | None, new: Record | None) -> None:
@@ -60,7 +55,7 @@ class BM25Weights:
             self._totals = chunks, terms
 
     def refresh(self) -> None:
-        """Read the average again, which other writers may have changed."""
+        """Read the average again; other writers may have changed it."""
         average = stored_description(self._backend).average_length
         if average != self.average_length:
             self.average_length, self._totals = average, None

@@ -6,14 +6,12 @@
     4. clean-up  remove the chunks that only the old version has
     5. end       remove the intent, and make everything durable
 
-A writer killed before step 3 leaves the old version committed, one killed after step 3 the new version. Searches ignore
-chunks that the source's record does not list. ``recover`` finds the remains of killed writers by their intents and
-removes them. A writer that loses the compare-and-set removes the chunks that only it wrote, and starts again from the
-winner's version.
+A writer killed before step 3 leaves the old version committed; one killed later leaves the new one. Searches ignore
+chunks that the record does not list; ``recover`` finds them by the intents and removes them. A writer that loses the
+compare-and-set removes the chunks that only it wrote, and starts again from the winner's version.
 
-A chunk has the same id whoever writes it, so another writer may write a chunk again that this one is about to remove.
-Each chunk therefore carries the revision of the commit that wrote it, and a writer removes it only under a revision
-that the writer has seen.
+A chunk has the same id whoever writes it, so one writer may rewrite a chunk that another is about to remove. Each chunk
+therefore carries the revision of its commit, and a writer removes only revisions that it has seen.
 """
 
 from __future__ import annotations
@@ -56,19 +54,18 @@ class Catalog:
         self.backend = backend
 
     def records(self, sources: Iterable[str]) -> dict[str, Record]:
-        """The records of those sources that are committed."""
+        """Return the records of the committed sources among these."""
         found = self.backend.retrieve([record_id(source) for source in sources])
         return {(record := Record.of_payload(point.payload)).source: record for point in found.values()}
 
     def sources(self) -> Iterator[str]:
-        """All committed sources."""
+        """Yield all committed sources."""
         return (point.payload["source"] for point in self.backend.scroll([RECORDS], ["source"]))
 
     def write(self, changes: Sequence[Change]) -> list[Change]:
-        """Commit changes of different sources; returns those that another writer won.
+        """Commit changes of different sources; return those that another writer won.
 
-        Raises:
-            SpaceMismatchError: the collection has been migrated from the model of the vectors; nothing was committed.
+        Raise ``SpaceMismatchError``, and commit nothing, if the collection no longer uses the model of the vectors.
         """
         backend = self.backend
         old = self.revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
@@ -88,15 +85,15 @@ class Catalog:
         return lost
 
     def remove(self, sources: Sequence[str]) -> Iterator[Record]:
-        """Remove sources with all their chunks, and yield the records of those that were removed.
+        """Remove sources with their chunks while the caller iterates, and yield the records of those removed.
 
-        A source that another writer updates at the same moment stays. Sources are removed while the caller iterates.
+        A source that another writer updates at the same moment stays.
         """
         for page in pages(sources, _REMOVED):
             yield from self._remove(page)
 
     def revisions(self, chunks: Iterable[str]) -> dict[str, str]:
-        """The revisions that chunks carry now, by id."""
+        """Return the revisions that chunks carry now, by id."""
         found = self.backend.retrieve(list(chunks), ["revision"])
         return {key: point.payload["revision"] for key, point in found.items()}
 
@@ -129,7 +126,7 @@ class Catalog:
         self.backend.delete([point.id for point in there if point.id not in listed], revisions)
 
     def _abandoned(self, intent: Point) -> bool:
-        """Whether the intent's writer has ended; by the intent's age if the writer's process cannot be checked."""
+        """Return whether the writer has certainly ended, or the intent is too old for a live one."""
         writer = Writer.of_payload(intent.payload)
         if self.backend.exclusive or writer == Writer.this():
             return intent.id not in _active
@@ -138,10 +135,7 @@ class Catalog:
 
     @contextmanager
     def _intent(self, sources: list[str], revisions: Iterable[str]) -> Iterator[None]:
-        """Keep a point that names the sources about to change and the revisions of chunks that may be left over.
-
-        After an error the intent stays for ``recover``.
-        """
+        """Keep a point with these sources and revisions until the end; after an error it stays for ``recover``."""
         key = intent_id(uuid4().hex)
         payload = {
             "kind": "intent",
@@ -161,7 +155,7 @@ class Catalog:
 
 
 def _obsolete(changes: Sequence[Change], now: dict[str, Record]) -> Iterator[str]:
-    """The chunks of replaced versions and of lost commits that the committed version does not list."""
+    """Yield the chunks of replaced versions and lost commits that the committed version does not list."""
     for change in changes:
         current = now.get(change.record.source)
         listed = set(current.chunks) if current else set()

@@ -1,7 +1,7 @@
 """A collection's description as it is stored, and the checks that an encoder belongs to the collection.
 
-The space (``twinvec.models.space``) tells models apart. The probes, a few texts with the vectors that the collection's
-model gave them, catch what no digest sees: a library, precision or export that changes the vectors.
+The space (``twinvec.models.space``) tells models apart. The probes, texts with the vectors that the collection's model
+gave them, catch what no digest sees: a library, precision or export that changes the vectors.
 """
 
 from __future__ import annotations
@@ -110,11 +110,7 @@ class Description(Generation):
         return value
 
     def new_collection(self) -> NewCollection:
-        """Return what a store needs to create the collection.
-
-        Raises:
-            ConfigurationError: the tenant key is invalid.
-        """
+        """Return what a store needs to create the collection; raise ``ConfigurationError`` on an invalid tenant key."""
         return NewCollection(self.dim, self.model_dump(), self.index, tenant_path(self.tenant_key), self.states_dim)
 
     def switched(self, following: Generation) -> Description:
@@ -131,9 +127,8 @@ class Description(Generation):
 def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) -> Generation:
     """Return the encoder's model with its probes; ``vector`` names its vectors in the store.
 
-    Raises:
-        BadVectorError: the encoder gives vectors that are not finite, are zero, or have another size.
-        ConfigurationError: with ``late_interaction``, the encoder has no token states.
+    Raise ``BadVectorError`` if the encoder gives invalid vectors, and ``ConfigurationError`` if it lacks token states
+    for ``late_interaction``.
     """
     vectors_PD = document_vectors(encoder, COLLECTION_PROBES)
     probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(COLLECTION_PROBES, vectors_PD, strict=True)]
@@ -152,11 +147,10 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
 
 
 def read_description(metadata: Mapping[str, Any], location: str) -> Description:
-    """Parse the description that a store returned.
+    """Parse a stored description.
 
-    Raises:
-        ConfigurationError: twinvec did not create the collection.
-        StoreCorruptError: the description is damaged, or of a later version of twinvec.
+    Raise ``ConfigurationError`` if twinvec did not create the collection, and ``StoreCorruptError`` if the description
+    is damaged or of a later version of twinvec.
     """
     check_ours(metadata, location)
     try:
@@ -172,21 +166,13 @@ def stored_description(backend: Backend) -> Description:
 
 
 def check_ours(metadata: Mapping[str, Any], location: str) -> None:
-    """Refuse a collection that twinvec did not create.
-
-    Raises:
-        ConfigurationError: the metadata is not a description.
-    """
+    """Raise ``ConfigurationError`` if twinvec did not create the collection."""
     if "twinvec" not in metadata:
         raise ConfigurationError(f"{location}: not a collection of twinvec; choose another name")
 
 
 def check_space(description: Description, encoder: SpaceEncoder, location: str) -> None:
-    """Check that the encoder has the space of the collection's model.
-
-    Raises:
-        SpaceMismatchError: the encoder has another space.
-    """
+    """Raise ``SpaceMismatchError`` if the encoder has another space than the collection's model."""
     if encoder.space != description.space:
         raise SpaceMismatchError(
             f"{location}: made with the model {description.model!r} ({description.dim} dimensions, space "
@@ -197,12 +183,7 @@ def check_space(description: Description, encoder: SpaceEncoder, location: str) 
 
 
 def check_probes(description: Generation, encoder: SpaceEncoder, location: str) -> None:
-    """Check that the encoder still gives the probes the vectors that they had when the collection was created.
-
-    Raises:
-        SpaceMismatchError: the vectors differ.
-        BadVectorError: the encoder gives vectors that are not finite, are zero, or have another size.
-    """
+    """Raise ``SpaceMismatchError`` if the encoder's vectors of the probes differ from the stored ones."""
     texts = [probe.text for probe in description.probes]
     now_PD = document_vectors(encoder, texts)
     then_PD = np.array([probe.vector for probe in description.probes], dtype=np.float32)
@@ -222,11 +203,7 @@ def check_probes(description: Generation, encoder: SpaceEncoder, location: str) 
 
 
 def check_current_model(backend: Backend, vector: str) -> None:
-    """Refuse to write vectors of a model that the collection no longer uses; ``vector`` names the vectors.
-
-    Raises:
-        SpaceMismatchError: the collection has been migrated to another model.
-    """
+    """Raise ``SpaceMismatchError`` if the collection no longer uses the model whose vectors are named ``vector``."""
     now = stored_description(backend)
     if now.vector != vector:
         raise SpaceMismatchError(

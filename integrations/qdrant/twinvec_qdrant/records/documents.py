@@ -18,7 +18,7 @@ class StoredDocuments:
         self._backend = catalog.backend
 
     def get(self, ids: Sequence[str]) -> list[Document]:
-        """The documents with these ids; see ``Collection.get``."""
+        """Return the documents with these ids; see ``Collection.get``."""
         records = self._catalog.records(ids)
         points = self._backend.retrieve([chunk for record in records.values() for chunk in record.chunks])
         documents = []
@@ -29,7 +29,7 @@ class StoredDocuments:
         return documents
 
     def find(self, filter: Filter | None) -> list[str]:
-        """The ids of the documents that satisfy the filter; see ``Collection.find``."""
+        """Return the ids of the documents that satisfy the filter; see ``Collection.find``."""
         if filter is None:
             return list(self._catalog.sources())
         conditions = filter_conditions(parse_filter(filter))

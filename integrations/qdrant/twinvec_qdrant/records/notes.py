@@ -1,4 +1,4 @@
-"""Notes: small records of an application that live in the collection, so that both are copied and removed together.
+"""Notes: small records of an application that live in the collection and are copied and removed with it.
 
 A note is a point without vectors: no search finds it, and it counts neither as a chunk nor as a source.
 """
@@ -16,19 +16,14 @@ from twinvec_qdrant.stores.points import Point
 
 
 class Notes:
-    """The notes of one namespace, by key.
-
-    Args:
-        backend: The store of the collection.
-        namespace: Separates the keys of different applications.
-    """
+    """The notes of one namespace, by key; a namespace separates the keys of one application from those of others."""
 
     def __init__(self, backend: Backend, namespace: str) -> None:
         self._backend = backend
         self._namespace = namespace
 
     def put(self, notes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write notes, each a mapping of plain JSON values, by key; a note of the same key is replaced."""
+        """Write notes by key, each a mapping of plain JSON values; a note replaces the stored one of its key."""
         with self._backend.writing:
             self._backend.upsert([self._point(key, fields) for key, fields in notes.items()])
             self._backend.flush()
@@ -40,7 +35,7 @@ class Notes:
             self._backend.flush()
 
     def find(self, filter: Filter | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Key and fields of all notes whose fields satisfy the filter, in no meaningful order.
+        """Yield the key and the fields of every note whose fields satisfy the filter, in arbitrary order.
 
         Raises:
             FilterError: the filter is malformed.

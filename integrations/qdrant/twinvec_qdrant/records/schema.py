@@ -7,10 +7,9 @@
                removes it at the end
     note       a small record of an application: namespace, key, and its fields below "metadata"
 
-Only chunks have vectors. A chunk's id covers everything that it holds except its revision, so that a chunk never
-changes: another text, heading or payload is another point. Our own fields stand at the top level and the user's below
-``metadata``, so that their keys cannot collide. A few keys that LlamaIndex gives its nodes stand at the top level too,
-where LlamaIndex's own Qdrant store reads them.
+Only chunks have vectors. A chunk's id covers all it holds except its revision, so a chunk never changes: another text
+is another point. The user's keys lie below ``metadata``, where they cannot collide with ours; only a few keys of
+LlamaIndex's nodes stand at the top level, where LlamaIndex's own Qdrant store reads them.
 """
 
 from __future__ import annotations
@@ -54,12 +53,11 @@ class Record:
     """The committed state of one source.
 
     Attributes:
-        source: The document's id.
         version: Hash of all that decides the chunks; "" if chunks may be missing, so that the next ingest writes them.
         revision: Id of this commit, which compare-and-set compares.
         chunks: Ids of the chunks, in order.
         terms: Number of terms of all chunks together, for BM25's average length.
-        payload: The user's payload if there are no chunks, which would hold it; else empty.
+        payload: The user's payload of a document without chunks; else empty, because the chunks hold it.
     """
 
     source: str
@@ -70,7 +68,7 @@ class Record:
     payload: Mapping[str, Any]
 
     def as_payload(self) -> dict[str, Any]:
-        """The payload of its point."""
+        """Return the payload of the record's point."""
         return {
             "kind": "record",
             "source": self.source,
@@ -84,7 +82,7 @@ class Record:
 
     @classmethod
     def of_payload(cls, payload: Mapping[str, Any]) -> Record:
-        """The record that a point holds."""
+        """Return the record that a point holds."""
         return cls(
             payload["source"],
             payload["version"],
@@ -96,22 +94,22 @@ class Record:
 
 
 def record_id(source: str) -> str:
-    """The point id of a source's record."""
+    """Return the point id of a source's record."""
     return _point_id("record", source)
 
 
 def chunk_id(source: str, position: int, content: str) -> str:
-    """The point id of a chunk; ``content`` is the hash of everything that the chunk holds."""
+    """Return the point id of a chunk; ``content`` is the hash of everything that the chunk holds."""
     return _point_id("chunk", source, str(position), content)
 
 
 def intent_id(token: str) -> str:
-    """The point id of a writer's intent."""
+    """Return the point id of a writer's intent."""
     return _point_id("intent", token)
 
 
 def note_id(namespace: str, key: str) -> str:
-    """The point id of a note."""
+    """Return the point id of a note."""
     return _point_id("note", namespace, key)
 
 
@@ -120,7 +118,7 @@ def _point_id(*parts: str) -> str:
 
 
 def digest(*parts: str) -> str:
-    """Length-prefixed hex digest: ("ab", "c") and ("a", "bc") differ."""
+    """Return a length-prefixed hex digest: ("ab", "c") and ("a", "bc") differ."""
     hasher = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode()
@@ -130,16 +128,15 @@ def digest(*parts: str) -> str:
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and without spaces."""
+    """Return JSON with sorted keys and without spaces."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
 def json_payload(document: Document) -> dict[str, Any]:
-    """The document's payload as plain JSON: tuples become lists, and number keys strings.
+    """Return the payload as plain JSON: tuples become lists, and number keys strings.
 
-    Raises:
-        DocumentError: a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload larger
-            than ``MAX_PAYLOAD_BYTES``.
+    Raise ``DocumentError`` on a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload
+    larger than ``MAX_PAYLOAD_BYTES``.
     """
     try:
         text = json.dumps(dict(document.payload), ensure_ascii=False, allow_nan=False)
@@ -154,22 +151,18 @@ def json_payload(document: Document) -> dict[str, Any]:
 
 
 def point_payload(own: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The payload of a chunk's point: our own fields and the user's payload."""
+    """Return the payload of a chunk's point: our own fields and the user's payload."""
     lifted = {key: payload[key] for key in LLAMA_INDEX_KEYS & payload.keys()}
     return {**lifted, **own, "metadata": {key: value for key, value in payload.items() if key not in lifted}}
 
 
 def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's payload, from the payload of a chunk's point."""
+    """Return the user's payload, from the payload of a chunk's point."""
     return {**stored["metadata"], **{key: stored[key] for key in LLAMA_INDEX_KEYS & stored.keys()}}
 
 
 def filter_conditions(filter: Iterable[FilterCondition]) -> tuple[Condition, ...]:
-    """The user's parsed filter as conditions on points: over all that a hit's payload shows.
-
-    Raises:
-        FilterError: Qdrant cannot address a key.
-    """
+    """Return the parsed filter as conditions on all that hits show; raise ``FilterError`` on an unusable key."""
     return tuple(
         FieldIs(("source",), each.any_of, each.bounds)
         if each.key == "id"
@@ -179,11 +172,7 @@ def filter_conditions(filter: Iterable[FilterCondition]) -> tuple[Condition, ...
 
 
 def tenant_path(key: str | None) -> str | None:
-    """Where a chunk's payload names the tenant; None without tenants.
-
-    Raises:
-        ConfigurationError: the key is not a plain name, or is one of our own.
-    """
+    """Return where a chunk's payload names the tenant; raise ``ConfigurationError`` if ``key`` cannot name tenants."""
     if key is None:
         return None
     if not isinstance(key, str) or not key or not _PLAIN.issuperset(key) or key in (*SHOWN_FIELDS, "id"):
@@ -194,7 +183,7 @@ def tenant_path(key: str | None) -> str | None:
 
 
 def _paths(key: str) -> tuple[str, ...]:
-    """The JSON paths below ``metadata`` where the key may lie: any inner part may hold a list of mappings."""
+    """Return the JSON paths below ``metadata`` where the key may lie: any inner part may hold a list of mappings."""
     parts = key.split(".")
     if len(parts) > _LIST_DEPTH:
         raise FilterError(f"filter {key!r}: at most {_LIST_DEPTH} levels")

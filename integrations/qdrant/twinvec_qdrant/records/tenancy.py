@@ -21,7 +21,7 @@ class Tenants:
         self._key = key
 
     def foreign(self, documents: Iterable[Document], records: Mapping[str, Record]) -> set[str]:
-        """The ids of those documents that the collection holds as another tenant's."""
+        """Return the ids of those documents that the collection holds as another tenant's."""
         if self._key is None:
             return set()
         named = {document.id: document.payload[self._key] for document in documents if document.id in records}
@@ -32,7 +32,7 @@ class Tenants:
         return {source for source, owner in owners.items() if owner not in (None, named[source])}
 
     def sources(self, tenants: Collection[str]) -> Iterable[str]:
-        """The ids of all documents of these tenants; of all documents in a collection of one owner."""
+        """Return the ids of all documents of these tenants; of all documents in a collection of one owner."""
         if self._key is None:
             return self._catalog.sources()
         if not tenants:

@@ -1,7 +1,7 @@
 """The process that writes: what tells it from all other processes, and whether it has ended.
 
-A process id has a meaning on one machine, in one pid namespace, until the system gives the id to another process.
-Containers may share a host name and still have different ids.
+A process id is unique on one machine, in one pid namespace, until the system reuses it. Containers may share a host
+name and still have different ids.
 """
 
 from __future__ import annotations
@@ -16,15 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A process.
-
-    Attributes:
-        host: Name of the machine.
-        boot: Id of the machine's current boot; like the next two, empty on a machine without ``/proc``.
-        namespace: The pid namespace of the process.
-        started: When the process started, in clock ticks since the boot.
-        process: The process id.
-    """
+    """A process of a machine; ``boot``, ``namespace`` and ``started`` come from ``/proc``, or are empty without it."""
 
     host: str
     boot: str
@@ -34,7 +26,7 @@ class Writer:
 
     @classmethod
     def this(cls) -> Writer:
-        """The current process."""
+        """Return the current process."""
         pid = os.getpid()
         boot = _readable(lambda: Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
         namespace = _readable(lambda: os.readlink("/proc/self/ns/pid"))
@@ -42,18 +34,18 @@ class Writer:
 
     @classmethod
     def of_payload(cls, payload: Mapping[str, Any]) -> Writer:
-        """The process that ``as_payload`` described."""
+        """Return the process that ``as_payload`` described."""
         host, boot, namespace, started = (
             str(payload.get(name, "")) for name in ("host", "boot", "namespace", "started")
         )
         return cls(host, boot, namespace, started, int(payload["process"]))
 
     def as_payload(self) -> dict[str, Any]:
-        """The fields that ``of_payload`` reads, for other processes."""
+        """Return the fields that ``of_payload`` reads."""
         return asdict(self)
 
     def gone(self) -> bool | None:
-        """Whether the process has ended; None if this process cannot check it."""
+        """Return whether the process has ended; None if this process cannot check it."""
         here = Writer.this()
         if (self.host, self.boot, self.namespace) != (here.host, here.boot, here.namespace):
             return None
@@ -67,13 +59,12 @@ class Writer:
 
 
 def _started(pid: int) -> str:
-    """When the process started; empty if that is unknown."""
+    """Return when the process started, in clock ticks since the machine's boot; "" if that is unknown."""
     stat = _readable(lambda: Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode())
     return stat.split()[19] if stat else ""  # the command name before the bracket may hold spaces
 
 
 def _readable(read: Callable[[], str]) -> str:
-    """What ``read`` returns; empty if the system refuses it."""
     try:
         return read()
     except OSError:

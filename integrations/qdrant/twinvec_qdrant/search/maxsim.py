@@ -21,9 +21,8 @@ _HITS = 512  # hits whose chunks are looked up at a time
 class StoredMaxSim(MaxSimReranker):
     """``MaxSimReranker`` over the token states that a collection keeps, with the same scores up to rounding.
 
-    The encoder computes the states of texts that the collection lacks, such as those of hits from elsewhere.
-
-    ``vector`` names the dense vector that the token states belong to.
+    The encoder computes the states of texts that the collection lacks. ``vector`` names the dense vector that the
+    stored states belong to.
     """
 
     def __init__(self, backend: Backend, vector: str, encoder: TokenEncoder, *, mix: float = 0.4) -> None:
@@ -32,7 +31,7 @@ class StoredMaxSim(MaxSimReranker):
         self._name = states_name(vector)
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
-        """The scores of ``MaxSimReranker.compare``, from stored states if the store has them."""
+        """Return the scores of ``MaxSimReranker.compare``, from stored states if the store has them."""
         scores = [np.full(len(hits), np.nan, dtype=np.float32) for hits in lists]
         for start in range(0, len(queries), _QUERIES):
             block = slice(start, start + _QUERIES)
@@ -62,7 +61,7 @@ class StoredMaxSim(MaxSimReranker):
                 row[column] = sums.get(chunks.get(hit.text, ""), np.nan) / len(query_QD)
 
     def _chunks(self, hits: Iterable[Hit]) -> dict[str, str]:
-        """The id of a chunk with the text of each hit, by text; chunks of the same text have the same states."""
+        """Return, by text, the id of a chunk with that text; all chunks of a text have the same states."""
         found: dict[str, str] = {}
         for page in pages(hits, _HITS):
             texts = {digest(hit.text): hit.text for hit in page}

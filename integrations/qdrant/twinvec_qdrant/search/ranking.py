@@ -1,7 +1,4 @@
-"""Ranking: the candidates that both stages found -> fused and sorted, or chosen for their difference.
-
-Pure functions of what the store has found. ``twinvec.retrieval.fusion`` holds the formula of the fusion.
-"""
+"""Ranking by pure functions: the candidates that both stages found -> fused and sorted, or chosen to differ."""
 
 from __future__ import annotations
 
@@ -22,12 +19,7 @@ Found = dict[str, dict[str, Scored]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A chunk that was found.
-
-    Attributes:
-        scores: The score of every stage.
-        score: The score that decides: the fused one, or that of the only stage.
-    """
+    """A chunk that was found: its score in every stage, and ``score``, the fused one or that of the only stage."""
 
     id: str
     source: str
@@ -45,11 +37,11 @@ class QueryVectors:
 
     @property
     def terms(self) -> int:
-        """How many terms the query has."""
+        """Return the number of the query's terms."""
         return 0 if self.sparse is None else int(self.sparse[1].sum())
 
     def by_stage(self) -> dict[str, FloatArray | SparseVector | None]:
-        """The vector of each stage; None for a query without terms, for which the sparse stage finds nothing."""
+        """Return the vector of each stage; None for a query without terms, for which the sparse stage finds nothing."""
         stages: dict[str, FloatArray | SparseVector | None] = {}
         if self.dense is not None:
             stages["dense"] = self.dense
@@ -59,7 +51,7 @@ class QueryVectors:
 
 
 def unscored(found: Found, stage: str) -> tuple[str, ...]:
-    """The ids that the other stage has found and this one has not scored."""
+    """Return the ids that the other stage has found and this one has not scored."""
     return tuple(key for other in found if other != stage for key in found[other] if key not in found[stage])
 
 
@@ -70,11 +62,11 @@ def rank(
     before: Sequence[Candidate] = (),
     first: int = 0,
 ) -> list[Candidate]:
-    """The candidates of all stages for a query, best first; equal scores by source and position.
+    """Return the candidates of all stages, best first; equal scores by source and position.
 
-    The order of the results must not depend on how deep a search goes. Therefore the new candidates come behind those
-    of ``before``, which a smaller depth found: the means and deviations of the ``first`` candidates of all standardise
-    them, and no new score is better than the last one before.
+    The order must not depend on the depth of a search. New candidates therefore follow those of ``before``, which a
+    smaller depth found: the means and deviations of the ``first`` candidates standardise all scores, and no new score
+    is better than the last one of ``before``.
     """
     points: Mapping[str, Scored] = {key: each for of_stage in found.values() for key, each in of_stage.items()}
     if not points:
@@ -106,7 +98,7 @@ def rank(
 
 
 def mmr(relevance_N: Any, vectors_ND: FloatArray, limit: int, diversity: float) -> list[int]:
-    """Maximal marginal relevance (Carbonell and Goldstein 1998): indices in the order they are chosen."""
+    """Return indices by maximal marginal relevance (Carbonell and Goldstein 1998), in the order they are chosen."""
     unit_ND = unit(vectors_ND)
     closest_N = np.full(len(unit_ND), -np.inf)
     chosen: list[int] = []

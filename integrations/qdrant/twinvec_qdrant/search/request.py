@@ -1,4 +1,4 @@
-"""The request: what a caller asks of a search besides the query, checked once, where it enters."""
+"""The request: the arguments of a search except the query, checked once, where they enter."""
 
 from __future__ import annotations
 
@@ -14,15 +14,9 @@ from twinvec_qdrant.stores.conditions import Condition
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """The checked arguments of ``Collection.search`` and ``Collection.search_vector``; see there for their meaning.
+    """The checked arguments of ``Collection.search``; errors are the same, except that fusion checks the weights.
 
-    Attributes:
-        conditions: The filter as conditions on points.
-        named: The payload keys for which the filter lists values.
-
-    Raises:
-        ConfigurationError: as for ``Collection.search``. Fusion checks the weights.
-        FilterError: the filter is malformed.
+    ``named`` holds the payload keys for which the filter lists values.
     """
 
     limit: int = 10
@@ -46,5 +40,5 @@ class SearchRequest:
 
     @property
     def depth(self) -> int:
-        """How many candidates the request needs: the pages before it and its own."""
+        """Return the number of candidates needed: those of the pages before and of this one."""
         return self.offset + self.limit

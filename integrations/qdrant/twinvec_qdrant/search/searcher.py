@@ -1,10 +1,9 @@
 """Search: queries -> candidates of both stages -> fused -> checked against the records -> hits.
 
 Stages are fused here and not in the store, so that a hit keeps the score of each: every candidate of one stage is
-scored by the other too. A chunk that its source's record does not list belongs to an unfinished or a replaced version
-and is left out. If too few candidates are left for the request, the search asks for more candidates, in the same steps
-for every page. The results of one step stay before those that the next step adds, so that pages neither repeat nor miss
-a hit.
+scored by the other too. A chunk that its source's record does not list belongs to an unfinished or replaced version and
+is left out. If too few candidates remain, the search goes deeper, by the same steps for every page: the results of one
+step stay before those of the next, so that pages neither repeat nor miss a hit.
 """
 
 from __future__ import annotations
@@ -40,12 +39,8 @@ _DEEPER = 4  # each step of a search asks for this many times the candidates of 
 class _Progress:
     """How far the search for one query has come.
 
-    Attributes:
-        found: The new candidates of the current depth.
-        ranked: All candidates so far, best first.
-        first: How many of them the first depth found.
-        more: Whether a stage may have more.
-        valid: The best of ``ranked`` that their records list.
+    ``found`` holds the new candidates of the current depth, ``ranked`` all so far, best first, ``first`` the number of
+    the first depth, ``valid`` the best that their records list. ``more`` says that a stage may have more.
     """
 
     query: QueryVectors
@@ -71,7 +66,7 @@ class Searcher:
     def search_texts(
         self, encoder: SpaceEncoder | None, queries: Sequence[str], request: SearchRequest
     ) -> list[list[Hit]]:
-        """Hits for each text; ``encoder`` is None for sparse search."""
+        """Return the hits for each text; ``encoder`` is None for sparse search."""
         self._check_tenant(request)
         texts = [query for query in dict.fromkeys(queries) if query.strip()]
         hits: dict[str, list[Hit]] = {}
@@ -81,13 +76,13 @@ class Searcher:
         return [list(hits.get(query, ())) for query in queries]
 
     def search_vector(self, vector_D: FloatArray, words: str | None, request: SearchRequest) -> list[Hit]:
-        """Hits for a vector, fused with those for ``words`` if they are given."""
+        """Return the hits for a vector, fused with those for ``words`` if set."""
         self._check_tenant(request)
         sparse = None if words is None else self._bm25.queries([words])[0]
         return self._hits(self._candidates([QueryVectors(vector_D, sparse)], request), request)[0]
 
     def diverse(self, vector_D: FloatArray, request: SearchRequest, limit: int, diversity: float) -> list[Hit]:
-        """``limit`` of the hits of the request, chosen by maximal marginal relevance."""
+        """Return ``limit`` of the request's hits, chosen by maximal marginal relevance."""
         if not isinstance(diversity, Real) or not 0 <= diversity <= 1:
             raise ConfigurationError(f"diversity must be between 0 and 1, got {diversity!r}")
         self._check_tenant(request)
@@ -101,7 +96,7 @@ class Searcher:
         return self._hits([[found[index] for index in chosen]], request)[0]
 
     def _check_tenant(self, request: SearchRequest) -> None:
-        """Refuse a request that does not say whose documents it means, in a collection of many tenants."""
+        """Refuse a request whose filter names no tenant, in a collection of many tenants."""
         key = self._tenant_key
         if key is not None and key not in request.named:
             raise FilterError(
@@ -121,7 +116,7 @@ class Searcher:
         return [QueryVectors(*each) for each in zip(dense, sparse, strict=True)]
 
     def _candidates(self, queries: Sequence[QueryVectors], request: SearchRequest) -> list[list[Candidate]]:
-        """For each query the valid candidates that the request asks for, or as many of them as exist."""
+        """Return for each query the valid candidates that the request needs, or all that exist."""
         searches = [_Progress(query) for query in queries]
         group = request.group and not self._whole
         depth, waiting = CANDIDATES, searches
@@ -139,7 +134,7 @@ class Searcher:
         return [search.valid[request.offset :] for search in searches]
 
     def _find(self, searches: Sequence[_Progress], request: SearchRequest, depth: int) -> None:
-        """Set the new candidates of each search, scored by every stage, and whether there may be more of them."""
+        """Set the new candidates of each search, scored by every stage, and whether more may exist."""
 
         def query(vector: Any, limit: int, conditions: tuple[Condition, ...], exact: bool) -> Query:
             return Query(vector, limit, conditions, _FIELDS, exact, self._vector, self._index)
@@ -167,14 +162,14 @@ class Searcher:
                 search.found[stage].update((each.id, each) for each in answer)
 
     def _records(self, searches: Sequence[_Progress], limit: int) -> dict[str, Record]:
-        """The records that the best candidates of all searches need, with some to spare."""
+        """Return the records that the best candidates of all searches need, with some to spare."""
         sources = [list(dict.fromkeys(candidate.source for candidate in search.ranked)) for search in searches]
         return self._catalog.records(dict.fromkeys(source for each in sources for source in each[: 2 * limit]))
 
     def _valid(
         self, candidates: Sequence[Candidate], records: Mapping[str, Record], limit: int, group: bool
     ) -> list[Candidate]:
-        """The best candidates that their source's record lists; with ``group`` one a source."""
+        """Return the best candidates that their source's record lists; with ``group`` one a source."""
         valid: list[Candidate] = []
         taken: set[str] = set()
         listed: dict[str, frozenset[str]] = {}

@@ -1,14 +1,11 @@
 """The protocols of a store, and two helpers that work with every store.
 
-A backend holds the points of one collection and answers exact and approximate queries. It knows nothing of documents,
-models or commits. ``stores/embedded`` and ``stores/server`` implement the protocols, and
-``tests/congruence/test_backends.py`` holds both to the same behaviour:
+A backend holds the points of one collection; it knows nothing of documents, models or commits. ``stores/embedded`` and
+``stores/server`` implement the protocols, and ``tests/congruence/test_backends.py`` holds both to the same behaviour:
 
-- Writes take effect in order: after a crash, a later write is never there without the earlier ones. ``flush`` makes
-  all writes durable.
-- ``retrieve`` and ``scroll`` return points without vectors; searches never find them, and inverse document frequencies
-  do not count them.
-- An exception of the engine or the client is raised as a ``StoreError``.
+- Writes take effect in order: after a crash, a later write never exists without the earlier ones.
+- Points may lack vectors. Searches and document frequencies ignore those; ``retrieve`` and ``scroll`` return them too.
+- A backend raises the exceptions of its engine or client as ``StoreError``.
 """
 
 from __future__ import annotations
@@ -30,15 +27,7 @@ INDEXED_FIELDS = ("kind", "source")
 
 @dataclass(frozen=True, slots=True)
 class NewCollection:
-    """What a store needs to create a collection.
-
-    Attributes:
-        dim: Size of the dense vectors.
-        metadata: The collection's description.
-        index: Settings of the index.
-        tenant_path: Path of the tenant's name in payloads, which gets an index; None without tenants.
-        states_dim: Size of a token state; None if the collection keeps no token states.
-    """
+    """What a store needs to create a collection; the payload field at ``tenant_path`` names the tenant."""
 
     dim: int
     metadata: Mapping[str, Any]
@@ -102,45 +91,34 @@ class Backend(Protocol):
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         """Write each record only if the stored one has the expected ``revision`` (None: if no record is stored).
 
-        A record that another writer has changed stays as it is; the caller reads the records back to see which.
+        The call reports no conflict: read the records back to see which were written.
         """
 
     def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
         """Replace the sparse vectors of stored points, by id."""
 
     def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
-        """Let points have one more dense vector, and token states of size ``states_dim`` unless it is None.
-
-        Does nothing if the collection has a vector of that name.
-        """
+        """Give points another dense vector, and token states of size ``states_dim`` if set; ignore a known name."""
 
     def drop_vector(self, name: str) -> None:
-        """Remove a dense vector and its token states from all points; does nothing if there is no such vector."""
+        """Remove a dense vector and its token states from all points; ignore an unknown name."""
 
     def update_dense(self, points: Sequence[Point]) -> None:
         """Replace the dense vectors of stored points, and their token states in the same write."""
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
-        """Remove the points with these ids, as far as they exist.
-
-        With ``revisions``, a point is removed only if its ``revision`` is one of them at that moment: another writer
-        may have written the point again.
-        """
+        """Remove existing points; with ``revisions``, only those whose ``revision`` is among them at that moment."""
 
     def flush(self) -> None:
         """Make all writes durable."""
 
     def begin_load(self, tenant_path: str | None) -> None:
-        """Prepare an empty collection for many points: index payload fields, and leave dense vectors to
-        ``build_index``."""
+        """Index the payload fields of an empty collection; the vectors wait for ``build_index``."""
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
-        """Build the index of dense vectors if much of it is missing, or always with ``force``.
+        """Build the index if much of it is missing, or always with ``force``; return whether it did.
 
-        Searches go on meanwhile; writers wait.
-
-        Returns:
-            Whether an index was built.
+        Searches continue meanwhile; writers wait.
         """
 
     def indexed(self, chunks: int) -> int:
@@ -149,13 +127,7 @@ class Backend(Protocol):
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
-        """Return the existing points among ``ids``, by id.
-
-        Args:
-            ids: Point ids.
-            fields: Payload fields to return; default: all.
-            vector: Name of a dense vector to return; default: no vector.
-        """
+        """Return the existing points, by id, with these payload fields (default: all) and this dense vector, if any."""
 
     def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
         """Return the token states of the dense vector named ``vector``, by id, of the points that have them."""
@@ -174,11 +146,7 @@ class Backend(Protocol):
 
 
 def update_existing(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
-    """Update stored points, and pass over points that another writer removes meanwhile.
-
-    Raises:
-        StoreError: the update fails although all points exist.
-    """
+    """Update stored points; skip those that another writer removes meanwhile, and raise all other errors."""
     left = list(ids)
     while left:
         try:
@@ -193,13 +161,10 @@ def update_existing(backend: Backend, ids: Iterable[str], update: Callable[[list
 
 
 def indexed_chunks(backend: Backend, vectors: int, chunks: int, names: Sequence[str]) -> int:
-    """Estimate how many chunks have all their dense vectors in the index: stores count vectors and not points.
+    """Estimate how many chunks have all their dense vectors (``names``) in the index.
 
-    Args:
-        backend: The collection's backend.
-        vectors: Vectors in indexes, as the store counts them, with one sparse vector a chunk: these are all indexed.
-        chunks: Chunks in the collection.
-        names: Names of the dense vectors. After a migration, new chunks lack the vector of the old model.
+    Stores count the vectors in their indexes (``vectors``), not the points. One sparse vector of every chunk is among
+    them. After a migration, new chunks lack the vector of the old model.
     """
     stored = len(names) * chunks
     if len(names) > 1:

@@ -12,15 +12,12 @@ _EXACT_INTEGER = 2**53  # a float64 cannot tell larger integers apart
 
 @dataclass(frozen=True, slots=True)
 class FieldIs:
-    """The payload field at any of the paths has any of the values, or lies within all of the bounds.
-
-    Numbers compare by value: 1 finds 1.0.
+    """The payload field at any of the paths has any of the values, or lies within all bounds; 1 equals 1.0.
 
     Attributes:
         paths: JSON paths of one key; a key inside nested lists has several.
-        values: Accepted values.
         bounds: Operator (gt, gte, lt, lte) and limit.
-        instead: Path of the field to test where the field at the first path is missing; "" for no such field.
+        instead: Path to test if the field at the first path is missing; "" for none.
     """
 
     paths: tuple[str, ...]

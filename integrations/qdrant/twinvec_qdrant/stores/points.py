@@ -39,15 +39,10 @@ States = npt.NDArray[np.float16]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A stored point.
+    """A stored point; ``id`` is a UUID in canonical form, ``vector`` the name of the dense vector (shape (dim,)).
 
-    Attributes:
-        id: A UUID in its canonical form.
-        payload: The payload, or the fields of it that were requested.
-        dense: Dense vector, shape (dim,), or None.
-        sparse: Term ids and weights, or None.
-        vector: Name of the dense vector.
-        states: Token states to write together with the dense vector; only ``Backend.states`` reads them back.
+    ``payload`` holds only the fields that were requested. ``states``, the token states, are written together with the
+    dense vector; only ``Backend.states`` reads them back.
     """
 
     id: str
@@ -63,11 +58,8 @@ class Query:
     """One search by a dense vector, a sparse vector or token states.
 
     Attributes:
-        vector: Dense, shape (dim,); sparse, term ids and weights; or token states, shape (tokens, dim), which score a
-            point by MaxSim: the sum over the query's tokens of the best cosine.
-        limit: Largest number of points to find.
-        conditions: All of them must hold.
-        fields: Payload fields to return.
+        vector: Dense, shape (dim,); sparse; or token states, shape (tokens, dim), which score a point by MaxSim: the
+            sum over the query's tokens of the best cosine.
         exact: Compare every stored dense vector, without the index and its quantised copies.
         name: Name of the stored dense vector, or of the token states (``states_name``).
         index: Settings of an approximate search.
@@ -97,14 +89,14 @@ def states_name(vector: str) -> str:
 
 
 def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
-    """Cut items, in order, into lists of at most ``size``; reads no further than the page that it gives."""
+    """Cut items, in order, into lists of at most ``size``; read only as far as the list being returned."""
     left = iter(items)
     while page := list(islice(left, size)):
         yield page
 
 
 def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
-    """Cut points into batches of a few megabytes: a server limits a request, the engine an entry of its log."""
+    """Cut points into batches of a few megabytes, because requests and the engine's log entries have a size limit."""
     return sliced_by_weight(points, size_of, most=_BATCH_POINTS, heaviest=_BATCH_BYTES)
 
 

@@ -59,8 +59,7 @@ class Baseline:
 def average_of_words(path: str | Path) -> Baseline:
     """Return a model that averages word vectors, without stop words, as sentence-transformers' GloVe models do.
 
-    Each line of the file holds a word and its numbers, separated by spaces. Raises InputError if the file is missing,
-    empty or in another format.
+    Each line of the file holds a word and its numbers; any other file is an InputError.
     """
     path = Path(path)
     _check_word_vectors(path)
@@ -73,10 +72,7 @@ def average_of_words(path: str | Path) -> Baseline:
 
 
 def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
-    """Return the pooled backbone of ``model``: the encoder before it is trained for sentences.
-
-    Raises ModelError if the model is not found, damaged or not supported.
-    """
+    """Return the pooled backbone of ``model`` before its training for sentences; errors are ModelErrors."""
     check_choice(pooling, ("mean", "cls"), "pooling")
     from twinvec.engines.torch import quiet_transformers
 
@@ -105,7 +101,6 @@ def _check_word_vectors(path: Path) -> None:
 
 
 def _first_without_numbers(path: Path) -> str:
-    """Return the place of the first line that is not a word and its numbers."""
     lines = enumerate(read_lines(path), 1)
     return next((f"{path}:{number}" for number, line in lines if not _has_numbers(line.split())), str(path))
 

@@ -1,7 +1,4 @@
-"""Comparison of systems on the same tasks: paired tests against the first, and the items on which they differ most.
-
-The report is written in Markdown, from which the HTML page is made. Plots are PNG files in the same folder.
-"""
+"""Compares systems on the same tasks, by paired tests against the first, in a report with plots and examples."""
 
 from __future__ import annotations
 
@@ -64,10 +61,7 @@ class Comparison:
 
 
 def compare(systems: Sequence[str], tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> Comparison:
-    """Measure every system, and test each against the first.
-
-    Raises ConfigurationError if there are fewer than two systems, one is named twice, or no data is given.
-    """
+    """Measure two or more different systems, and test each against the first; fewer raise ConfigurationError."""
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
     plots.import_matplotlib()  # the report has plots
@@ -261,5 +255,4 @@ def _rows(header: Sequence[str], rows: Any, *, texts: int) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return text on one line, escaped for Markdown."""
     return re.sub(r"([\\`*_\[\]<>|&#~])", r"\\\1", " ".join(text.split()))

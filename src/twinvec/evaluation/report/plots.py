@@ -125,11 +125,9 @@ def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
 
 
 def cluster_map(vectors: FloatArray, labels: IntArray, names: Mapping[int, str], path: Path) -> None:
-    """Draw a 2-D map of vectors (t-SNE by cosine, van der Maaten and Hinton 2008); the largest clusters are named.
+    """Draw a 2-D map of vectors, (N, D), by t-SNE (van der Maaten and Hinton 2008); the largest clusters are named.
 
-    ``vectors`` has shape (N, D); ``labels`` (N,) is -1 for a vector without a cluster.
-
-    Raises InputError if there are fewer than three vectors.
+    ``labels``, (N,), is -1 for a vector without a cluster. Fewer than three vectors are an InputError.
     """
     points = _flattened(vectors)
     figure, axes = _canvas(12.0, 7.0)
@@ -158,7 +156,6 @@ def cluster_map(vectors: FloatArray, labels: IntArray, names: Mapping[int, str],
 
 
 def _number(axes: Any, number: int, point: Any, offset: tuple[int, int], **options: Any) -> None:
-    """Write a number at a point, with a white border that keeps it readable on top of other points."""
     from matplotlib.patheffects import withStroke
 
     halo = withStroke(linewidth=2.5, foreground="white")

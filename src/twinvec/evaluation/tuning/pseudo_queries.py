@@ -1,6 +1,6 @@
-"""Queries without judgements: passages taken out of documents; the rest of each document must be found.
+"""Queries without judgements: a passage is taken out of a document, and the rest must be found.
 
-This is the inverse cloze task (Lee, Chang and Toutanova 2019). Such queries share more words with their document than
+This is the inverse cloze task (Lee, Chang and Toutanova 2019). Passages share more words with their document than
 people's questions do: they show which ways of searching work on these documents, not how well they serve people.
 """
 
@@ -25,7 +25,7 @@ REST = 100
 
 
 def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int = 10) -> BeirSet:
-    """Take one passage out of each of up to ``count`` documents; a search for it should find the rest of its document.
+    """Take one passage out of each of up to ``count`` documents; the rest of each is to be found.
 
     Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
     """

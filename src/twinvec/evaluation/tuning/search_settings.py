@@ -1,12 +1,8 @@
-"""Tuning: the best way to search a collection, chosen on queries with known answers.
+"""Tuning: the best way to search a collection, chosen on judged queries or pseudo-queries.
 
-A setting is a mode, the weight of words against vectors in hybrid search, and optionally MaxSim reranking with a number
-of candidates and a weight. The queries are judged, or are pseudo-queries: passages taken out of documents, whose rest
-must be found in a separate index.
-
-The best mean among many settings is mostly luck. Plain hybrid search is therefore chosen unless another setting beats
-it beyond chance, query by query; of several that do, the one with the best assured gain is chosen. Few or uninformative
-queries thus do no harm. Cross-validation measures the gain of the choice on queries that did not take part in it.
+A setting is a mode, the weight of words against vectors in hybrid search, and optionally MaxSim reranking. Plain hybrid
+search stays the choice unless other settings beat it beyond chance, query by query: the best mean among many settings
+is mostly luck. Cross-validation tells what the choice is worth on other queries.
 """
 
 from __future__ import annotations
@@ -51,14 +47,12 @@ class Tuning:
     """The chosen setting, and what it is worth.
 
     Attributes:
-        setting: The chosen setting.
-        measure: The measure that it was chosen by.
+        measure: The measure that the setting was chosen by.
         expected: The figure of settings chosen in this way, on queries that did not take part in the choice.
         single: The better one of the single stages.
         gain: Gain of ``expected`` over ``single``: difference, interval, p.
         figures: Setting -> its mean over all queries.
-        queries: Number of queries.
-        pseudo: Whether they are pseudo-queries.
+        pseudo: Whether the queries are pseudo-queries.
     """
 
     setting: Setting
@@ -92,7 +86,6 @@ def tune(
         encoder: Encoder for MaxSim; default: settings with MaxSim are not tried.
         measure: As in ``twinvec.evaluation.measures``.
         resamples: Number of resamples for the interval of the gain.
-        progress: Show progress bars on a terminal.
 
     Raises:
         InputError: there are fewer than ten queries, or the retriever finds none of the set's documents.
@@ -123,10 +116,9 @@ def tuned(measured: dict[Setting, Values], measure: str, *, resamples: int = RES
 def tune_by_documents(
     collection: Any, *, measure: str = "ndcg@10", resamples: int = RESAMPLES, progress: bool = False
 ) -> Tuning:
-    """``tune`` without judgements, on passages taken out of a sample of a collection's documents.
+    """``tune`` without judgements, on passages from a sample of the documents of a ``twinvec_qdrant.Collection``.
 
-    ``collection`` has ``encoder``, ``find`` and ``get``, as ``twinvec_qdrant.Collection`` does. Raises InputError if
-    too few documents are long enough to spare a passage.
+    Raises InputError if too few documents are long enough to spare a passage.
     """
     cutoff(measure)
     ids = sorted(collection.find())
@@ -144,7 +136,7 @@ def tune_by_documents(
 def measure_settings(
     retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str, *, progress: bool = False
 ) -> dict[Setting, Values]:
-    """Return the measure of each query, by setting. Each first stage searches once; MaxSim is computed once for all.
+    """Return setting -> the measure for each query.
 
     Raises InputError if there are fewer than ten queries or the retriever finds none of the set's documents.
     """
@@ -203,9 +195,9 @@ def by_passages(values: Mapping[Setting, Values]) -> dict[Setting, Values]:
 
 
 def choose(values: Mapping[Setting, Values]) -> Setting:
-    """Return plain hybrid search, or the setting with the best assured gain among those that beat it beyond chance.
+    """Return the setting with the best assured gain over plain hybrid search, else plain hybrid search.
 
-    ``values`` holds the measure for each of two or more queries, ``PLAIN`` included.
+    A gain must be beyond chance. ``values`` holds the measure for each of two or more queries, ``PLAIN`` included.
     """
     chosen, most = PLAIN, 0.0
     for setting, figures in values.items():

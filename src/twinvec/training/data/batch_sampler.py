@@ -1,8 +1,4 @@
-"""Draws the rows of each batch from one or several weighted datasets, without equal texts in a batch.
-
-Rows are numbered through all datasets, in order. The plan of an epoch depends only on seed and epoch, so every process
-and every resumed run draws the same batches; the processes then share each batch.
-"""
+"""Draws batches from weighted datasets without equal texts; the plan depends only on seed and epoch."""
 
 from __future__ import annotations
 
@@ -31,19 +27,12 @@ def dataset_weights(
 
 
 class BatchPlan:
-    """A batch sampler for a data loader: yields lists of row numbers.
+    """A batch sampler for a data loader: yields lists of row numbers, counted through all datasets in order.
 
-    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. Each batch takes equal parts from
-    ``datasets`` of the datasets. Smooth weighted round-robin chooses them, so that any stretch of batches keeps the
-    shares. With shares by size and one dataset in a batch, an epoch shows every row about once.
-
-    Args:
-        hashes: For each dataset, text hashes (rows, texts). With ``unique_texts``, no hash occurs twice in a batch:
-            a row that would repeat one waits for the next batch, and may be left out of the epoch.
-        batch_size: Rows of a batch.
-        weights: Share of each dataset.
-        datasets: Number of datasets in a batch.
-        seed: Seed of the order.
+    An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. Every batch draws equal parts from
+    ``datasets`` of them, by smooth weighted round-robin: any stretch of batches keeps the shares in ``weights``. With
+    ``unique_texts``, a row that would repeat one of its ``hashes``, (rows, texts), in a batch waits for the next batch,
+    and may be left out of the epoch.
     """
 
     def __init__(
@@ -93,7 +82,6 @@ class BatchPlan:
             logger.warning("%d rows repeat texts too often to find a place in this epoch", streams[0].left)
 
     def _turns(self) -> Iterator[list[int]]:
-        """Yield the datasets of each batch."""
         credit = np.random.default_rng((self._seed, self.epoch)).random(len(self._weights)) * self._weights
         for _ in range(len(self)):
             credit += self._weights * self._datasets

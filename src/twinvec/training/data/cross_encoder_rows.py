@@ -14,13 +14,7 @@ _AT_ONCE = 1000
 
 
 class PairRows:
-    """The pairs of a dataset.
-
-    Rows of the objective "graded" stay as they are. A row of "binary" becomes one pair with label 1 and, for each of
-    its negatives, one pair with label 0.
-
-    Raises DocumentError if a binary dataset has no negatives.
-    """
+    """The pairs of a dataset; a row of "binary" becomes a pair with label 1, and one with label 0 for each negative."""
 
     def __init__(self, rows: Rows) -> None:
         self.name = rows.name

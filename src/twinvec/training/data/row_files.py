@@ -1,7 +1,6 @@
 """Files of rows -> tables of ``datasets``, memory-mapped: .jsonl, .csv, .tsv (no quoting) and .parquet.
 
-The library and the pandas and arrow below it guess and repair; this module refuses or undoes it: rows longer or shorter
-than the header, words such as "NA", a byte order mark, texts that look like dates. ``rows`` checks the rows.
+The library guesses and repairs; this module refuses or undoes it: ragged rows, words such as "NA", dates, a BOM.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 def open_table(path: Path, cache: Path) -> Any:
     """Open the rows of a file, unchanged, memory-mapped from a copy in the folder ``cache``.
 
-    Raises ConfigurationError for an unknown format, DocumentError if the file cannot be read or is empty, or if a row
-    of a table is longer or shorter than its header.
+    Raises ConfigurationError for an unknown format, DocumentError for a file that is unreadable, empty or ragged.
     """
     datasets = import_extra("datasets", "train", "training")
     if path.suffix not in FORMATS:
@@ -54,7 +52,6 @@ def open_table(path: Path, cache: Path) -> Any:
 
 @contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    """Switch the library's progress bars off."""
     bars = datasets.utils.logging.is_progress_bar_enabled()
     datasets.disable_progress_bars()
     try:
@@ -65,11 +62,7 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 
 def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, Any]:
-    """Return reader options that keep every column, and words such as "null" and "NA", as text.
-
-    Raises DocumentError if the file has no rows, two columns have the same name, or a row is longer or shorter than the
-    header; pandas would silently rename, shift or cut the columns.
-    """
+    """Return options that keep columns and words as text; raise DocumentError where pandas would change columns."""
     import datasets
 
     with _long_fields(), path.open(encoding="utf-8-sig", newline="") as file:

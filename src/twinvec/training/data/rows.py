@@ -1,9 +1,7 @@
-"""Checked rows of the files that ``row_files`` opens.
+"""Rows of the files that ``row_files`` opens, all checked on opening; memory holds 8 bytes for each text.
 
-Files may be larger than memory: texts are read from disk as batches ask for them, and memory holds 8 bytes for each
-text. A row is a dict of texts by role (``columns``); ``negatives`` is a list, ``label`` an int and ``score`` a float in
-0..1. All rows are checked when the file is opened, so that training does not stop at its millionth row for an empty
-field. Row numbers in errors count from 1, without the header line of a table and without blank lines.
+A row is a dict of texts by role (``columns``); ``negatives`` is a list, ``label`` an int and ``score`` a float in 0..1.
+Row numbers in errors count from 1, without the header line and blank lines.
 """
 
 from __future__ import annotations
@@ -35,11 +33,7 @@ Row = dict[str, Any]
 class Rows:
     """The checked rows of one file.
 
-    Attributes:
-        name: Name in reports.
-        path: The file.
-        hashes: ``text_hash`` of each row's texts without its negatives: (n, texts) int64.
-        labels: The names of the classes for softmax, in the order of their numbers; empty for other objectives.
+    ``hashes``, (n, texts) int64, leaves negatives out; ``labels`` names the classes for softmax by their numbers.
     """
 
     name: str
@@ -71,18 +65,10 @@ class Rows:
 
 
 def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ...] | None = None) -> Rows:
-    """Open a dataset and check all of its rows.
+    """Open a dataset, memory-mapped from a copy in ``cache``, and check all of its rows.
 
-    Args:
-        source: File, columns, limits.
-        objective: Name of the objective, which decides the columns.
-        cache: Folder for the memory-mapped copy.
-        labels: The classes for softmax; default: those of the file.
-
-    Raises:
-        ConfigurationError: the format is unknown, or a column is missing; the message names field and file.
-        DocumentError: the file cannot be read, is empty, or a row has a wrong field; the message names file, row and
-            field.
+    ``labels`` are the classes for softmax; default: those of the file. Raises ConfigurationError for an unknown format
+    or a missing column, DocumentError, which names file, row and field, for a file or a row that is unusable.
     """
     table = open_table(source.path, cache)
     reader = _Reader(source, objective, table.column_names)

@@ -1,9 +1,8 @@
 """Faster versions of operations that torch is slow at when it trains on a CPU; their meaning is the same.
 
-- Dropout: torch draws 64 random bits for each activation, in one thread; this version draws 16. The bits come from
-  torch's own generator, so the masks of a chunk can be replayed. Attention with dropout is here for the same reason.
-- Embeddings: torch's gradient has a row for each word of the vocabulary, and writes and adds them all although a batch
-  of a few texts leaves nearly all zero; this version adds only the rows that were looked up.
+- Dropout, alone and in attention: torch draws 64 random bits for each activation, in one thread; this version draws
+  16, from torch's own generator, so the masks of a chunk can be replayed.
+- Embeddings: torch's gradient adds a row for each word of the vocabulary; this version only the rows looked up.
 
 Shapes: B texts, H heads, Q queries, K keys, D dimensions.
 """
@@ -25,8 +24,7 @@ _VALUES = 2**16
 class FastCpuOps(TorchFunctionMode):
     """While active, replaces dropout, attention and embeddings of ``torch.nn.functional`` by those of this module.
 
-    Args:
-        sparse: Replace embeddings too; leave it off under DistributedDataParallel, which needs dense gradients.
+    Leave ``sparse``, which replaces embeddings, off under DistributedDataParallel: it needs dense gradients.
     """
 
     def __init__(self, *, sparse: bool) -> None:
@@ -45,10 +43,7 @@ class FastCpuOps(TorchFunctionMode):
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Dropout (Srivastava et al. 2014) with ``p`` rounded to a multiple of 1/65,536.
-
-    Raises ValueError if ``p`` lies outside 0 to 1.
-    """
+    """Dropout (Srivastava et al. 2014) with ``p``, from 0 to 1, rounded to a multiple of 1/65,536."""
     dropped = round(p * _VALUES) if 0 <= p <= 1 else 0
     if input.device.type != "cpu" or not training or inplace or dropped in (0, _VALUES):
         return functional.dropout(input, p, training, inplace)

@@ -1,9 +1,6 @@
 """The vectors of all processes in one place, for objectives that compare every row with every other.
 
-One collective for each step carries vectors and text hashes; a small one before it carries the numbers of rows. Every
-process computes the loss of the whole batch and differentiates it by its own vectors, so nothing is sent back.
-Objectives that treat each row alone need only the number of all rows.
-
+Every process differentiates the loss of the whole batch by its own vectors, so nothing is sent back.
 Shapes: M texts of all arms, B rows, D dimensions.
 """
 
@@ -71,10 +68,7 @@ def gather_labels(labels_B: Tensor) -> Tensor:
 
 
 def gather(vectors: list[Tensor], hashes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return each arm's vectors and hashes of all processes, in order of rank; ``hashes`` may be empty.
-
-    All processes must have the same number of arms; their numbers of rows may differ.
-    """
+    """Return each arm's vectors and hashes of all processes, in order of rank; their numbers of rows may differ."""
     rows_by_rank = _gather_rows(torch.tensor([len(arm) for arm in vectors], device=vectors[0].device))
     local = torch.cat(vectors)
     payload = functional.pad(local.detach(), (0, 8))

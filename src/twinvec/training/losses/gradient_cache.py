@@ -1,10 +1,8 @@
 """Batches larger than memory: gradient caching (Gao et al. 2021) that keeps a part of the graph.
 
-The texts of a batch are cut into chunks of similar length under a token budget. The first pass computes all vectors and
-the objective sees all of them; the second pass computes the chunks again, one at a time, with gradients. Dropout is
-replayed bit for bit, so the gradients equal those of a single pass. Chunks whose activations fit in ``kept_tokens`` are
-computed once: if the whole batch fits, this is the plain single pass.
-
+A batch is cut into chunks of similar length under a token budget. The first pass computes all vectors for the
+objective; the second computes the chunks again with gradients, one at a time. Dropout is replayed bit for bit, so the
+gradients equal those of a single pass. Chunks that fit in ``kept_tokens`` are computed once.
 Shapes: M texts of all arms together, T tokens, D dimensions.
 """
 
@@ -36,11 +34,10 @@ def embed_in_two_passes(
     token_budget: int,
     kept_tokens: int,
 ) -> Tensor:
-    """Return the value of ``objective`` over the vectors of all arms; its backward pass fills the model's gradients.
+    """Return ``objective`` of the vectors of all arms, (M, D) in order; its backward pass fills the model's gradients.
 
-    ``model`` maps features to a dict with ``sentence_embedding``, (rows, D). The arms may differ in rows and in width;
-    ``objective`` takes the vectors of all arms, one arm after another, (M, D). ``token_budget`` limits the padded size
-    of a chunk, and ``kept_tokens`` the padded tokens whose activations are held until the backward pass.
+    ``model`` maps features to a dict with ``sentence_embedding``, (rows, D). ``token_budget`` limits the padded size of
+    a chunk, and ``kept_tokens`` the padded tokens whose activations are held until the backward pass.
     """
     chunks = _Chunks(model, arms, token_budget)
     if not torch.is_grad_enabled():
@@ -160,10 +157,7 @@ class _Chunks:
 
 
 def _groups(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
-    """Group the texts that may share a chunk: those of arms with the same settings, such as the length of a prompt.
-
-    Returns the settings and the numbers of the texts of each group.
-    """
+    """Return settings and text numbers of each group that may share chunks: the texts of arms with equal settings."""
     groups: list[tuple[dict[str, Any], list[Tensor]]] = []
     start = 0
     for arm in arms:

@@ -1,11 +1,7 @@
-"""The objectives as modules that sentence-transformers' trainers can use.
+"""The objectives as modules that sentence-transformers' trainers can use; the formulas are in ``objectives``.
 
-``EmbeddingLoss`` turns the features of a batch into vectors (``gradient_cache``) and passes them to one of the vector
-losses, which hold the settings of an objective and its parameters if it has any. The formulas are in ``objectives``.
-
-A batch is a list of feature dicts, one for each arm: anchors, positives, then any number of hard negatives, or the two
-sides of labelled pairs. Each may carry ``text_hash``, (rows,) int64, for the mask of ``info_nce``.
-
+A batch is a list of feature dicts, one for each arm: anchors, positives and any hard negatives, or the two sides of
+labelled pairs. Each may carry ``text_hash``, (rows,) int64, for the mask of ``info_nce``.
 Shapes: B rows, N candidates, M texts of all arms, D dimensions.
 """
 
@@ -32,11 +28,7 @@ _ON_GPU = (16384, 16384)
 
 
 class VectorLoss(nn.Module):
-    """An objective with its settings.
-
-    ``whole_batch``: the objective compares rows with one another, so it needs the rows of all processes; the other
-    objectives are means over the rows.
-    """
+    """An objective with its settings; ``whole_batch``: it compares rows, so it needs those of all processes."""
 
     whole_batch = False
 
@@ -102,13 +94,7 @@ class CosineRegressionLoss(VectorLoss):
 
 
 class SoftmaxLoss(VectorLoss):
-    """``objectives.softmax_classification`` with its linear layer, over labelled pairs.
-
-    Args:
-        dim: Size of the vectors.
-        labels: The names of the classes, in the order of their numbers.
-        concatenation: See ``objectives.pair_features``.
-    """
+    """``objectives.softmax_classification`` with its linear layer; ``labels`` name the classes by their numbers."""
 
     def __init__(self, dim: int, labels: Sequence[str], concatenation: str = "u,v,|u-v|") -> None:
         super().__init__()
@@ -137,14 +123,11 @@ class MatryoshkaLoss(VectorLoss):
 
 
 class EmbeddingLoss(nn.Module):
-    """The loss that a trainer calls with the features and labels of a batch of any size.
+    """The loss that a trainer calls with the features and labels of a batch of any size; ``model`` may be wrapped.
 
-    Args:
-        model: A SentenceTransformer, or a wrapper of one.
-        loss: The objective.
-        token_budget: Padded tokens that go through the model at a time; default: 1,024 on a CPU, 16,384 elsewhere.
-        kept_tokens: Padded tokens of a batch whose activations are held for the backward pass; the rest is computed
-            twice. Less saves memory, more saves up to a quarter of the time. Default: 6,144 on a CPU, 16,384 elsewhere.
+    ``token_budget`` padded tokens go through the model at a time (default: 1,024 on a CPU, 16,384 elsewhere). The
+    activations of ``kept_tokens`` (default: 6,144 and 16,384) are held for the backward pass, and the rest is computed
+    twice. Less saves memory, more saves up to a quarter of the time.
     """
 
     def __init__(
@@ -197,10 +180,7 @@ class PairScoreLoss(nn.Module):
         self.model: Any = model
 
     def forward(self, inputs: Sequence[Sequence[str]], labels: Tensor, **reading: str | None) -> Tensor:
-        """Return the loss over pairs of texts, given as two columns, and their labels from 0 to 1.
-
-        ``reading``, such as a prompt, goes to the model's ``preprocess``.
-        """
+        """Return the loss over two columns of texts and labels from 0 to 1; ``reading`` goes to ``preprocess``."""
         features = self.model.preprocess(list(zip(*inputs, strict=True)), **reading)
         moved = {
             name: value.to(labels.device) if isinstance(value, Tensor) else value for name, value in features.items()

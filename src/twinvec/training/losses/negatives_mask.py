@@ -1,8 +1,6 @@
-"""Which pairs of a batch must not count as negatives, decided by their texts and never by their vectors.
+"""Which pairs of a batch must not count as negatives, decided by 64-bit hashes of their normalised texts.
 
-Texts are compared by 64-bit hashes of their normalised form, which are equal in every process, so the loss needs no
-text. Near-copies in other words are left to the ``false_negative_margin`` of the objective.
-
+Near-copies in other words are left to the ``false_negative_margin`` of the objective.
 Shapes: B rows, N candidates (the first B are the positives, in order), R rows and C columns of a tile.
 """
 
@@ -26,14 +24,10 @@ def text_hashes(texts: Iterable[str]) -> Tensor:
 
 @dataclass(frozen=True)
 class PairTexts:
-    """The texts of a batch, by hash.
+    """The texts of a batch as int64 hashes; the candidates are the positives in order, then the hard negatives.
 
     Candidate j (j != i) is excluded for anchor i if its text is that of positive i or of anchor i, or if it is the
     positive of an anchor with the same text as anchor i.
-
-    Attributes:
-        anchors_B: Hashes of the anchors, int64.
-        candidates_N: Hashes of the candidates, int64: the positives in order, then the hard negatives.
     """
 
     anchors_B: Tensor
@@ -56,10 +50,7 @@ class PairTexts:
         return excluded_BN
 
     def tile(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor] | None:
-        """Return the excluded pairs of a tile: S of its columns, counted from its first, and a mask (R, S).
-
-        Returns None if no text of the tile's columns occurs twice in the batch, which is the usual case.
-        """
+        """Return a tile's excluded pairs as S column offsets and a mask (R, S); None if no text in it repeats."""
         columns_S = self._repeated[columns].nonzero().squeeze(1)
         if not len(columns_S):
             return None

@@ -1,9 +1,8 @@
 """InfoNCE in tiles: the value and the gradients of ``objectives.info_nce`` without the whole matrix of similarities.
 
-The log-sum-exp of each row is kept while tiles of similarities come and go (online softmax, Milakov and Gimelshein
-2018); the backward pass computes each tile again (Dao et al. 2022 for attention, Cheng et al. 2024 for contrastive
-losses). Memory is O((B + N) D) and one tile. The cost is four products of B x N x D: one forward, three backward.
-
+Each row keeps its log-sum-exp while tiles come and go (online softmax, Milakov and Gimelshein 2018); the backward pass
+computes each tile again (Dao et al. 2022, Cheng et al. 2024). Memory is O((B + N) D) and one tile; the cost is four
+products of B x N x D.
 Shapes: B anchors, N candidates, D dimensions, R rows and C columns of a tile.
 """
 
@@ -47,10 +46,9 @@ def tiled_info_nce(
     texts: PairTexts | None = None,
     tile: tuple[int, int] | None = None,
 ) -> Tensor:
-    """``objectives.info_nce`` in bounded memory, exact, on any device.
+    """``objectives.info_nce`` in bounded memory, exact, on any device, with its arguments and errors.
 
-    Arguments and errors are those of ``objectives.info_nce``. The pairs that ``texts`` exclude do not count. ``tile``
-    is the number of rows and columns computed at a time; default: by device.
+    The pairs that ``texts`` exclude do not count; ``tile`` is its rows and columns, by default chosen by device.
     """
     check_info_nce(anchors_BD, candidates_ND, settings.scale, settings.similarity)
     if settings.similarity == "cosine":
@@ -178,7 +176,6 @@ class _LogSumExp:
         self._sum_B = torch.zeros(size, dtype=like.dtype, device=like.device)
 
     def add(self, scores_RC: Tensor, where: slice, dim: int) -> None:
-        """Add a tile."""
         before = self._largest_B[where]
         largest = torch.maximum(before, scores_RC.amax(dim)).clamp_(min=torch.finfo(before.dtype).min)
         total = torch.exp_(scores_RC - largest.unsqueeze(dim)).sum(dim)

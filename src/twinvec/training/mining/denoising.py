@@ -14,10 +14,7 @@ _SIGMOID = ACTIVATIONS["torch.nn.Sigmoid"]
 
 
 class ProbabilityScorer:
-    """The scores of a cross-encoder as probabilities: logits go through the sigmoid.
-
-    ``model`` and errors are those of ``CrossEncoderReranker``; ``identity`` is a digest of the model.
-    """
+    """A ``CrossEncoderReranker`` with the sigmoid of its logits as scores; ``identity`` is a digest of the model."""
 
     def __init__(self, model: str) -> None:
         spec = read_classifier(find_model(model).path)

@@ -1,9 +1,6 @@
-"""Exact dense search over the positives of a file of pairs, for mining; neither texts nor scores must fit in memory.
+"""Exact dense search over the positives of a file of pairs, whose texts and scores may be larger than memory.
 
-The vectors lie in a file that is mapped into memory, so that an interrupted run does not encode again, and continues if
-it was interrupted while encoding. Texts are read from the pairs when they are found. Memory holds 8 bytes for each
-text, and one block of vectors and scores.
-
+The vectors lie in a memory-mapped file, from which an interrupted run continues; texts are read when they are found.
 Shapes: Q queries, N texts, D dimensions, K hits.
 """
 
@@ -36,17 +33,9 @@ _WINDOW = 4096
 class DenseIndex:
     """The positives of a .jsonl file of pairs, each text once, searched by cosine.
 
-    Args:
-        encoder: Computes the vectors.
-        source: The pairs.
-        vectors: File for the vectors (.npy). An existing file is used unchecked, so its name must identify source and
-            model. The name ends in ".partial" until the file is complete.
-        progress: Show a progress bar on a terminal.
-
-    Raises:
-        InputError: a line is not a pair, or the file has no pairs.
-        TextError: the input gate refuses a text.
-        ConfigurationError: another process is encoding into ``vectors``.
+    An existing file ``vectors`` (.npy) is used unchecked, so its name must identify source and model; it ends in
+    ".partial" until it is complete. Raises InputError for a bad or empty ``source``, TextError for a text that the
+    input gate refuses, and ConfigurationError if another process is encoding into ``vectors``.
     """
 
     def __init__(self, encoder: Encoder, source: Path, vectors: Path, *, progress: bool = False) -> None:

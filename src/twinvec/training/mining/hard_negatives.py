@@ -1,11 +1,8 @@
-"""Hard negatives: hits of a retriever for an anchor that are close to its positives but are not positives.
+"""Hard negatives: hits of any retriever for an anchor that are close to its positives but are not positives.
 
-Any retriever will do. Negatives come from a range of ranks and leave out every text that any pair of the file judges
-positive for the anchor (``known_positives``). They may have to score below the positive by a margin (Moreira et al.
-2024), or a cross-encoder may have to reject them (RocketQA's denoised negatives, Qu et al. 2021).
-
-Memory holds hashes of the pairs and one window of anchors, not the texts. Rows are written as they are found; a run
-that is killed continues where it stopped.
+Negatives come from a range of ranks, without the texts that some pair judges positive for the anchor. They may have to
+score below the positive by a margin (Moreira et al. 2024), or a cross-encoder may have to reject them (RocketQA, Qu et
+al. 2021). Memory holds hashes of the pairs and one window of anchors.
 """
 
 from __future__ import annotations
@@ -42,17 +39,15 @@ class PairScorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MiningOptions:
-    """Which hits become negatives.
+    """Which hits become negatives; ranks, counts or scores that cannot work raise ConfigurationError.
 
     Attributes:
         negatives: Largest number of negatives for a row.
         first_rank: First rank that may become a negative, counted from 1 without the positives.
         last_rank: Last rank that may become a negative.
-        margin: Keep only hits whose cosine is at least this much below that of the row's positive; a row whose
-            positive is not found gets none. None keeps any score. Hits without a score "dense" compare by ``score``.
+        margin: Keep only hits whose cosine is at least this much below that of the row's positive; a row whose positive
+            is not found gets none. None keeps any score. Hits without a score "dense" compare by ``score``.
         denoise_above: With a scorer, leave out hits that it scores higher than this (RocketQA uses 0.1).
-
-    Raises ConfigurationError if ranks, counts or scores cannot work.
     """
 
     negatives: int = 4
@@ -77,14 +72,9 @@ class MiningOptions:
 
 @dataclass(frozen=True, slots=True)
 class MiningJob:
-    """A file of pairs to mine.
+    """A .jsonl file of pairs to mine, and the file for the same rows with ``negatives``.
 
-    Attributes:
-        source: A .jsonl file of rows with ``anchor`` and ``positive``.
-        output: File for the same rows with ``negatives``.
-        options: See ``MiningOptions``.
-        identity: Names the retriever's model and content, and the scorer's model.
-        scorer: Denoises the negatives; default: none are denoised.
+    ``identity`` names the retriever's model and content, and the model of ``scorer``, which denoises the negatives.
     """
 
     source: Path
@@ -94,7 +84,7 @@ class MiningJob:
     scorer: PairScorer | None = None
 
     def open(self) -> MinedFile:
-        """Return the file that the rows go to; a ``MinedFile`` checks before any work that they can be written."""
+        """Return the file that the rows go to, after a check that they can be written."""
         denoised = str(self.scorer is not None)
         return MinedFile(self.source, self.output, json.dumps(asdict(self.options)), self.identity, denoised)
 
@@ -104,8 +94,6 @@ class MiningReport:
     """The counts of a mining run.
 
     Attributes:
-        rows: Rows written.
-        negatives: Negatives in all rows.
         without: Rows without a negative; they are written too.
         unfound: Rows whose positive was not among the candidates, so that a margin leaves them without negatives.
     """
@@ -132,10 +120,9 @@ def mine_negatives(
     *,
     scorer: PairScorer | None = None,
 ) -> Iterator[Mined]:
-    """Yield the negatives of each pair (anchor, positive), in order.
+    """Yield the negatives of each pair (anchor, positive), in order; each anchor of a window of pairs is searched once.
 
-    Pairs are taken in windows, and each anchor of a window is searched once. ``known`` has the positives of all pairs;
-    ``scorer``, if given, denoises the negatives.
+    ``known`` has the positives of all pairs; ``scorer`` denoises the negatives.
     """
     chosen = options or MiningOptions()
     stream = iter(pairs)
@@ -153,11 +140,10 @@ def mine_negatives(
 
 
 def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -> MiningReport:
-    """Write the rows of ``job.source`` with ``negatives`` to ``job.output``.
+    """Write the rows of ``job.source`` with ``negatives`` to ``job.output``; other fields of a row stay.
 
-    Other fields of a row stay; its ``negatives`` are replaced. Rows go to a partial file next to ``output``, which
-    becomes ``output`` at the end. A second call continues a partial file of the same pairs, options and ``identity``,
-    and ends with the bytes of an uninterrupted run.
+    A partial file next to ``output`` becomes ``output`` at the end. A second call continues a partial file of the same
+    pairs, options and ``identity``, and ends with the bytes of an uninterrupted run.
 
     Raises:
         InputError: ``source`` has no pairs, or a line is not a pair; the message names file and row.

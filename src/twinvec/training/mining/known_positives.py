@@ -1,10 +1,8 @@
-"""The texts that the pairs of a file judge positive for an anchor.
+"""The texts that the pairs of a file judge positive for an anchor; memory holds hashes of the pairs.
 
-A text is a known positive if it is the anchor or a positive of it, if it lies within such a positive (a chunk of it),
-or if it contains one (a document around it). Case, spacing and Unicode form do not count. A short text must match whole
-words of the other: "rain" lies in "rain, later snow" and not in "train".
-
-Memory holds hashes of the pairs, not their texts.
+A known positive is the anchor or a positive of it, lies within such a positive (a chunk), or contains one (a document).
+Case, spacing and Unicode form do not count. A short text must match whole words: "rain" lies in "rain, later snow" and
+not in "train".
 """
 
 from __future__ import annotations

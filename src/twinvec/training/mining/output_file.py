@@ -1,7 +1,6 @@
 """The file that mined rows go to, by way of a partial file next to it whose first line identifies the job.
 
-Each further line of the partial file holds a row, and whether its positive was found. Rows are written in windows; a
-run that was killed continues after the last complete window.
+Each further line holds a row, and whether its positive was found. A killed run continues after the last whole window.
 """
 
 from __future__ import annotations
@@ -20,10 +19,7 @@ from twinvec.support.locks import exclusive_lock
 
 
 class MinedFile:
-    """The rows of one job, on their way to a file.
-
-    ``source`` holds the pairs; ``output`` is the file for all rows, whose folder is made; ``job`` is everything else
-    that decides the rows.
+    """The rows of one job on their way to ``output``; ``source`` and ``job`` hold everything that decides them.
 
     Raises ConfigurationError as ``check_output`` does, or if the partial file belongs to another job.
     """
@@ -49,7 +45,7 @@ class MinedFile:
             yield
 
     def resume(self, window: int) -> int:
-        """Return how many rows lie in complete windows, and truncate the partial file after them.
+        """Truncate the partial file after its complete windows; return how many rows they hold.
 
         The hits of a query may depend on the window that it is searched in: by the last bit of a score, or by depth.
         """
@@ -89,10 +85,7 @@ class MinedFile:
 
 
 def check_output(source: Path, output: Path) -> None:
-    """See that rows mined from ``source`` can go to ``output``, and make its folder.
-
-    Raises ConfigurationError if ``output`` is the source or not a file, or its folder cannot be made or written.
-    """
+    """Make the folder of ``output``; raise ConfigurationError if that fails, or ``output`` is ``source`` or no file."""
     if output.exists() and not output.is_file():
         raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")
     for path in (output, *_beside(output)):

@@ -13,11 +13,7 @@ from twinvec.text import check_text
 
 
 class PairFile:
-    """The pairs of a .jsonl file, read on demand. Blank lines are skipped.
-
-    Raises InputError if the file cannot be read or has no pairs, or a line is not a pair; the message names file,
-    row and field.
-    """
+    """The pairs of a .jsonl file, read on demand; InputErrors name the file, and the row and field at fault."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,10 +44,7 @@ class PairFile:
 
 
 def numbered_rows(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a file of pairs from ``offset`` on, each after the offset where it begins.
-
-    Raises InputError if the file cannot be read or a line is not a pair.
-    """
+    """Yield the rows of a file of pairs from ``offset`` on, each after its own offset. Bad rows raise InputError."""
     try:
         with path.open("rb") as lines:
             lines.seek(offset)

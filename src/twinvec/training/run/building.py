@@ -26,10 +26,7 @@ _PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document",
 
 
 def build_encoder(config: TrainConfig) -> SentenceTransformer:
-    """Return the bi-encoder with the configured pooling, token limit, prompts and adapters.
-
-    Raises ModelError if the model cannot be found or is damaged, ConfigurationError if it cannot have a setting.
-    """
+    """Return the configured bi-encoder; raise ModelError for its model, ConfigurationError for its settings."""
     from sentence_transformers import SentenceTransformer
 
     folder = find_model(config.model).path
@@ -51,10 +48,9 @@ def build_encoder(config: TrainConfig) -> SentenceTransformer:
 
 
 def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[str, Any]]:
-    """Return a function from texts and their role to features.
+    """Return a function from texts and their role to features, which puts the model's prompt before the texts.
 
-    It puts the model's prompt before the texts: ``query`` for anchors, ``document`` for positives and negatives, the
-    default prompt for other roles.
+    The prompt is ``query`` for anchors, ``document`` for positives and negatives, the default prompt for other roles.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -82,10 +78,7 @@ def build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[st
 
 
 def build_cross_encoder(config: TrainConfig) -> CrossEncoder:
-    """Return a cross-encoder with one output as it is, or any other model's backbone with a new classifier.
-
-    Raises ModelError if the model cannot be found or is damaged, ConfigurationError if it has too few positions.
-    """
+    """Return a cross-encoder with one output as it is, or any other model's backbone with a new classifier."""
     from sentence_transformers import CrossEncoder
 
     folder = find_model(config.model).path

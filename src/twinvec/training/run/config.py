@@ -1,7 +1,4 @@
-"""The configuration of a training run, as ``CONFIG.yaml`` holds it, checked before anything is loaded.
-
-Relative paths count from the folder of the configuration file. Unknown fields are errors.
-"""
+"""The configuration of a training run, as ``CONFIG.yaml`` holds it, checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -98,7 +95,7 @@ class TrainConfig(settings.Section):
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Read and check a YAML file.
+    """Read and check a YAML file; relative paths count from its folder.
 
     Raises:
         ConfigurationError: the message names the file and the field.
@@ -127,8 +124,8 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
     """Check settings. Relative paths count from ``root``; errors name ``origin`` and the field.
 
     Raises:
-        ConfigurationError: a field is unknown, missing, or has a value that cannot work; a file or the device does not
-            exist; the device cannot compute in the precision; or a package to report to is not installed.
+        ConfigurationError: a field is unknown, missing, or has a value that cannot work; a file, the device or a
+            package to report to is missing; or the device cannot compute in the precision.
     """
     if not isinstance(values, dict):
         raise ConfigurationError(f"{origin}: expected fields such as 'model' and 'data', got {type(values).__name__}")

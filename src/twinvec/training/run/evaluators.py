@@ -1,7 +1,4 @@
-"""Measurements before, during and after training, by sentence-transformers' own evaluators.
-
-Scores are x 100. The first score decides which checkpoint is best.
-"""
+"""Measurements in training, x 100, by sentence-transformers' evaluators; the first score chooses the checkpoint."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ Measure = Callable[[], Scores]
 
 
 def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: Path) -> Measure:
-    """Measure a bi-encoder: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``.
-
-    The similarity is the cosine, whatever the model's own configuration names. Errors are those of ``open_rows``.
-    """
+    """Measure a bi-encoder by cosine: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``."""
     from sentence_transformers.sentence_transformer.evaluation import (
         EmbeddingSimilarityEvaluator,
         InformationRetrievalEvaluator,
@@ -59,10 +53,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
 
 
 def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Path) -> Measure:
-    """Measure a cross-encoder: ``pairs.mrr@10``, ``pairs.ndcg@10``, ``sts.spearman``, ``sts.pearson``.
-
-    Errors are those of ``open_rows``; pairs without negatives are a DocumentError.
-    """
+    """Measure a cross-encoder: ``pairs.mrr@10``, ``pairs.ndcg@10``, ``sts.spearman``, ``sts.pearson``."""
     from sentence_transformers.cross_encoder.evaluation import (
         CrossEncoderCorrelationEvaluator,
         CrossEncoderRerankingEvaluator,
@@ -85,7 +76,7 @@ def _joined(parts: list[Measure]) -> Measure:
 
 
 def _candidates(path: Path, cache: Path) -> list[dict[str, Any]]:
-    """Return the positives and negatives of each anchor that has negatives."""
+    """Return the positives and negatives of anchors with negatives; DocumentError if no anchor has any."""
     positives: dict[str, dict[str, None]] = {}
     negatives: dict[str, dict[str, None]] = {}
     for row in _all(open_rows(Source(path=path), "binary", cache)):

@@ -12,8 +12,7 @@ from twinvec.training.run.config import TrainConfig
 
 
 def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
-    """Return the arguments of ``SentenceTransformerTrainingArguments``, or of a cross-encoder's; the trainer writes to
-    ``checkpoints``."""
+    """Return the arguments of either ``...TrainingArguments`` class; the trainer writes to ``checkpoints``."""
     import torch
 
     schedule, evaluation = config.schedule, config.evaluation

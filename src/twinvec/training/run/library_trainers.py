@@ -1,8 +1,6 @@
-"""sentence-transformers' trainers, with this package's batches, checkpoints and measurements.
+"""sentence-transformers' trainers, with this package's batches, checkpoints, measurements and progress bar.
 
-The library keeps the loop, the optimiser, mixed precision and the processes. This module replaces the source of
-batches, the content of a checkpoint (all tensors of model and loss, adapters and heads included) and its marker, the
-measurements, and the progress bar.
+The library keeps the loop, the optimiser, mixed precision and the processes.
 """
 
 from __future__ import annotations
@@ -60,10 +58,9 @@ class RowDataset(Dataset[dict[str, Any]]):
 
 
 class TextCollator:
-    """Turns rows by role into the features of each arm, with hashes of the texts for masks, and labels.
+    """Turns rows by role into the features of each arm, text hashes for masks if ``hashed``, and labels.
 
-    ``preprocess`` turns texts and their role into features. ``roles`` are those of all datasets; ``negatives`` may be
-    missing in a row. ``hashed``: whether the objective needs hashes.
+    ``preprocess`` turns texts and their role into features. ``negatives``, one of ``roles``, may be missing in a row.
     """
 
     valid_label_columns = ("label", "score")
@@ -111,7 +108,7 @@ class _OwnParts:
 
 
 class TrainerOverrides:
-    """The changes to both trainers; see the module's docstring."""
+    """The changes to both trainers: batches, checkpoints (all tensors of model and loss), measurements, progress."""
 
     def prepare_run(
         self,

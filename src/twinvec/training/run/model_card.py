@@ -17,10 +17,7 @@ _CURVES = "training.png"
 def write_card(
     folder: Path, config: TrainConfig, sources: Sequence[Any], report: TrainReport, history: list[dict[str, Any]]
 ) -> None:
-    """Write ``README.md`` and ``training.png`` into the model's folder.
-
-    ``sources`` are the datasets; ``history`` is the trainer's log: entries with ``step`` and ``loss`` or ``eval_...``.
-    """
+    """Write ``README.md`` and ``training.png`` into the model's folder; ``history`` is the trainer's log."""
     _draw(folder / _CURVES, history)
     schedule = config.schedule
     lines = [

@@ -12,11 +12,9 @@ class TrainReport:
     """What a run did.
 
     Attributes:
-        folder: Folder of the model.
         steps: Steps of the whole run, including those before it was resumed.
         rows: Rows of all datasets.
-        before: Scores x 100 of the model before training.
-        after: Scores x 100 of the saved model.
+        before: Scores x 100 of the model before training; ``after`` are those of the saved model.
         best_step: The step whose weights were kept: the best by score, or the last if nothing is measured.
         loss: Mean loss over the last ``log_every`` steps (over all steps if fewer).
         seconds: Training time of this process.

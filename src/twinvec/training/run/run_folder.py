@@ -1,7 +1,6 @@
 """The folder of a training run: its identity, its record, its checkpoints, and the finished model.
 
-A checkpoint counts only with its marker, which is written last and synced to disk; a checkpoint without one is
-incomplete. The manifest of the model is the last file of a finished run.
+A checkpoint is complete with its marker, which is written last and synced. The model's manifest ends the run.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
 
 
 def run_fingerprint(config: TrainConfig) -> str:
-    """Return a digest of the settings and of the content of all files of data and model, wherever they lie.
-
-    Two runs with the same digest are the same run.
-    """
+    """Return the digest that identifies a run: of its settings, data and model, wherever the files lie."""
     places: Any = {"model": True, "data": {"__all__": {"path"}}, "evaluation": {"pairs", "sts"}}
     digest = hashlib.sha256(config.model_dump_json(exclude=places).encode())
     files = {f"data {number}": source.path for number, source in enumerate(config.data)}
@@ -55,10 +51,7 @@ def run_fingerprint(config: TrainConfig) -> str:
 
 
 class RunFolder:
-    """The folder of one run, which is new, unfinished or finished; ``digest`` is the run's ``fingerprint``.
-
-    Raises ConfigurationError if the folder holds something else, or a run with other settings.
-    """
+    """The folder of one run; raise ConfigurationError if it holds something else, or a run with another ``digest``."""
 
     def __init__(self, path: Path, digest: str) -> None:
         self.path = path
@@ -88,10 +81,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs out of the folder.
-
-        Raises ConfigurationError if another run holds the folder, or it cannot be made.
-        """
+        """Keep other runs out; raise ConfigurationError if one holds the folder, or it cannot be made."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

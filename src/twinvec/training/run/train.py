@@ -1,8 +1,6 @@
 """A training run from configuration to model folder, for ``twinvec train`` and for Python.
 
-The folder gets the model in the sentence-transformers format, ``training.json`` (settings and scores), a model card
-with the curves of loss and scores, and the manifest. A run that was killed continues from its last checkpoint and ends
-with the same weights, byte for byte on the same machine.
+A killed run continues from its last checkpoint and ends with the same weights, byte for byte on the same machine.
 """
 
 from __future__ import annotations
@@ -93,8 +91,6 @@ def _cross_encoder_parts(config: TrainConfig, sources: list[Rows]) -> _Parts:
 
 
 class _Run:
-    """A run: its folder, its parts and its trainer."""
-
     def __init__(self, config: TrainConfig, folder: RunFolder, sources: list[Rows]) -> None:
         from transformers import set_seed
 

@@ -32,16 +32,15 @@ _BGE_QUERY_INSTRUCTIONS = {
 class TwinvecEmbedding(BaseEmbedding):
     """Embeddings of a sentence-transformers model, computed by twinvec.
 
-    An instruction replaces the model's prompt for queries or for texts. Awaited calls do not block the event loop;
-    calls that wait at the same time are encoded together. Several models may share an ``embeddings_cache``: its keys
-    name the model, and whether the text is a query.
+    Awaited calls do not block the event loop; calls that wait at the same time are encoded together. Several models may
+    share an ``embeddings_cache``: its keys name the model, and whether the text is a query.
 
         embedding = TwinvecEmbedding(model_name="default")
         vector = embedding.get_query_embedding("How do I get time off?")
 
     Args:
-        model_name: ``"default"``, a folder in the sentence-transformers format, or ``"org/name"`` or
-            ``"org/name@commit"``.
+        model_name: ``"default"``, a folder in the sentence-transformers format, or a hub name, as for
+            ``twinvec.Encoder``.
         max_length: Truncate longer texts to this many tokens (default: the model's limit).
         query_instruction: Prompt before queries (default: the model's).
         text_instruction: Prompt before texts (default: the model's).
@@ -49,11 +48,11 @@ class TwinvecEmbedding(BaseEmbedding):
         embed_batch_size: Number of texts per call; the engine splits them into batches under a token budget.
         cache_folder: Folder of hub models (default: the hub's cache).
         trust_remote_code: Only False: code that comes with a model is never run.
-        device: ``"cpu"``, ``"cuda"``, ... (default: a GPU if there is one).
+        device: ``"cpu"``, ``"cuda"``, ... (default: a GPU if torch has one).
         parallel_process: Only False: several processes, and their ``target_devices``, are not supported.
         revision: A commit, branch or tag of a hub model.
         engine: The engine, as for ``twinvec.Encoder``; ``backend`` is another name for it.
-        precision: Precision of the computation, as for ``twinvec.Encoder``.
+        precision: As for ``twinvec.Encoder``.
         dimensions: Truncate vectors to this many leading dimensions (for Matryoshka models).
         show_progress_bar: Show a progress bar for texts, on a terminal.
         space: The space that ``to_dict`` recorded; a model with other vectors is refused.
@@ -192,7 +191,6 @@ class TwinvecEmbedding(BaseEmbedding):
 
 
 def _translated(model_kwargs: dict[str, Any], dimensions: int | None, precision: str) -> dict[str, Any]:
-    """Translate arguments of ``SentenceTransformer`` to those of ``open_encoder``."""
     options = loading_options(model_kwargs)
     if "prompts" in options:
         raise ConfigurationError("prompts: give query_instruction and text_instruction")

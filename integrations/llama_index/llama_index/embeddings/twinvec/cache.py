@@ -1,7 +1,7 @@
 """A view of an embeddings cache that separates models, and queries from texts.
 
-LlamaIndex looks up a vector by its text alone. If two models share a cache, or queries and texts have different
-prompts, it returns wrong vectors. This view adds the model's space, and "query" or "text", to every key.
+LlamaIndex looks up a vector by its text alone, so a cache that models share, or queries and texts with different
+prompts, would return wrong vectors. This view adds the model's space, and "query" or "text", to every key.
 """
 
 from __future__ import annotations
@@ -29,12 +29,7 @@ def query_lookup() -> Iterator[None]:
 
 
 class SpaceCache(BaseKVStore):
-    """A view of ``store`` in which every key belongs to one space and one side.
-
-    Args:
-        store: The cache; other models may share it.
-        space: Digest that identifies the vectors of this model.
-    """
+    """A view of ``store`` in which every key belongs to one space and to queries or texts."""
 
     def __init__(self, store: BaseKVStore, space: str) -> None:
         self.store = store

@@ -20,20 +20,18 @@ dispatcher = get_dispatcher(__name__)
 
 
 class TwinvecRerank(BaseNodePostprocessor):
-    """Reranks nodes by comparing each text with the query. The given nodes are not changed.
+    """Reranks nodes by comparing each text with the query; the nodes of the caller do not change.
 
         postprocessor = TwinvecRerank(top_n=3)
         best = postprocessor.postprocess_nodes(nodes, query_str="How do I get time off?")
 
     Args:
         top_n: Largest number of nodes to keep.
-        model: ``"maxsim"`` (late interaction over the encoder's token states), or the folder or hub name of a
-            cross-encoder.
-        device: ``"cpu"``, ``"cuda"``, ... (default: a GPU if there is one).
+        model: ``"maxsim"`` (late interaction over the encoder's token states), or a cross-encoder's folder or hub name.
+        device: ``"cpu"``, ``"cuda"``, ... (default: a GPU if torch has one).
         keep_retrieval_score: Keep the score of the stage before as ``retrieval_score`` in the metadata of a copy. The
             texts that are embedded or shown to a model do not contain it.
-        encoder_name: Model that computes the token states for "maxsim", as for ``twinvec.Encoder``. It should be the
-            model that embedded the nodes.
+        encoder_name: Model that computes the token states for "maxsim"; it should be the one that embedded the nodes.
         encoder: An open encoder, instead of ``encoder_name``.
         reranker: An open reranker, instead of ``model``.
 

@@ -26,8 +26,7 @@ class TwinvecRetriever(BaseRetriever):
         nodes = retriever.retrieve("How do I get time off?")
 
     Args:
-        retriever: Any object with ``search(query, limit, filter)``: a ``twinvec_qdrant.Collection``, a
-            ``MemoryIndex``.
+        retriever: Any object with ``search(query, limit, filter)``, such as a ``twinvec_qdrant.Collection``.
         reranker: Any object with ``rerank(query, hits, limit)``; None leaves reranking out.
         similarity_top_k: Largest number of nodes.
         candidates: Number of nodes to retrieve for the reranker.

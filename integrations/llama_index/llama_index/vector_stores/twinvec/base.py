@@ -1,7 +1,6 @@
 """TwinvecVectorStore: a twinvec collection in Qdrant as a LlamaIndex vector store.
 
-Nodes are stored whole, one point each, under any id. The collection belongs to the model whose vectors it holds and
-refuses nodes that another model embedded. Async methods run the blocking ones in a worker thread.
+Nodes are stored whole, one point each, under any id. Async methods run the blocking ones in a worker thread.
 """
 
 from __future__ import annotations
@@ -50,9 +49,8 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     Query modes: default (vectors), sparse and text_search (BM25), hybrid and semantic_hybrid (both, fused), mmr.
 
     Args:
-        embed_model: Any LlamaIndex embedding: the one of the index (default: the model that the collection was made
-            with). The collection records the model of a ``TwinvecEmbedding``, and of others a digest of the vectors of
-            a few probe texts.
+        embed_model: The LlamaIndex embedding of the index (default: the collection's model). The collection records
+            the model of a ``TwinvecEmbedding``, and of others a digest of the vectors of a few probe texts.
         collection_name: Name of the collection, which is created if it does not exist.
         path: Folder of the embedded store.
         url: Address of a Qdrant server.
@@ -129,9 +127,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
         """Add nodes, or replace the nodes with the same ids; an unchanged node is not encoded again.
 
-        Args:
-            nodes: Nodes with their embeddings; the collection's model embeds a node without one. The last node of an
-                id is kept.
+        The collection's model embeds a node without an embedding. The last node of an id is kept.
 
         Returns:
             The ids of the nodes.
@@ -262,7 +258,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
 
 def _mode(query: VectorStoreQuery) -> VectorStoreQueryMode:
-    """Return the mode; a hybrid query whose alpha is 0 or 1 is a query by words or by vectors."""
+    """Return the mode; a hybrid query with alpha 0 or 1 searches by words or by vectors alone."""
     check_choice(query.mode.value, [mode.value for mode in _MODES], "query mode")
     if query.mode not in _HYBRID or query.alpha is None or query.alpha == 0.5:
         return query.mode

@@ -1,7 +1,7 @@
 """Translation of LlamaIndex's metadata filters to twinvec's.
 
-A twinvec filter is one mapping of conditions that must all hold: equal, any of, in a range. Filters of that form go to
-the store directly. Other filters (or, not, unequal) are evaluated to a set of document ids first.
+A twinvec filter is a mapping of conditions that must all hold: equal, any of, in a range. The store evaluates such
+filters. Others (or, not, unequal) are evaluated to a set of document ids first.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ _NEGATED = {FilterOperator.NE: FilterOperator.EQ, FilterOperator.NIN: FilterOper
 def as_filter(filters: MetadataFilters | None, find: Find) -> Filter | None:
     """Return the twinvec filter that finds the same documents, or None if no document matches.
 
-    Raises:
-        FilterError: an operator is not supported, or does not take the value.
+    Raise FilterError if an operator is not supported or does not take the value.
     """
     if filters is None:
         return {}
@@ -44,7 +43,7 @@ def as_filter(filters: MetadataFilters | None, find: Find) -> Filter | None:
 
 
 def both(first: Filter | None, second: Filter | None, find: Find) -> Filter | None:
-    """Return the filter that requires both filters; None if no document matches."""
+    """Return the filter that requires both, or None if no document matches."""
     if first is None or second is None:
         return None
     if not first.keys() & second.keys():

@@ -1,7 +1,7 @@
 """Conversion between LlamaIndex's nodes and twinvec's documents and hits.
 
 A node is stored under its own id, with its text as it is embedded and a payload in the layout of LlamaIndex's own
-vector stores (``_node_content``, ``_node_type``, ``ref_doc_id``, ...). That payload restores the node, here and there.
+vector stores (``_node_content``, ``_node_type``, ``ref_doc_id``, ...), which restores the node.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def node_of(document: Document) -> BaseNode:
 class ScoredNode(NodeWithScore):
     """A node with the score of each stage, by the stage's name.
 
-    The scores are not in the node's metadata. LlamaIndex treats nodes with different metadata as different nodes, and
-    would not merge the results of several retrievers or questions.
+    The scores are not in the node's metadata, because LlamaIndex does not merge nodes whose metadata differ.
     """
 
     scores: dict[str, float] = Field(default_factory=dict)

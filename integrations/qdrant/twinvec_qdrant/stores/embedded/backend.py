@@ -1,9 +1,7 @@
 """An open collection of the embedded store: Qdrant's engine in this process, on disk.
 
-One process at a time opens a collection (``folder``); within the process, all who open it share one engine. A search
-compares new vectors one by one until an index is built (``index_build``). The engine keeps no description of a
-collection, so a file in the collection's folder does. The engine raises plain exceptions and panics; ``engine_errors``
-turns them into a ``StoreError``.
+One process at a time opens a collection (``folder``); its users in that process share one engine. The engine stores no
+description, so a file does. A search compares new vectors one by one until ``index_build`` indexes them.
 """
 
 from __future__ import annotations
@@ -55,17 +53,13 @@ WRITE_ROOM = 32 * 2**20
 _DELETE_ROOM = 4 * 2**20
 
 open_backends: dict[Path, EmbeddedBackend] = {}
-"""The backends that are open in this process, by folder. Whoever reads or changes it holds ``opening``."""
+"""The open backends of this process, by folder; hold ``opening`` to read or change them."""
 
 opening = threading.Lock()
 
 
 class EmbeddedBackend(Backend):
-    """An open collection on disk, shared by its users in this process; ``EmbeddedStore`` makes it.
-
-    Attributes:
-        users: How often it was opened and not yet closed.
-    """
+    """An open collection on disk; ``EmbeddedStore`` makes it. ``users`` counts the openings that are not closed yet."""
 
     exclusive = True
 
@@ -133,9 +127,7 @@ class EmbeddedBackend(Backend):
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if it lacks at least ``WORTHWHILE`` chunks and a tenth of all, or always with ``force``.
 
-        Raises:
-            StoreUnavailableError: the disk has no room for it.
-            StoreError: the engine failed; the collection is as before.
+        A failure leaves the collection as before: ``StoreUnavailableError`` on a full disk, else ``StoreError``.
         """
         with self.writing:
             chunks = self.count([field_is("kind", "chunk")])
@@ -194,7 +186,7 @@ class EmbeddedBackend(Backend):
         return [scored(points) for points in found]
 
     def close(self) -> None:
-        """Give back one opening; the last one closes the engine and lets other processes open the collection."""
+        """Close one opening; the last one closes the engine, and other processes can open the collection."""
         with opening:
             self.users -= 1
             if self.users == 0:
@@ -217,10 +209,10 @@ class EmbeddedBackend(Backend):
 
 
 def load_shard(path: Path) -> edge.EdgeShard:
-    """Open the engine's files.
+    """Open the engine's files, if necessary without their configuration file.
 
-    If the process is killed while the engine adds or drops a vector, segments and configuration differ, and the engine
-    refuses to open them. Without the configuration file, it takes the configuration from the segments.
+    A kill while the engine adds or drops a vector leaves a configuration that contradicts the segments. The engine then
+    refuses to open; without the file, it takes the configuration from the segments.
     """
     try:
         return edge.EdgeShard.load(str(path))
@@ -233,7 +225,7 @@ def load_shard(path: Path) -> edge.EdgeShard:
 
 @contextmanager
 def engine_errors(location: str, action: str, otherwise: type[StoreError] = StoreError) -> Iterator[None]:
-    """Raise what the engine raises, mostly plain ``Exception``, as one of twinvec's errors."""
+    """Raise the engine's plain exceptions and panics as twinvec's errors."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):

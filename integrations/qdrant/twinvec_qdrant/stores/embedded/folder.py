@@ -9,9 +9,8 @@
     <path>/<name>/shard.indexed/     a copy with a complete index, about to replace shard/
     <path>/<name>/shard.old/         the files that it has replaced, about to be removed
 
-Only one process at a time can use Qdrant's embedded engine. A second process waits for the lock, and then gets an error
-that names the holder. The engine rewrites some of its files when it opens; the description is a file outside shard/,
-so that a wrong model is refused before the engine opens.
+Qdrant's embedded engine serves one process at a time; a second process waits for the lock. The engine rewrites files
+when it opens, so the description lies outside shard/: a wrong model is refused before the engine opens.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ _COPY = "shard.copy-"
 
 
 class CollectionFolder:
-    """The folder of the collection ``name`` in the folder ``path``.
-
-    Raises:
-        ConfigurationError: the name cannot be the name of a folder.
-    """
+    """The folder of the collection ``name`` in the folder ``path``; raises as ``folder_name`` does."""
 
     def __init__(self, path: str | Path, name: str) -> None:
         self.path = Path(path).expanduser().resolve() / folder_name(name)
@@ -56,11 +51,7 @@ class CollectionFolder:
         return self.shard.is_dir() or self._indexed.is_dir()
 
     def read_description(self) -> dict[str, Any]:
-        """Return the collection's description; this needs no lock.
-
-        Raises:
-            StoreCorruptError: the file is missing or cannot be read.
-        """
+        """Return the description, without a lock; raise ``StoreCorruptError`` if the file is missing or damaged."""
         try:
             description = json.loads(self._description.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -70,11 +61,7 @@ class CollectionFolder:
         return description
 
     def write_description(self, description: Mapping[str, Any]) -> None:
-        """Replace the description atomically: a reader finds the old one or the new one, also after a crash.
-
-        Raises:
-            StoreUnavailableError: the folder cannot be written.
-        """
+        """Replace the description atomically, also against crashes; raise ``StoreUnavailableError`` if that fails."""
         try:
             atomic_write(self._description, json.dumps(dict(description), ensure_ascii=False, indent=1))
         except OSError as error:
@@ -85,12 +72,9 @@ class CollectionFolder:
         return list(json.loads((self.shard / "edge_config.json").read_text(encoding="utf-8"))["vectors"])
 
     def check_room(self, needed: int) -> None:
-        """Refuse to write if the disk is nearly full.
+        """Raise ``StoreUnavailableError`` if fewer than ``needed`` bytes are free on the disk.
 
         The engine maps its files into memory; if the disk has no room for a mapped page, the process dies (SIGBUS).
-
-        Raises:
-            StoreUnavailableError: fewer than ``needed`` bytes are free.
         """
         free = shutil.disk_usage(self.path).free
         if free < needed:
@@ -100,11 +84,7 @@ class CollectionFolder:
             )
 
     def remove(self) -> None:
-        """Remove the folder; after a kill in between, the collection does not exist any more.
-
-        Raises:
-            StoreUnavailableError: the folder cannot be removed.
-        """
+        """Remove the folder, or raise ``StoreUnavailableError``; a kill in between leaves no collection."""
         try:
             self.remove_copies()
             if self.shard.is_dir():
@@ -114,11 +94,7 @@ class CollectionFolder:
             raise StoreUnavailableError(f"{self.path}: cannot be removed: {error}") from error
 
     def copy_shard(self) -> Path:
-        """Copy the engine's flushed files to a folder where an index can be built.
-
-        Raises:
-            StoreUnavailableError: the disk has less room than twice the size of the files, or cannot be written.
-        """
+        """Copy the engine's flushed files; raise ``StoreUnavailableError`` without room for twice their size."""
         copy = self.path / f"{_COPY}{uuid4().hex[:12]}"
         try:
             size = sum(file.stat().st_blocks * 512 for file in self.shard.rglob("*") if file.is_file())
@@ -130,7 +106,7 @@ class CollectionFolder:
         return copy
 
     def put_copy_in_place(self, copy: Path) -> None:
-        """Replace the engine's files, which no one may have open, by the copy; ``settle`` completes it after a kill."""
+        """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill."""
         copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)
@@ -148,11 +124,9 @@ class CollectionFolder:
             shutil.rmtree(each, ignore_errors=True)
 
     def acquire(self, wait_seconds: float) -> None:
-        """Take the lock; create the folder if it is missing.
+        """Take the lock in the folder, which is created if missing.
 
-        Raises:
-            StoreBusyError: another process holds the lock for more than ``wait_seconds``.
-            StoreUnavailableError: the folder cannot be created or written.
+        Raise ``StoreBusyError`` if another process holds the lock for more than ``wait_seconds``.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -179,7 +153,7 @@ class CollectionFolder:
 
 
 def _copy_file(source: str, target: str) -> None:
-    """Copy a sparse file as a sparse file: the engine's files take much less room on the disk than their size."""
+    """Copy a sparse file as a sparse file: the engine's files occupy much less of the disk than their size."""
     hole = bytes(_BLOCK)
     with open(source, "rb") as read, open(target, "wb") as written:
         while block := read.read(_BLOCK):
@@ -191,11 +165,7 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def folder_name(name: str) -> str:
-    """Return the folder name of a collection: characters other than letters, digits and ``_.-~`` are percent-encoded.
-
-    Raises:
-        ConfigurationError: the name is empty, not a string or too long, or holds a lone surrogate.
-    """
+    """Return a collection's percent-encoded folder name; raise ``ConfigurationError`` if the name is unusable."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
     try:

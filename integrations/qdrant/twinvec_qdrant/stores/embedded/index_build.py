@@ -20,15 +20,7 @@ _WORKER = Path(__file__).with_name("index_worker.py")
 
 
 def build_aside(folder: CollectionFolder, settings: IndexSettings) -> Path:
-    """Copy the engine's files and build the index of the copy; no one may write meanwhile.
-
-    Returns:
-        The folder of the copy.
-
-    Raises:
-        StoreUnavailableError: the disk has no room for the copy and its index.
-        StoreError: the engine could not build the index; the copy is removed.
-    """
+    """Index a copy of the engine's files, and return its folder; no one may write meanwhile. Errors remove the copy."""
     copy = folder.copy_shard()
     # -P: the worker must not import the modules in its folder
     command = [sys.executable, "-P", str(_WORKER), str(copy), json.dumps(settings.as_dict()), str(os.getpid())]

@@ -2,9 +2,8 @@
 
     python index_worker.py FOLDER SETTINGS PARENT
 
-The engine holds the interpreter lock while it builds an index, so it builds in this process, on a copy of its files
-that no one else has open. SETTINGS is the JSON of ``IndexSettings``, PARENT the id of the process that waits. This file
-imports nothing of twinvec, so that the process starts at once.
+The engine holds the interpreter lock while it builds, so it works in this process, on a copy of the files. SETTINGS is
+the JSON of ``IndexSettings``, PARENT the id of the waiting process. Importing nothing of twinvec makes the start quick.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def build(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def _vector(stored: dict[str, Any], copies: Any) -> edge.EdgeVectorParams:
-    """Return the parameters of a dense vector; token states only rerank, and get neither copies nor a graph."""
+    """Return the parameters of a dense vector; token states only rerank, and need neither copies nor a graph."""
     if stored.get("multivector_config") is None:
         return edge.EdgeVectorParams(size=stored["size"], distance=edge.Distance.Cosine, quantization_config=copies)
     return edge.EdgeVectorParams(
@@ -60,7 +59,7 @@ def _vector(stored: dict[str, Any], copies: Any) -> edge.EdgeVectorParams:
 def _quantization(name: str) -> Any:
     """Return the engine's quantisation; None keeps existing copies, which searches then ignore.
 
-    The copies are pinned in memory: with any other placement, the engine takes seconds to open.
+    The copies are pinned in memory: anywhere else, they make the engine take seconds to open.
     """
     if name == "int8":
         return edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=0.99, memory=edge.Memory.Pinned)
@@ -70,7 +69,7 @@ def _quantization(name: str) -> Any:
 
 
 def die_with(parent: int) -> None:
-    """Let Linux end this process together with its parent: no one would use the index."""
+    """Let Linux end this process together with its parent, who alone would use the index."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:  # the parent died before the call

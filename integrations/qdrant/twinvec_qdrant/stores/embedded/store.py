@@ -25,13 +25,10 @@ from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 
 
 class EmbeddedStore(Store):
-    """The collection ``name`` in the folder ``path``.
+    """The collection ``name`` in the folder ``path``; raises as ``folder_name`` does.
 
-    Errors of its methods: ``StoreCorruptError`` if the files cannot be read, ``StoreUnavailableError`` if the folder
-    cannot be written, and ``StoreBusyError`` if another process has the collection open for more than ``wait_seconds``.
-
-    Raises:
-        ConfigurationError: the name cannot be the name of a folder.
+    Its methods raise ``StoreCorruptError`` if the files are damaged, ``StoreUnavailableError`` if the folder cannot be
+    written, and ``StoreBusyError`` if another process has the collection open for more than ``wait_seconds``.
     """
 
     def __init__(self, path: str | Path, name: str, wait_seconds: float) -> None:
@@ -73,7 +70,7 @@ class EmbeddedStore(Store):
                 folder.release()
 
     def close(self) -> None:
-        """Do nothing: to look at the folder, nothing was opened."""
+        """Do nothing: reading the folder opens nothing."""
 
     def _open(self, new: NewCollection | None) -> EmbeddedBackend:
         """Open the collection; with ``new``, create it first if it does not exist."""
@@ -97,7 +94,7 @@ class EmbeddedStore(Store):
 
 
 def _create(folder: CollectionFolder, new: NewCollection) -> None:
-    """Write the engine's files into another folder and rename it: a folder named ``shard`` is complete."""
+    """Write the engine's files into another folder and rename it, so that a folder named ``shard`` is complete."""
     folder.check_room(WRITE_ROOM)
     aside = folder.path / "shard.new"
     vectors = {DENSE: edge.EdgeVectorParams(size=new.dim, distance=edge.Distance.Cosine)}

@@ -59,7 +59,7 @@ def edge_request(query: Query) -> edge.QueryRequest:
 
 
 def edge_filter(conditions: neutral.Conditions) -> edge.Filter | None:
-    """Return a filter that requires all conditions; None without conditions."""
+    """Return a filter that requires all conditions; None if the list is empty."""
     return edge.Filter(must=[_condition(each) for each in conditions]) if conditions else None
 
 

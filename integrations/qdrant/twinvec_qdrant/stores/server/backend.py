@@ -1,8 +1,7 @@
 """A collection on a Qdrant server or cluster, or in any ``QdrantClient`` of the caller.
 
-A request is repeated, after growing and jittered pauses, while the server cannot be reached, times out or answers 429
-or 5xx; any other failure is raised at once (``retrying``). Writes wait until the server has applied them. Qdrant's
-collection metadata (server 1.16 and later) holds the collection's description.
+Temporary failures are retried (``retrying``). Writes wait until the server has applied them. Qdrant's collection
+metadata (server 1.16 and later) holds the description.
 """
 
 from __future__ import annotations
@@ -140,19 +139,16 @@ class ServerBackend(Backend):
             self.call(self._client.delete, selector, wait=True)
 
     def flush(self) -> None:
-        """Do nothing: every write has waited until the server applied and logged it."""
+        """Do nothing: every write waits until the server has applied and logged it."""
 
     def begin_load(self, tenant_path: str | None) -> None:
-        """Let the server build no graph until ``build_index``, and index payload fields.
-
-        The process that created the collection may have died before it indexed them. An existing index stays.
-        """
+        """Index the payload fields that lack an index, and turn off the server's graph until ``build_index``."""
         if not self._local:
             self.index_fields(tenant_path)
             self.call(self._client.update_collection, hnsw_config=models.HnswConfigDiff(m=0))
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
-        """Give the server these settings if it has others; it then builds the index while it serves searches."""
+        """Send the server these settings if it has others; it then builds the index while it serves searches."""
         del force  # the server decides when to build
         if self._local:
             return False
@@ -237,11 +233,9 @@ class ServerBackend(Backend):
             self.call(self._client.create_payload_index, tenant_path, tenants)
 
     def call(self, method: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Call a method of the client on the collection; repeat it as ``retrying`` says.
+        """Call a client method on the collection, and retry temporary failures.
 
-        Raises:
-            StoreUnavailableError: the server does not answer, or is too busy.
-            StoreError: the server refuses the request.
+        Raise ``StoreUnavailableError`` if the server does not answer or stays busy, and ``StoreError`` if it refuses.
         """
         try:
             with self._turn:

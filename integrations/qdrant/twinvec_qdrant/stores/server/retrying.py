@@ -19,10 +19,7 @@ _GROWING = tenacity.wait_random_exponential(multiplier=0.2, max=10.0)
 
 
 def retrying(wait_seconds: float, announce: Callable[[tenacity.RetryCallState], None]) -> tenacity.Retrying:
-    """Return a policy that repeats temporary failures for ``wait_seconds``.
-
-    The pauses grow and are jittered; a longer pause that the server asks for replaces them.
-    """
+    """Return a policy that retries temporary failures for ``wait_seconds``; the server may ask for longer pauses."""
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(_is_temporary),
         wait=_pause,
@@ -33,7 +30,6 @@ def retrying(wait_seconds: float, announce: Callable[[tenacity.RetryCallState], 
 
 
 def _is_temporary(error: BaseException) -> bool:
-    """Return whether the same request may succeed later."""
     if isinstance(error, ResponseHandlingException):
         return isinstance(error.source, httpx.TransportError) and not unsendable(error)
     return isinstance(error, QdrantException) or (  # the client raises its own exceptions for 429 only
@@ -42,16 +38,12 @@ def _is_temporary(error: BaseException) -> bool:
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
-    """Return the seconds until the next attempt."""
     error = state.outcome.exception() if state.outcome is not None else None
     return max(_requested_pause(error), _GROWING(state))
 
 
 def _requested_pause(error: BaseException | None) -> float:
-    """Return the pause that the server asks for, in seconds; 0 or less if it asks for none.
-
-    The Retry-After header holds a number of seconds or a date (RFC 9110, 10.2.3).
-    """
+    """Return the seconds of the Retry-After header, a number or a date (RFC 9110, 10.2.3); 0 or less for no pause."""
     header = _retry_after(error)
     if header.isdecimal():
         return float(header)
@@ -63,7 +55,6 @@ def _requested_pause(error: BaseException | None) -> float:
 
 
 def _retry_after(error: BaseException | None) -> str:
-    """Return the Retry-After header of the answer, or an empty string."""
     if isinstance(error, ResourceExhaustedResponse):
         return str(error.retry_after_s)
     if isinstance(error, QdrantException):  # the client cannot parse a date, and quotes the header in its message
@@ -72,7 +63,7 @@ def _retry_after(error: BaseException | None) -> str:
 
 
 def unsendable(error: BaseException | None) -> bool:
-    """Return whether the request holds a header that HTTP does not allow; the error quotes that header."""
+    """Return whether a header holds characters that HTTP forbids; the error then quotes that header."""
     return isinstance(getattr(error, "source", error), httpx.LocalProtocolError)
 
 

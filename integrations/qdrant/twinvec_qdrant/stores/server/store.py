@@ -20,10 +20,7 @@ _URL = "url: expected http://host:port or https://host:port"  # does not quote t
 
 
 class ServerStore(Store):
-    """The collection ``name`` of a server; ``owned`` if this store closes the client.
-
-    Its methods raise ``StoreUnavailableError`` if the server does not answer.
-    """
+    """The collection ``name`` of a server; its ``close`` closes the client if ``owned``."""
 
     def __init__(self, name: str, client: QdrantClient, location: str, *, owned: bool, wait_seconds: float) -> None:
         self._address = location
@@ -83,12 +80,7 @@ class ServerStore(Store):
 
 
 def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> ServerStore:
-    """Return the collection ``name`` of the server at ``url``.
-
-    Raises:
-        ConfigurationError: the url is malformed, a header cannot carry the key, or the key would go unencrypted to
-            another host.
-    """
+    """Return the server's collection; raise ``ConfigurationError`` on a malformed url or a key sent unencrypted."""
     key = _sendable(api_key)
     try:
         parts = urlsplit(url)

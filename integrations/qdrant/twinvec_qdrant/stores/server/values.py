@@ -60,7 +60,7 @@ def _params(query: Query) -> models.SearchParams | None:
 
 
 def client_states(dim: int) -> models.VectorParams:
-    """Return how a server stores token states: on the disk and without a graph, since they only rerank."""
+    """Return the storage of token states: on disk and without a graph, since they only rerank."""
     return models.VectorParams(
         size=dim,
         distance=models.Distance.DOT,
@@ -72,7 +72,7 @@ def client_states(dim: int) -> models.VectorParams:
 
 
 def client_quantization(settings: IndexSettings) -> models.QuantizationConfig | None:
-    """Return the format of a server's small copies of vectors; None for no copies."""
+    """Return the format of the small copies of vectors; None for no quantisation."""
     if settings.quantization == "int8":
         int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
         return models.ScalarQuantization(scalar=int8)
@@ -85,7 +85,7 @@ def client_quantization(settings: IndexSettings) -> models.QuantizationConfig | 
 
 
 def client_filter(conditions: neutral.Conditions) -> models.Filter | None:
-    """Return a filter that requires all conditions; None without conditions."""
+    """Return a filter that requires all conditions; None if the list is empty."""
     return models.Filter(must=[_condition(each) for each in conditions]) if conditions else None
 
 
