@@ -1,7 +1,7 @@
 """One collection on every store, against exact search in memory: the same documents, the same answers.
 
 Dense scores are cosines of single-precision vectors and differ by less than 1e-5. BM25 scores are the same to 1e-3 when
-all documents came in one go; later, weights may rest on an average length that is up to 5% off (``lexicon.DRIFT``),
+all documents came at once; later, weights may rest on an average length that is up to 5% off (``bm25_weights.DRIFT``),
 and scores with them. Order is compared by score: documents whose scores are equal within the tolerance may change
 places.
 """

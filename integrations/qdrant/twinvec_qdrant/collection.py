@@ -29,8 +29,8 @@ from twinvec_qdrant.maintenance.reindex import reindex
 from twinvec_qdrant.maintenance.verification import verify
 from twinvec_qdrant.opening import RequestedSettings, load_recorded, open_in
 from twinvec_qdrant.opening_store import find_store
-from twinvec_qdrant.records.bm25_weights import Lexicon
-from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.bm25_weights import BM25Weights
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.documents import StoredDocuments
 from twinvec_qdrant.records.notes import Notes
@@ -72,8 +72,8 @@ class Collection:
         self._loading = threading.Lock()
         self._catalog = Catalog(backend)
         self._documents = StoredDocuments(self._catalog)
-        self._lexicon = Lexicon(backend, description)
-        self._searcher = Searcher(self._catalog, self._lexicon, description)
+        self._bm25 = BM25Weights(backend, description)
+        self._searcher = Searcher(self._catalog, self._bm25, description)
         self._closed = False
 
     @classmethod
@@ -204,7 +204,7 @@ class Collection:
             raise ConfigurationError("vectors come without the token states that are stored too: leave vectors out")
         given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
         report = IngestReport() if report is None else report
-        ingestion = Ingestion(self._catalog, self._lexicon, self._description, self.encoder, given, report)
+        ingestion = Ingestion(self._catalog, self._bm25, self._description, self.encoder, given, report)
         return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
 
     def search(
@@ -353,13 +353,13 @@ class Collection:
         """
         ids = list(dict.fromkeys(check_texts(ids, name="id")))
         with self._backend.writing:
-            self._lexicon.refresh()
+            self._bm25.refresh()
             removed = 0
             for record in self._catalog.remove(ids):
-                self._lexicon.changed(record, None)
+                self._bm25.changed(record, None)
                 removed += 1
             if removed:
-                self._lexicon.rebalance()
+                self._bm25.rebalance()
             return removed
 
     def notes(self, namespace: str) -> Notes:
@@ -437,7 +437,7 @@ class Collection:
         """
         report = reindex(self._backend, index)
         self._description = stored_description(self._backend)
-        self._searcher = Searcher(self._catalog, self._lexicon, self._description)
+        self._searcher = Searcher(self._catalog, self._bm25, self._description)
         return report
 
     def drop_others(self) -> list[str]:

@@ -71,7 +71,10 @@ def evaluate_command(
 
         import_matplotlib()
     if collection is not None:
-        figures, found = _evaluate_collection(collection, path, url, model, mode, data, forms)
+        if not data.ir or data.needs_vectors or data.questions:
+            raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
+        with _open(collection, path, url, model) as opened:
+            figures, found = _evaluate_collection(opened, collection, mode, data, forms)
     else:
         result = evaluate(str(model), data, progress=True)
         figures, found = result.as_json(), {**result.ir, **result.questions}
@@ -108,44 +111,44 @@ def compare_command(
         typer.echo("\n".join(str(path) for path in written))
 
 
-def _evaluate_collection(
-    name: str, path: Path | None, url: str | None, model: str | None, mode: Mode | None, tasks: Tasks, plot: Path | None
-) -> tuple[dict[str, Any], dict[str, IrResult]]:
-    """Return the figures for JSON, and the result of each set."""
+def _open(name: str, path: Path | None, url: str | None, model: str | None) -> Any:
     from twinvec.encoder import Encoder
+    from twinvec.retrieval.open_collection import open_collection
+
+    return open_collection(name, path, url=url, encoder=None if model is None else Encoder(model))
+
+
+def _evaluate_collection(
+    opened: Any, name: str, mode: Mode | None, tasks: Tasks, plot: Path | None
+) -> tuple[dict[str, Any], dict[str, IrResult]]:
+    """Return the figures of a collection for JSON, and the result of each set."""
     from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
-    from twinvec.retrieval.open_collection import open_collection
     from twinvec.retrieval.tuned_search import Setting, TunedSearch
 
-    if not tasks.ir or tasks.needs_vectors or tasks.questions:
-        raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
-    with open_collection(name, path, url=url, encoder=None if model is None else Encoder(model)) as opened:
-        setting, reranker, candidates = Setting(mode or "hybrid"), None, tasks.candidates
-        if tasks.rerank is not None:
-            reranker = opened.maxsim() if tasks.rerank == "maxsim" else find_reranker(tasks.rerank, opened.encoder)
-        elif mode is None:
-            tuned = TunedSearch(opened)
-            setting, reranker, candidates = tuned.setting, tuned.reranker, tuned.setting.candidates
-        figures: dict[str, Any] = {"model": opened.info()["model"], "collection": name, "mode": setting.mode}
-        figures["setting"] = str(setting)
-        options: dict[str, Any] = {**setting.first_stage, "progress": True}
-        found = {
-            each: evaluate_collection(opened, data, measures=tasks.measures, **options)
-            for each, data in tasks.ir.items()
+    setting, reranker, candidates = Setting(mode or "hybrid"), None, tasks.candidates
+    if tasks.rerank is not None:
+        reranker = opened.maxsim() if tasks.rerank == "maxsim" else find_reranker(tasks.rerank, opened.encoder)
+    elif mode is None:
+        tuned = TunedSearch(opened)
+        setting, reranker, candidates = tuned.setting, tuned.reranker, tuned.setting.candidates
+    figures: dict[str, Any] = {"model": opened.info()["model"], "collection": name, "mode": setting.mode}
+    figures["setting"] = str(setting)
+    options: dict[str, Any] = {**setting.first_stage, "progress": True}
+    found = {
+        each: evaluate_collection(opened, data, measures=tasks.measures, **options) for each, data in tasks.ir.items()
+    }
+    figures["ir"] = {each: result.as_json() for each, result in found.items()}
+    if reranker is not None:
+        figures["reranked"] = {
+            each: evaluate_reranked(opened, reranker, before, candidates=candidates, **options).as_json()
+            for each, before in found.items()
         }
-        figures["ir"] = {each: result.as_json() for each, result in found.items()}
-        if reranker is not None:
-            figures["reranked"] = {
-                each: evaluate_reranked(opened, reranker, before, candidates=candidates, **options).as_json()
-                for each, before in found.items()
-            }
-        if plot is not None:
-            kept = {
-                each: evaluate_indexes(opened, data, measures=tasks.measures, **options)
-                for each, data in tasks.ir.items()
-            }
-            figures["forms"] = _plotted(kept, plot)
+    if plot is not None:
+        kept = {
+            each: evaluate_indexes(opened, data, measures=tasks.measures, **options) for each, data in tasks.ir.items()
+        }
+        figures["forms"] = _plotted(kept, plot)
     return figures, found
 
 

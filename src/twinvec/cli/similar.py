@@ -59,7 +59,7 @@ def cluster_command(
         float | None,
         typer.Option(help=f"Smallest cosine in a cluster (density, agglomerative). Default: {_THRESHOLD}."),
     ] = None,
-    min_size: Annotated[int, typer.Option(min=1, help="Smallest cluster (density).")] = 3,
+    min_size: Annotated[int, typer.Option(min=1, help="Smallest number of texts in a cluster (density).")] = 3,
     map_file: Annotated[Path | None, typer.Option("--map", help="Draw a 2-D map into this PNG file.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -23,7 +23,10 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="Model, data, objective, schedule: see docs.")],
+    config: Annotated[
+        Path,
+        typer.Argument(metavar="CONFIG.yaml", help="YAML file with model, data, objective and schedule: see docs."),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder for the model.")],
     as_json: AsJson = False,
 ) -> None:
@@ -75,7 +78,7 @@ def mine(
         str | None, typer.Option(metavar="MODEL", help="Cross-encoder that removes hits which it calls relevant.")
     ] = None,
     denoise_above: Annotated[
-        float | None, typer.Option(help="Probability from which --denoise removes a hit. Default: 0.1.")
+        float | None, typer.Option(help="--denoise removes a hit of at least this probability. Default: 0.1.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

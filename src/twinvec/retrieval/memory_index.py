@@ -150,8 +150,8 @@ class MemoryIndex:
         vectors_QD = np.asarray(self._encoder.encode_query(queries), dtype=np.float32)
         if vectors_QD.shape != (len(queries), dim) or not np.isfinite(vectors_QD).all():
             raise BadVectorError(
-                f"the encoder gave for queries vectors of shape {vectors_QD.shape}, "
-                f"expected {(len(queries), dim)} and finite"
+                f"the encoder gave vectors of shape {vectors_QD.shape} for queries, "
+                f"expected {(len(queries), dim)} and finite numbers"
             )
         return unit(vectors_QD)
 

@@ -186,7 +186,7 @@ def test_a_closed_collection_says_so(place, words):
 
 
 def test_many_documents_are_removed_some_at_a_time(collection, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.records.catalog._REMOVED", 3)
+    monkeypatch.setattr("twinvec_qdrant.records.commits._REMOVED", 3)
     names = [f"n{row}" for row in range(8)]
     collection.ingest((name, f"note {name}") for name in names)
     written = []

@@ -77,7 +77,7 @@ def migrate_command(
     rate: Annotated[float | None, typer.Option(min=0.01, help="Largest number of chunks to encode per second.")] = None,
     ir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Judged queries (BEIR layout): switch only if the new model finds no worse."),
+        typer.Option(metavar="DIR", help="Judged queries (BEIR layout): switch only if the new model is not worse."),
     ] = None,
     quantization: Annotated[
         Quantization | None, typer.Option(help="The same as twinvec reindex --quantization.")

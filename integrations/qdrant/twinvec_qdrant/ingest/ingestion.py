@@ -1,7 +1,7 @@
 """Ingestion: documents -> plans -> vectors -> commits.
 
 ``document_gate`` checks a document, ``planned`` compares it with its record and cuts it into chunks, ``chunk_vectors``
-finds or encodes their vectors, and ``records.catalog`` commits the points. An unchanged document goes no further than
+finds or encodes their vectors, and ``records.commits`` commits the points. An unchanged document goes no further than
 the comparison. A thread encodes one batch while this one commits the batch before it and plans the one after it.
 
 A broken document fails alone, and its older version stays. A broken store or encoder ends the ingest with its error;
@@ -24,8 +24,8 @@ from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors, Encoded
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import DocumentGate
 from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, document_batches, texts
-from twinvec_qdrant.records.bm25_weights import Lexicon
-from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.bm25_weights import BM25Weights
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description, check_current_model
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
@@ -42,7 +42,7 @@ class Ingestion:
     def __init__(
         self,
         catalog: Catalog,
-        lexicon: Lexicon,
+        bm25: BM25Weights,
         description: Description,
         encoder: SpaceEncoder,
         given: Mapping[str, FloatArray],
@@ -51,7 +51,7 @@ class Ingestion:
         chunking, key = description.chunking, description.tenant_key
         self._catalog = catalog
         self._backend = catalog.backend
-        self._lexicon = lexicon
+        self._bm25 = bm25
         self._description = description
         self._report = report
         self._tenants = Tenants(catalog, key)
@@ -79,7 +79,7 @@ class Ingestion:
                 if prune:
                     self._prune(allow_empty=allow_empty, dry_run=dry_run)
                 if not dry_run:
-                    self._lexicon.rebalance()
+                    self._bm25.rebalance()
                     self._build_index()
         except BaseException as error:
             error.add_note(f"committed before the error: {self._report}")
@@ -97,7 +97,7 @@ class Ingestion:
 
     def _write(self, batches: Iterator[Sequence[PlannedDocument]]) -> None:
         self._catalog.recover()
-        self._lexicon.refresh()
+        self._bm25.refresh()
         if not self._backend.count([CHUNKS]):
             self._backend.begin_load(tenant_path(self._description.tenant_key))
         for batch, encoded in self._encoded(batches):
@@ -148,8 +148,8 @@ class Ingestion:
         self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]
     ) -> list[PlannedDocument]:
         """Commit documents; return those that another writer won."""
-        terms = self._lexicon.terms([chunk.text for planned in batch for chunk in planned.chunks])
-        weights = zip(self._lexicon.documents(terms), map(len, terms), strict=True)
+        terms = self._bm25.terms([chunk.text for planned in batch for chunk in planned.chunks])
+        weights = zip(self._bm25.documents(terms), map(len, terms), strict=True)
         changes = [planned.change(vectors, weights, self._description.vector) for planned in batch]
         won_by_others = {change.record.source for change in self._catalog.write(changes)}
         lost = []
@@ -157,7 +157,7 @@ class Ingestion:
             if planned.document.id in won_by_others:
                 lost.append(planned)
             else:
-                self._lexicon.changed(planned.old, change.record)
+                self._bm25.changed(planned.old, change.record)
                 self._count(planned, len(change.points))
         return lost
 
@@ -189,7 +189,7 @@ class Ingestion:
             self._report.deleted = len(gone)
             return
         for record in self._catalog.remove(gone):
-            self._lexicon.changed(record, None)
+            self._bm25.changed(record, None)
             self._report.deleted += 1
 
     def _build_index(self) -> None:

@@ -13,7 +13,7 @@ from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, unseen
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
-from twinvec_qdrant.records.catalog import Catalog, Change
+from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.schema import Record, canonical, chunk_id, digest, point_payload
 from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.report import IngestReport

@@ -1,6 +1,6 @@
 """Push: copy a collection to another store with its vectors; nothing is encoded.
 
-A push commits documents as an ingest does (``records/catalog``), and skips those that the other store has in the same
+A push commits documents as an ingest does (``records/commits``), and skips those that the other store has in the same
 version. After a kill, the next push therefore continues.
 """
 
@@ -13,8 +13,8 @@ from uuid import uuid4
 from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
 from twinvec.support.progress import progress_bar
 from twinvec.support.slicing import sliced_by_weight
-from twinvec_qdrant.records.bm25_weights import Lexicon
-from twinvec_qdrant.records.catalog import Catalog, Change
+from twinvec_qdrant.records.bm25_weights import BM25Weights
+from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, tenant_path
 from twinvec_qdrant.report import PushReport
@@ -90,7 +90,7 @@ class _Push:
         self._index = description.index
         self._from = source
         self._to = Catalog(target)
-        self._lexicon = Lexicon(target, description)
+        self._bm25 = BM25Weights(target, description)
         self._tenant_path = tenant_path(description.tenant_key)
 
     def run(self, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
@@ -98,7 +98,7 @@ class _Push:
         seen: set[str] = set()
         with self._target.writing, progress_bar("Pushing", total, "documents", shown=progress) as advance:
             self._to.recover()
-            self._lexicon.refresh()
+            self._bm25.refresh()
             if not self._target.count([RECORDS]):
                 self._target.begin_load(self._tenant_path)
             for page in pages(self._from.sources(), _PAGE):
@@ -108,7 +108,7 @@ class _Push:
             notes = self._copy_notes()
             if prune:
                 self._prune(seen, notes, allow_empty=allow_empty)
-            self._lexicon.rebalance()
+            self._bm25.rebalance()
             self._target.build_index(self._index)
         return self._report
 
@@ -128,7 +128,7 @@ class _Push:
                 lost = {change.record.source for change in self._to.write(changes)}
                 for change in changes:
                     if change.record.source not in lost:
-                        self._lexicon.changed(change.old, change.record)
+                        self._bm25.changed(change.old, change.record)
                         self._report.copied += 1
                         self._report.chunks += len(change.points)
                 batch = [record for record in batch if record.source in lost]
@@ -153,10 +153,10 @@ class _Push:
     def _change(
         self, record: Record, old: Record | None, points: Mapping[str, Point], states: Mapping[str, States]
     ) -> Change:
-        terms = self._lexicon.terms([points[chunk].payload["text"] for chunk in record.chunks])
+        terms = self._bm25.terms([points[chunk].payload["text"] for chunk in record.chunks])
         revision, there = uuid4().hex, frozenset(old.chunks) if old else frozenset()
         copies = []
-        for chunk, sparse in zip(record.chunks, self._lexicon.documents(terms), strict=True):
+        for chunk, sparse in zip(record.chunks, self._bm25.documents(terms), strict=True):
             if chunk not in there:
                 payload = {**points[chunk].payload, "revision": revision}
                 dense = points[chunk].dense
@@ -181,7 +181,7 @@ class _Push:
         lost = self._lost(gone)
         self._report.missed += sorted(lost)
         for record in self._to.remove([source for source in gone if source not in lost]):
-            self._lexicon.changed(record, None)
+            self._bm25.changed(record, None)
             self._report.deleted += 1
         self._target.delete([note.id for note in self._target.scroll([NOTES], ["kind"]) if note.id not in notes])
         self._target.flush()

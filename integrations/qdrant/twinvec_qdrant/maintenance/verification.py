@@ -15,7 +15,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 from twinvec.retrieval.bm25 import Analyzer
-from twinvec_qdrant.records.catalog import Catalog, Change
+from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record
 from twinvec_qdrant.report import VerifyReport

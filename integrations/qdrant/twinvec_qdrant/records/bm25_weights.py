@@ -21,7 +21,7 @@ DRIFT = 0.05
 _PAGE = 1000
 
 
-class Lexicon:
+class BM25Weights:
     """The sparse vectors of a collection; the weights assume chunks of ``average_length`` terms (0: not known yet)."""
 
     def __init__(self, backend: Backend, description: Description) -> None:

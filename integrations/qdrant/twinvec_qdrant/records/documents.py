@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, parse_filter
-from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, filter_conditions, user_payload
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from twinvec.retrieval.documents import Document
-from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.documents import StoredDocuments
 from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, Record, user_payload
 

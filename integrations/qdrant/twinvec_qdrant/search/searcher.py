@@ -21,8 +21,8 @@ from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import CANDIDATES
 from twinvec_qdrant.encoders import checked_vectors
-from twinvec_qdrant.records.bm25_weights import Lexicon
-from twinvec_qdrant.records.catalog import Catalog
+from twinvec_qdrant.records.bm25_weights import BM25Weights
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import SHOWN_FIELDS, Record, user_payload
 from twinvec_qdrant.search.ranking import Candidate, Found, QueryVectors, mmr, rank, unscored
@@ -54,10 +54,10 @@ class _Progress:
 class Searcher:
     """Searches one collection, for requests that have been checked."""
 
-    def __init__(self, catalog: Catalog, lexicon: Lexicon, description: Description) -> None:
+    def __init__(self, catalog: Catalog, bm25: BM25Weights, description: Description) -> None:
         self._catalog = catalog
         self._backend = catalog.backend
-        self._lexicon = lexicon
+        self._bm25 = bm25
         self._vector = description.vector
         self._whole = not description.chunking.enabled  # a chunk's id is its document's
         self._index = description.index
@@ -78,7 +78,7 @@ class Searcher:
     def search_vector(self, vector_D: FloatArray, words: str | None, request: SearchRequest) -> list[Hit]:
         """Return the hits for a vector, fused with those for ``words`` if set."""
         self._check_tenant(request)
-        sparse = None if words is None else self._lexicon.queries([words])[0]
+        sparse = None if words is None else self._bm25.queries([words])[0]
         return self._hits(self._candidates([QueryVectors(vector_D, sparse)], request), request)[0]
 
     def diverse(self, vector_D: FloatArray, request: SearchRequest, limit: int, diversity: float) -> list[Hit]:
@@ -112,7 +112,7 @@ class Searcher:
         if encoder is not None:
             dense = list(checked_vectors(encoder, encoder.encode_query(list(texts)), texts))
         if request.mode != "dense":
-            sparse = self._lexicon.queries(texts)
+            sparse = self._bm25.queries(texts)
         return [QueryVectors(*each) for each in zip(dense, sparse, strict=True)]
 
     def _candidates(self, queries: Sequence[QueryVectors], request: SearchRequest) -> list[list[Candidate]]:

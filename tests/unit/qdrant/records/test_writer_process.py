@@ -14,7 +14,7 @@ from deaths import Died, die_at
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.records.bm25_weights import DRIFT
-from twinvec_qdrant.records.catalog import ABANDONED_SECONDS
+from twinvec_qdrant.records.commits import ABANDONED_SECONDS
 from twinvec_qdrant.records.writer_process import _started
 from twinvec_qdrant.stores.conditions import field_is
 from words import WordEncoder
