@@ -97,7 +97,7 @@ WRONG = {
         changed(objective={"name": "softmax", "concatenation": "u+v"}),
         r"objective\.softmax\.concatenation: .*some of u, v, \|u-v\|, u\*v",
     ),
-    "no negatives in a batch": (changed(batches={"size": 1}), "batches.size: .* needs 2 rows"),
+    "no negatives in a batch": (changed(batches={"size": 1}), "batches.size: .* needs at least 2 rows"),
     "sizes that do not count": (
         changed(data=[{"path": "rows.jsonl", "weight": 1}], batches={"power": 0.5}),
         "batches.power draws datasets by size, but the datasets have weights",
