@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-Scores = npt.NDArray[np.floating]
+ScoreArray = npt.NDArray[np.floating]
 
 _SMALLEST = 1e-12  # as torch.nn.functional.normalize
 
@@ -34,6 +34,6 @@ def largest(scores: FloatArray, limit: int, ties: IntArray | None = None) -> Int
     return indices[np.lexsort((order, -scores[indices]))][:limit]
 
 
-def standardized(scores: Scores, mean: np.floating | float, deviation: np.floating | float) -> Scores:
+def standardized(scores: ScoreArray, mean: np.floating | float, deviation: np.floating | float) -> ScoreArray:
     """Return ``(scores - mean) / deviation``, or zeros if the deviation is 0."""
     return (scores - mean) / deviation if deviation > 0 else np.zeros_like(scores)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, Scores, standardized
+from twinvec.arrays import FloatArray, ScoreArray, standardized
 from twinvec.errors import ConfigurationError
 from twinvec.rerankers.hit_lists import checked_hit_lists, reordered
 from twinvec.retrieval.base import Hit, TokenEncoder
@@ -86,12 +86,12 @@ class MaxSimReranker(BatchReranker):
         return scores
 
 
-def mixed_scores(before: Scores, maxsim: Scores, mix: float) -> Scores:
+def mixed_scores(before: ScoreArray, maxsim: ScoreArray, mix: float) -> ScoreArray:
     """Standardise and mix the scores of a stage and those of MaxSim for the same n candidates: shape (n,)."""
     return (1 - mix) * _z(before) + mix * _z(maxsim)
 
 
-def _z(scores: Scores) -> Scores:
+def _z(scores: ScoreArray) -> ScoreArray:
     return standardized(scores, scores.mean(), scores.std()) if len(scores) else scores
 
 

@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from twinvec.arrays import FloatArray, Scores, standardized
+from twinvec.arrays import FloatArray, ScoreArray, standardized
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.checks import check_choice
 
@@ -83,7 +83,7 @@ def fuse(
     return (weights[0] * d + weights[1] * s).astype(np.float32)
 
 
-def _evidence(sparse: Scores, terms: int | None) -> float:
+def _evidence(sparse: ScoreArray, terms: int | None) -> float:
     """Return w for one query."""
     spread = float(_deviation(sparse))
     if not terms or not spread:
@@ -91,7 +91,7 @@ def _evidence(sparse: Scores, terms: int | None) -> float:
     return max(EVIDENCE, KEYWORDS * (float(sparse.max()) / terms) ** 2 / spread)
 
 
-def _checked(scores: FloatArray, name: str) -> Scores:
+def _checked(scores: FloatArray, name: str) -> ScoreArray:
     checked = np.asarray(scores, dtype=np.float64)
     if checked.ndim != 1:
         raise InputError(f"{name} scores: expected one number for each candidate, got shape {checked.shape}")
@@ -101,17 +101,17 @@ def _checked(scores: FloatArray, name: str) -> Scores:
     return checked
 
 
-def _deviation(scores: Scores) -> np.floating:
+def _deviation(scores: ScoreArray) -> np.floating:
     """Return the standard deviation, exactly 0 for equal scores despite rounding."""
     return scores.std() if scores.size and np.ptp(scores) > 0 else np.float64(0)
 
 
-def _z(scores: Scores, among: Scores) -> Scores:
+def _z(scores: ScoreArray, among: ScoreArray) -> ScoreArray:
     """Standardise scores by the mean and the deviation of ``among``."""
     z = standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
     return z.astype(np.float64, copy=False)
 
 
-def _ranks(scores: Scores, among: Scores) -> Scores:
+def _ranks(scores: ScoreArray, among: ScoreArray) -> ScoreArray:
     """Rank scores from 1 for the largest; equal scores share the best of their ranks."""
     return np.searchsorted(np.sort(-among), -scores).astype(np.float64) + 1

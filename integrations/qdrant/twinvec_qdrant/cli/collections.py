@@ -17,7 +17,7 @@ from twinvec.cli.options import (
     check_store,
 )
 from twinvec.cli.terminal import properties, show, show_json, table
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait, as_text, open_collection
+from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait, as_text, open_from_options
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +39,7 @@ def info_command(
     \b
     twinvec info --collection docs
     """
-    with open_collection(CollectionPlace(collection, path, url, wait)) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait)) as opened:
         values = opened.info()
     if as_json:
         show_json(values)

@@ -23,7 +23,7 @@ from twinvec_qdrant.cli.options import (
     QuantizationOption,
     Wait,
     as_text,
-    open_collection,
+    open_from_options,
 )
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 
@@ -86,7 +86,7 @@ def ingest_command(
     from twinvec_qdrant.report import IngestReport
 
     documents = read_source(source)
-    with open_collection(
+    with open_from_options(
         CollectionPlace(collection, path, url, wait),
         model,
         create=True,

@@ -16,7 +16,7 @@ from twinvec_qdrant.cli.options import (
     QuantizationOption,
     Wait,
     as_text,
-    open_collection,
+    open_from_options,
 )
 from twinvec_qdrant.settings import IndexSettings, Quantization
 
@@ -50,7 +50,7 @@ def verify_command(
     \b
     twinvec verify --collection docs --repair
     """
-    with open_collection(CollectionPlace(collection, path, url, wait)) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait)) as opened:
         report = opened.verify(repair=repair)
     if as_json:
         show_json({**asdict(report), "sound": report.sound})
@@ -104,7 +104,7 @@ def migrate_command(
         raise typer.BadParameter("give one of --to MODEL, --quantization and --drop-others")
     if ir is not None and to is None:
         raise typer.BadParameter("--ir needs --to")
-    with open_collection(CollectionPlace(collection, path, url, wait)) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait)) as opened:
         if to is None:
             if quantization is not None:
                 _reindex(opened, quantization, as_json)
@@ -140,7 +140,7 @@ def reindex_command(
     \b
     twinvec reindex --collection docs --quantization int8
     """
-    with open_collection(CollectionPlace(collection, path, url, wait)) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait)) as opened:
         _reindex(opened, quantization, as_json)
 
 
@@ -174,7 +174,7 @@ def push_command(
     """
     if (to_path is None) == (to_url is None):
         raise typer.BadParameter("give one of --to-path and --to-url")
-    with open_collection(CollectionPlace(collection, path, url, wait)) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait)) as opened:
         report = opened.push(
             to_path,
             url=to_url,

@@ -42,7 +42,7 @@ class CollectionPlace(NamedTuple):
     wait: float
 
 
-def open_collection(
+def open_from_options(
     place: CollectionPlace, model: str | None = None, *, create: bool = False, dry_run: bool = False, **settings: Any
 ) -> Collection:
     """Open the collection that the options of a command name.

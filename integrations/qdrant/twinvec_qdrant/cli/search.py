@@ -19,7 +19,7 @@ from twinvec.cli.options import (
 )
 from twinvec.cli.terminal import named_text, show, show_json, table
 from twinvec_qdrant.cli.filters import parse_filter_options
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait, open_collection
+from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait, open_from_options
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import Hit, Reranker
@@ -75,7 +75,7 @@ def search_command(
     from twinvec.retrieval.tuned_search import Setting, TunedSearch
 
     conditions = parse_filter_options(where or [])
-    with open_collection(CollectionPlace(collection, path, url, wait), model) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait), model) as opened:
         reranker: Reranker | None
         if mode is None and rerank is None:
             tuned = TunedSearch(opened)

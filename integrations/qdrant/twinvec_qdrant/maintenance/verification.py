@@ -20,7 +20,7 @@ from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record
 from twinvec_qdrant.report import VerifyReport
 from twinvec_qdrant.stores.base import Backend
-from twinvec_qdrant.stores.conditions import Condition, IdIs, LacksVector, field_is
+from twinvec_qdrant.stores.conditions import IdIs, LacksVector, StoreCondition, field_is
 from twinvec_qdrant.stores.points import pages, states_name
 
 _BATCH = 256
@@ -68,7 +68,7 @@ def _busy(backend: Backend) -> set[str]:
     return {source for intent in intents for source in intent.payload["sources"]}
 
 
-def _bare(backend: Backend, condition: Condition, names: Iterable[str]) -> set[str]:
+def _bare(backend: Backend, condition: StoreCondition, names: Iterable[str]) -> set[str]:
     """Return the ids of the points that lack one of the vectors."""
     return {each.id for name in names for each in backend.scroll([condition, LacksVector(name)], ["kind"])}
 

@@ -24,9 +24,9 @@ from uuid import UUID, uuid5
 
 from twinvec.errors import ConfigurationError, DocumentError, FilterError
 from twinvec.retrieval.documents import Document
-from twinvec.retrieval.filters import Condition as FilterCondition
+from twinvec.retrieval.filters import Condition
 from twinvec.text import check_text
-from twinvec_qdrant.stores.conditions import Condition, FieldIs, field_is
+from twinvec_qdrant.stores.conditions import FieldIs, StoreCondition, field_is
 
 NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
 """The UUID namespace of all point ids."""
@@ -161,7 +161,7 @@ def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {**stored["metadata"], **{key: stored[key] for key in LLAMA_INDEX_KEYS & stored.keys()}}
 
 
-def filter_conditions(filter: Iterable[FilterCondition]) -> tuple[Condition, ...]:
+def filter_conditions(filter: Iterable[Condition]) -> tuple[StoreCondition, ...]:
     """Return the parsed filter as conditions on all that hits show; raise ``FilterError`` on an unusable key."""
     return tuple(
         FieldIs(("source",), each.any_of, each.bounds)

@@ -9,7 +9,7 @@ from twinvec.retrieval.base import MAX_LIMIT, Mode, check_limit
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec.support.checks import check_choice, is_integer
 from twinvec_qdrant.records.schema import filter_conditions
-from twinvec_qdrant.stores.conditions import Condition
+from twinvec_qdrant.stores.conditions import StoreCondition
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class SearchRequest:
     offset: int = 0
     weights: tuple[float, float] = (1.0, 1.0)
     exact: bool = False
-    conditions: tuple[Condition, ...] = field(init=False)
+    conditions: tuple[StoreCondition, ...] = field(init=False)
     named: frozenset[str] = field(init=False)
 
     def __post_init__(self, filter: Filter | None) -> None:

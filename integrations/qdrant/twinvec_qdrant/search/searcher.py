@@ -27,7 +27,7 @@ from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import SHOWN_FIELDS, Record, user_payload
 from twinvec_qdrant.search.ranking import Candidate, Found, QueryVectors, mmr, rank, unscored
 from twinvec_qdrant.search.request import SearchRequest
-from twinvec_qdrant.stores.conditions import Condition, IdIs
+from twinvec_qdrant.stores.conditions import IdIs, StoreCondition
 from twinvec_qdrant.stores.points import Query, pages
 
 _FIELDS = ("source", "position")
@@ -136,7 +136,7 @@ class Searcher:
     def _find(self, searches: Sequence[_Progress], request: SearchRequest, depth: int) -> None:
         """Set the new candidates of each search, scored by every stage, and whether more may exist."""
 
-        def query(vector: Any, limit: int, conditions: tuple[Condition, ...], exact: bool) -> Query:
+        def query(vector: Any, limit: int, conditions: tuple[StoreCondition, ...], exact: bool) -> Query:
             return Query(vector, limit, conditions, _FIELDS, exact, self._vector, self._index)
 
         tasks = []

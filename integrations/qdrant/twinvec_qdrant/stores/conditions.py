@@ -40,8 +40,8 @@ class LacksVector:
     name: str
 
 
-Condition = FieldIs | IdIs | LacksVector
-Conditions = Sequence[Condition]
+StoreCondition = FieldIs | IdIs | LacksVector
+Conditions = Sequence[StoreCondition]
 """All of them must hold."""
 
 

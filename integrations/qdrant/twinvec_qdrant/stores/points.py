@@ -14,7 +14,7 @@ from twinvec.arrays import FloatArray
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.support.slicing import sliced_by_weight
 from twinvec_qdrant.settings import DEFAULT_INDEX, IndexSettings
-from twinvec_qdrant.stores.conditions import Condition
+from twinvec_qdrant.stores.conditions import StoreCondition
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class Query:
 
     vector: FloatArray | SparseVector
     limit: int
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[StoreCondition, ...] = ()
     fields: tuple[str, ...] = ()
     exact: bool = False
     name: str = DENSE

@@ -63,7 +63,7 @@ def edge_filter(conditions: neutral.Conditions) -> edge.Filter | None:
     return edge.Filter(must=[_condition(each) for each in conditions]) if conditions else None
 
 
-def _condition(condition: neutral.Condition) -> Any:
+def _condition(condition: neutral.StoreCondition) -> Any:
     if isinstance(condition, neutral.IdIs):
         return edge.HasIdCondition(set(condition.ids))
     if isinstance(condition, neutral.LacksVector):

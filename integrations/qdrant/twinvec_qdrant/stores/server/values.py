@@ -89,7 +89,7 @@ def client_filter(conditions: neutral.Conditions) -> models.Filter | None:
     return models.Filter(must=[_condition(each) for each in conditions]) if conditions else None
 
 
-def _condition(condition: neutral.Condition) -> models.Condition:
+def _condition(condition: neutral.StoreCondition) -> models.Condition:
     if isinstance(condition, neutral.IdIs):
         return models.HasIdCondition(has_id=list(condition.ids))
     if isinstance(condition, neutral.LacksVector):
