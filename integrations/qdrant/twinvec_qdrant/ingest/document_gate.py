@@ -85,7 +85,7 @@ class DocumentGate:
         self._fail(source, reason)
 
     def _is_first(self, document: Document) -> bool:
-        """Return whether no sound document with this id came before."""
+        """Return whether this is the first valid document with its id."""
         version = digest(document.text, document.title, canonical(document.payload), self._settings)
         earlier = self.seen.get(document.id)
         if not earlier:

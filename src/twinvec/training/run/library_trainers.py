@@ -87,7 +87,7 @@ class TextCollator:
 
 
 class _OwnParts:
-    """The batches of the plan, each cut to the part that this process computes."""
+    """The planned batches; each holds only the rows that this process computes."""
 
     def __init__(self, plan: BatchPlan) -> None:
         self._plan = plan
