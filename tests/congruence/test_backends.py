@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 
-from qdrant_stand_in import StandIn
+from stand_in import StandIn
 from twinvec import Document, Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.records.bm25_weights import DRIFT

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import QdrantClient
 
-from qdrant_stand_in import StandIn
+from stand_in import StandIn
 from twinvec_qdrant import Collection, read_source
 from words import WordEncoder
 

@@ -8,7 +8,7 @@ import pytest
 import tenacity
 from qdrant_client import QdrantClient
 
-from qdrant_stand_in import Fault, StandIn
+from stand_in import Fault, StandIn
 from twinvec.arrays import unit
 from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings

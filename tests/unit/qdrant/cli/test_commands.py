@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from qdrant_stand_in import Fault, StandIn
+from stand_in import Fault, StandIn
 from twinvec.export.model import export_model
 
 NOTES = {

@@ -1,24 +1,17 @@
 """A collection on a Qdrant server or cluster, or in any ``QdrantClient`` of the caller.
 
-Temporary failures are retried (``retrying``). Writes wait until the server has applied them. Qdrant's collection
+``requests`` sends, retries and words what fails. Writes wait until the server has applied them. Qdrant's collection
 metadata (server 1.16 and later) holds the description.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from typing import Any, TypeVar
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
-import tenacity
 from qdrant_client import QdrantClient, models
-from qdrant_client.common.client_exceptions import QdrantException
-from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
-from qdrant_client.local.qdrant_local import QdrantLocal
 
-from twinvec.errors import StoreError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, Backend, indexed_chunks
@@ -41,7 +34,7 @@ from twinvec_qdrant.stores.points import (
     stored_point,
     stored_states,
 )
-from twinvec_qdrant.stores.server.retrying import BUSY, pause_hint, reason, retrying, unsendable
+from twinvec_qdrant.stores.server.requests import Requests, is_local
 from twinvec_qdrant.stores.server.values import (
     client_filter,
     client_point,
@@ -51,13 +44,6 @@ from twinvec_qdrant.stores.server.values import (
     client_states,
     conditional_update,
 )
-
-T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
-
-_LOCAL_MODE = threading.RLock()
-"""Lock of the client's local mode, which fails if one thread searches while another writes."""
 
 
 class ServerBackend(Backend):
@@ -72,40 +58,39 @@ class ServerBackend(Backend):
         self._client = client
         self._name = name
         self._owned = owned
-        self._local = isinstance(getattr(client, "_client", None), QdrantLocal)
-        self._turn = _LOCAL_MODE if self._local else nullcontext()
-        self._retry = retrying(wait_seconds, self._announce)
+        self._local = is_local(client)
+        self._requests = Requests(client, name, self.location, wait_seconds)
 
     def read_metadata(self) -> dict[str, Any]:
-        return dict(self.call(self._client.get_collection).config.metadata or {})
+        return dict(self._requests.call(self._client.get_collection).config.metadata or {})
 
     def write_metadata(self, changes: Mapping[str, Any]) -> None:
-        self.call(self._client.update_collection, metadata=dict(changes))
+        self._requests.call(self._client.update_collection, metadata=dict(changes))
 
     def upsert(self, points: Sequence[Point]) -> None:
         for batch in in_batches(points):
-            self.call(self._client.upsert, [client_point(point) for point in batch], wait=True)
+            self._requests.call(self._client.upsert, [client_point(point) for point in batch], wait=True)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         old = {record.id: revision for record, revision in zip(records, expected, strict=True)}
         for batch in in_batches([record for record in records if old[record.id] is None]):
             new = [client_point(record) for record in batch]
             insert = models.UpdateMode.INSERT_ONLY
-            self.call(self._client.upsert, new, wait=True, update_mode=insert)
+            self._requests.call(self._client.upsert, new, wait=True, update_mode=insert)
         for batch in in_batches([record for record in records if old[record.id] is not None]):
             operations = [conditional_update(record, str(old[record.id])) for record in batch]
-            self.call(self._client.batch_update_points, operations, wait=True)
+            self._requests.call(self._client.batch_update_points, operations, wait=True)
 
     def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
         changes = [
             models.PointVectors(id=key, vector={SPARSE: client_sparse(vector)}) for key, vector in vectors.items()
         ]
         for page in pages(changes):
-            self.call(self._client.update_vectors, page, wait=True)
+            self._requests.call(self._client.update_vectors, page, wait=True)
 
     def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
         config = models.DenseVectorNameConfig(dense=models.DenseVectorConfig(size=dim, distance=models.Distance.COSINE))
-        self.call(self._client.create_vector_name, name, config)
+        self._requests.call(self._client.create_vector_name, name, config)
         if states_dim is None:
             return
         states = client_states(states_dim)
@@ -116,19 +101,19 @@ class ServerBackend(Backend):
             datatype=models.VectorStorageDatatype.FLOAT16,
         )
         config = models.DenseVectorNameConfig(dense=kept)
-        self.call(self._client.create_vector_name, states_name(name), config)
+        self._requests.call(self._client.create_vector_name, states_name(name), config)
         if not self._local:
             placed = models.VectorParamsDiff(hnsw_config=states.hnsw_config, on_disk=states.on_disk)
-            self.call(self._client.update_collection, vectors_config={states_name(name): placed})
+            self._requests.call(self._client.update_collection, vectors_config={states_name(name): placed})
 
     def drop_vector(self, name: str) -> None:
-        self.call(self._client.delete_vector_name, name)
-        self.call(self._client.delete_vector_name, states_name(name))
+        self._requests.call(self._client.delete_vector_name, name)
+        self._requests.call(self._client.delete_vector_name, states_name(name))
 
     def update_dense(self, points: Sequence[Point]) -> None:
         for batch in in_batches(points):
             changes = [models.PointVectors(id=point.id, vector=dense_vectors(point)) for point in batch]
-            self.call(self._client.update_vectors, changes, wait=True)
+            self._requests.call(self._client.update_vectors, changes, wait=True)
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
         for page in pages(ids):
@@ -136,7 +121,7 @@ class ServerBackend(Backend):
             if revisions is not None:
                 unchanged = (IdIs(tuple(page)), FieldIs(("revision",), tuple(revisions)))
                 selector = models.FilterSelector(filter=client_filter(unchanged) or models.Filter())
-            self.call(self._client.delete, selector, wait=True)
+            self._requests.call(self._client.delete, selector, wait=True)
 
     def flush(self) -> None:
         """Do nothing: every write waits until the server has applied and logged it."""
@@ -145,14 +130,14 @@ class ServerBackend(Backend):
         """Index the payload fields that lack an index, and turn off the server's graph until ``build_index``."""
         if not self._local:
             self.index_fields(tenant_path)
-            self.call(self._client.update_collection, hnsw_config=models.HnswConfigDiff(m=0))
+            self._requests.call(self._client.update_collection, hnsw_config=models.HnswConfigDiff(m=0))
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Send the server these settings if it has others; it then builds the index while it serves searches."""
         del force  # the server decides when to build
         if self._local:
             return False
-        config = self.call(self._client.get_collection).config
+        config = self._requests.call(self._client.get_collection).config
         wanted, graph = client_quantization(settings), config.hnsw_config
         vectors = config.params.vectors if isinstance(config.params.vectors, dict) else {}
         dense = {name: each for name, each in vectors.items() if each.multivector_config is None}
@@ -161,7 +146,7 @@ class ServerBackend(Backend):
         ):
             return False
         copies = models.VectorParamsDiff(quantization_config=wanted or models.Disabled.DISABLED)
-        self.call(
+        self._requests.call(
             self._client.update_collection,
             hnsw_config=models.HnswConfigDiff(m=settings.m, ef_construct=settings.ef_construct),
             vectors_config=dict.fromkeys(dense, copies),
@@ -169,7 +154,7 @@ class ServerBackend(Backend):
         return True
 
     def indexed(self, chunks: int) -> int:
-        info = self.call(self._client.get_collection)
+        info = self._requests.call(self._client.get_collection)
         vectors = info.config.params.vectors
         names = list(vectors) if isinstance(vectors, dict) else [DENSE]
         return indexed_chunks(self, info.indexed_vectors_count or 0, chunks, names)
@@ -179,7 +164,7 @@ class ServerBackend(Backend):
     ) -> dict[str, Point]:
         found: dict[str, Point] = {}
         for page in pages(ids):
-            records = self.call(
+            records = self._requests.call(
                 self._client.retrieve,
                 page,
                 with_payload=payload_selector(fields),
@@ -192,14 +177,14 @@ class ServerBackend(Backend):
         found: dict[str, States] = {}
         names = [states_name(vector)]
         for page in pages(ids, STATES_PAGE):
-            records = self.call(self._client.retrieve, page, with_payload=False, with_vectors=names)
+            records = self._requests.call(self._client.retrieve, page, with_payload=False, with_vectors=names)
             found |= stored_states(records, vector)
         return found
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
         offset = None
         while True:
-            records, offset = self.call(
+            records, offset = self._requests.call(
                 self._client.scroll,
                 scroll_filter=client_filter(conditions),
                 limit=PAGE,
@@ -212,11 +197,11 @@ class ServerBackend(Backend):
                 return
 
     def count(self, conditions: Conditions) -> int:
-        return self.call(self._client.count, count_filter=client_filter(conditions), exact=True).count
+        return self._requests.call(self._client.count, count_filter=client_filter(conditions), exact=True).count
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
         requests = [client_request(query, indexed=not self._local) for query in queries]
-        answers = self.call(self._client.query_batch_points, requests)
+        answers = self._requests.call(self._client.query_batch_points, requests)
         return [scored(answer.points) for answer in answers]
 
     def close(self) -> None:
@@ -227,30 +212,7 @@ class ServerBackend(Backend):
     def index_fields(self, tenant_path: str | None) -> None:
         """Index the payload fields that conditions name; an existing index stays."""
         for field in INDEXED_FIELDS:
-            self.call(self._client.create_payload_index, field, models.PayloadSchemaType.KEYWORD)
+            self._requests.call(self._client.create_payload_index, field, models.PayloadSchemaType.KEYWORD)
         if tenant_path is not None:
             tenants = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-            self.call(self._client.create_payload_index, tenant_path, tenants)
-
-    def call(self, method: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Call a client method on the collection, and retry temporary failures.
-
-        Raise ``StoreUnavailableError`` if the server does not answer or stays busy, and ``StoreError`` if it refuses.
-        """
-        try:
-            with self._turn:
-                return self._retry.copy()(method, self._name, *args, **options)
-        except ResponseHandlingException as error:
-            cause = None if unsendable(error) else error  # an unsendable header may be the API key
-            raise StoreUnavailableError(f"{self.location}: no answer: {reason(error)}") from cause
-        except QdrantException as error:
-            raise StoreUnavailableError(f"{self.location}: too busy: {reason(error)}{pause_hint(error)}") from error
-        except UnexpectedResponse as error:
-            kind = StoreUnavailableError if error.status_code in BUSY else StoreError
-            raise kind(f"{self.location}: refused: {error}{pause_hint(error)}") from error
-        except Exception as error:  # the client's local mode raises exceptions of many kinds
-            raise StoreError(f"{self.location}: {method.__name__} failed: {error}") from error
-
-    def _announce(self, state: tenacity.RetryCallState) -> None:
-        if state.attempt_number == 1 and state.outcome is not None:
-            logger.warning("%s: %s; trying again", self.location, reason(state.outcome.exception()))
+            self._requests.call(self._client.create_payload_index, tenant_path, tenants)

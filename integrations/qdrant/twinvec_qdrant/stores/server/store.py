@@ -14,6 +14,7 @@ from twinvec.errors import ConfigurationError, StoreError
 from twinvec_qdrant.stores.base import NewCollection, Store
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 from twinvec_qdrant.stores.server.backend import ServerBackend
+from twinvec_qdrant.stores.server.requests import Requests
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
 _URL = "url: expected http://host:port or https://host:port"  # does not quote the url: it may hold a password
@@ -28,6 +29,7 @@ class ServerStore(Store):
         self._server = partial(ServerBackend, client, location=location, owned=owned, wait_seconds=wait_seconds)
         self._backend = self._server(name)
         self.location = self._backend.location
+        self._requests = Requests(client, name, self.location, wait_seconds)
 
     def peek(self) -> dict[str, Any] | None:
         return self._backend.read_metadata() if self._exists() else None
@@ -47,7 +49,7 @@ class ServerStore(Store):
         )
         states = {} if new.states_dim is None else {states_name(DENSE): client_states(new.states_dim)}
         try:
-            self._backend.call(
+            self._requests.call(
                 self._client.create_collection,
                 vectors_config={DENSE: dense, **states},
                 sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
@@ -63,20 +65,20 @@ class ServerStore(Store):
         return self._backend
 
     def drop(self) -> None:
-        self._backend.call(self._client.delete_collection)
+        self._requests.call(self._client.delete_collection)
 
     def close(self) -> None:
         self._backend.close()
 
     def _exists(self) -> bool:
-        return self._backend.call(self._client.collection_exists)
+        return self._requests.call(self._client.collection_exists)
 
     def _names(self) -> list[str]:
         def get_collections(name: str) -> models.CollectionsResponse:
             del name  # ``call`` passes it to every method
             return self._client.get_collections()
 
-        return sorted(each.name for each in self._backend.call(get_collections).collections)
+        return sorted(each.name for each in self._requests.call(get_collections).collections)
 
 
 def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> ServerStore:

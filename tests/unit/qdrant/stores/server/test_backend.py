@@ -111,7 +111,7 @@ def test_a_server_that_does_not_answer_is_named(caplog):
             Collection.open("notes", url=url, api_key=SECRET, wait_seconds=0.5)
     assert SECRET not in str(caught.value) + repr(caught.value.__cause__) + caplog.text
     assert [record.name for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "twinvec_qdrant.stores.server.backend"
+        "twinvec_qdrant.stores.server.requests"
     ]
 
 

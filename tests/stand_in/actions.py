@@ -1,82 +1,29 @@
-"""A stand-in for a Qdrant server: its HTTP interface before the client's local mode, with faults at will.
-
-What twinvec asks of a server, and no more. Every request may meet a fault; see ``Fault``.
-"""
+"""What requests do in the stand-in: the client's local mode answers them, and the settings of indexes are kept here."""
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic_core import from_json, to_json
 from qdrant_client import QdrantClient, models
 
 
-class Fault(Enum):
-    """What happens to a request.
-
-    REFUSED: the connection is closed and nothing done. DROPPED: it is done, and the connection closed before the
-    answer. STALLED: it is done, and no answer comes. BUSY: 503. LIMITED: 429 with Retry-After.
-    """
-
-    REFUSED = "refused"
-    DROPPED = "dropped"
-    STALLED = "stalled"
-    BUSY = "busy"
-    LIMITED = "limited"
-
-
-class StandIn:
-    """A running server.
+class Actions:
+    """The collections of the stand-in.
 
     Attributes:
-        url: Its address.
-        fault: Called with method and path of every request; the fault that it meets, or None.
-        met: The faults so far.
         graphs: The edges of a node of the index (m) after every update of a collection's settings.
         fields: The payload fields with an index, of all collections.
     """
 
     def __init__(self) -> None:
-        self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
-        self.met: list[Fault] = []
         self.graphs: list[int] = []
         self.fields: set[str] = set()
         self._index: dict[str, dict[str, Any]] = {}
         self._client = QdrantClient(":memory:")
-        self._turn = threading.Lock()
-        self.over = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
 
-    @contextmanager
-    def running(self) -> Iterator[StandIn]:
-        """Serve until the end of the block."""
-        thread = threading.Thread(target=self._server.serve_forever)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self.over.set()
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join()
-
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> Any:
-        """What the server gives for a request."""
-        route = path.partition("?")[0].removeprefix("/collections").strip("/")
-        name, _, action = route.partition("/")
-        with self._turn:
-            return self._do(f"{method} {action}".strip() if name else method, name, body)
-
-    def _do(self, action: str, name: str, body: dict[str, Any]) -> Any:
+    def do(self, action: str, name: str, body: dict[str, Any]) -> Any:
+        """Return the answer to a request, such as "POST points/scroll"."""
         client = self._client
         if not name:
             return client.get_collections()
@@ -176,49 +123,3 @@ def _index(wanted: Any, graph: models.HnswConfig, params: models.CollectionParam
         "hnsw_config": graph.model_copy(update=given),
         "params": params.model_copy(update={"vectors": vectors}),
     }
-
-
-def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            fault = stand_in.fault(self.command, self.path)
-            if fault is not None:
-                stand_in.met.append(fault)
-            if fault in (Fault.BUSY, Fault.LIMITED):
-                self._send(503 if fault is Fault.BUSY else 429, b"{}")
-                return
-            if fault is not Fault.REFUSED:
-                status, answer = self._done(from_json(body) if body else {})
-            if fault is None:
-                self._send(status, answer)
-                return
-            if fault is Fault.STALLED:
-                stand_in.over.wait()
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-        def _done(self, body: dict[str, Any]) -> tuple[int, bytes]:
-            try:
-                result = stand_in.answer(self.command, self.path, body)
-            except ValueError as error:
-                return 404 if "not found" in str(error) else 400, to_json({"status": {"error": str(error)}})
-            return 200, to_json({"result": result, "status": "ok", "time": 0.0})
-
-        def _send(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            if status == 429:
-                self.send_header("retry-after", "0")
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    for method in ("GET", "PUT", "POST", "PATCH", "DELETE"):
-        setattr(Handler, f"do_{method}", Handler._answer)
-    return Handler
