@@ -15,11 +15,24 @@ from typing import Annotated
 import typer
 
 from twinvec.cli import encode, evaluate, export, similar, train, tune
+from twinvec.cli.options import ENCODE_PANEL, TRAIN_PANEL
 from twinvec.errors import TwinvecError
 from twinvec.version import __version__
 
 _DEBUG = "--debug"
 _INTERRUPTED = 130
+_COMMANDS = (
+    ("encode", ENCODE_PANEL, encode.encode_command),
+    ("similarity", ENCODE_PANEL, encode.similarity_command),
+    ("pairs", ENCODE_PANEL, similar.pairs_command),
+    ("cluster", ENCODE_PANEL, similar.cluster_command),
+    ("export", ENCODE_PANEL, export.export_command),
+    ("train", TRAIN_PANEL, train.train),
+    ("mine", TRAIN_PANEL, train.mine),
+    ("evaluate", TRAIN_PANEL, evaluate.evaluate_command),
+    ("compare", TRAIN_PANEL, evaluate.compare_command),
+    ("tune", TRAIN_PANEL, tune.tune_command),
+)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -38,15 +51,14 @@ def main(arguments: list[str] | None = None) -> None:
         if stop.code == _INTERRUPTED:
             print("twinvec: interrupted; run the same command again to resume", file=sys.stderr)  # noqa: T201
         raise
-    except TwinvecError as error:
-        if debug:
-            raise
-        _fail("\n".join([str(error), *getattr(error, "__notes__", ())]))
     except Exception as error:
         if debug:
             raise
-        message = f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows the traceback)"
-        _fail("\n".join([message, *getattr(error, "__notes__", ())]))
+        message = str(error)
+        if not isinstance(error, TwinvecError):
+            message = f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows the traceback)"
+        print("\n".join([f"twinvec: {message}", *getattr(error, "__notes__", ())]), file=sys.stderr)  # noqa: T201
+        raise SystemExit(1) from error
 
 
 def build_app() -> typer.Typer:
@@ -58,16 +70,16 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for module in (encode, similar, export, train, evaluate, tune):
-        module.register(app)
+    for name, panel, command in _COMMANDS:
+        app.command(name, rich_help_panel=panel)(command)
     for entry in sorted(entry_points(group="twinvec.commands"), key=lambda entry: entry.name):
         try:
             entry.load()(app)
         except Exception as error:  # one broken package must not take the others' commands away
             package = entry.dist.name if entry.dist else entry.value
             print(f"twinvec: no commands of {package}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
-    for command in app.registered_commands:
-        command.help = _unwrapped(inspect.getdoc(command.callback) or "")
+    for added in app.registered_commands:
+        added.help = _unwrapped(inspect.getdoc(added.callback) or "")
     return app
 
 
@@ -93,9 +105,3 @@ def _root(
     twinvec ingest ./docs --collection docs
     twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
     """
-
-
-def _fail(message: str) -> None:
-    print(f"twinvec: {message}", file=sys.stderr)  # noqa: T201
-    sys.stderr.flush()
-    raise SystemExit(1)

@@ -8,15 +8,9 @@ from typing import Annotated
 
 import typer
 
-from twinvec.cli.options import ENCODE_PANEL, AsJson, Model, TextField
+from twinvec.cli.options import AsJson, Model, TextField
 from twinvec.engines.select import EngineName, Precision
 from twinvec.storage import Storage
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``."""
-    app.command("encode", rich_help_panel=ENCODE_PANEL)(encode_command)
-    app.command("similarity", rich_help_panel=ENCODE_PANEL)(similarity_command)
 
 
 def encode_command(

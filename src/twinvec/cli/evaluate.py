@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from twinvec.cli.options import SYSTEM_HELP, TRAIN_PANEL, AsJson, StorePath, StoreUrl, TaskOptions, takes_tasks
+from twinvec.cli.open_collection import open_collection
+from twinvec.cli.options import SYSTEM_HELP, AsJson, StorePath, StoreUrl, TaskOptions, takes_tasks
 from twinvec.cli.terminal import fits, show, show_json, table
 
 if TYPE_CHECKING:
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
     from twinvec.evaluation.serving import StorageVariant
     from twinvec.evaluation.suite import Tasks
     from twinvec.retrieval.base import Mode
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``."""
-    app.command("evaluate", rich_help_panel=TRAIN_PANEL)(evaluate_command)
-    app.command("compare", rich_help_panel=TRAIN_PANEL)(compare_command)
 
 
 @takes_tasks
@@ -73,7 +68,7 @@ def evaluate_command(
     if collection is not None:
         if not data.ir or data.needs_vectors or data.questions:
             raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
-        with _open(collection, path, url, model) as opened:
+        with open_collection(collection, path, url=url, model=model) as opened:
             figures, found = _evaluate_collection(opened, collection, mode, data, forms)
     else:
         result = evaluate(str(model), data, progress=True)
@@ -109,13 +104,6 @@ def compare_command(
         show_json({**comparison.as_json(), "files": [str(path) for path in written]})
     else:
         typer.echo("\n".join(str(path) for path in written))
-
-
-def _open(name: str, path: Path | None, url: str | None, model: str | None) -> Any:
-    from twinvec.encoder import Encoder
-    from twinvec.retrieval.open_collection import open_collection
-
-    return open_collection(name, path, url=url, encoder=None if model is None else Encoder(model))
 
 
 def _evaluate_collection(

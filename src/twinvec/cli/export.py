@@ -8,14 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from twinvec.cli.options import ENCODE_PANEL, MODEL_HELP, AsJson, StorePath, StoreUrl, TextField
+from twinvec.cli.open_collection import open_collection
+from twinvec.cli.options import MODEL_HELP, AsJson, StorePath, StoreUrl, TextField
 
 _COLLECTION_TEXTS = 5000
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``twinvec``."""
-    app.command("export", rich_help_panel=ENCODE_PANEL)(export_command)
 
 
 def export_command(
@@ -83,8 +79,6 @@ def export_command(
 def _texts_of(name: str, path: Path | None, url: str | None) -> Iterator[str]:
     """Yield the texts of a collection's documents: all of them, or an even sample of ``_COLLECTION_TEXTS``."""
     import random
-
-    from twinvec.retrieval.open_collection import open_collection
 
     with open_collection(name, path, url=url) as collection:
         ids = sorted(collection.find())

@@ -90,21 +90,9 @@ class TaskOptions:
         """
         from twinvec.evaluation.suite import load_tasks
 
-        return load_tasks(
-            sts=self.sts or (),
-            ir=self.ir or (),
-            split=self.split,
-            questions=self.questions or (),
-            nli=self.nli or (),
-            nli_train=self.nli_train,
-            pairs=self.pairs or (),
-            triplets=self.triplets or (),
-            winogender=self.winogender,
-            winobias=self.winobias,
-            measures=[name.strip().lower() for name in self.measures.split(",") if name.strip()],
-            rerank=self.rerank,
-            candidates=self.candidates,
-        )
+        given: dict[str, Any] = {name: value for name, value in vars(self).items() if value is not None}
+        given["measures"] = [name.strip().lower() for name in self.measures.split(",") if name.strip()]
+        return load_tasks(**given)
 
 
 def takes_tasks(command: Callable[..., None]) -> Callable[..., None]:

@@ -8,18 +8,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from twinvec.cli.options import ENCODE_PANEL, AsJson, Model
+from twinvec.cli.options import AsJson, Model
 from twinvec.cli.terminal import show, show_json, table
 
 Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Texts: one a line (.txt), or 'text' in .jsonl.")]
 _THRESHOLD = 0.7
 _SHOWN_CHARACTERS = 70  # of a text in a table
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``."""
-    app.command("pairs", rich_help_panel=ENCODE_PANEL)(pairs_command)
-    app.command("cluster", rich_help_panel=ENCODE_PANEL)(cluster_command)
 
 
 def pairs_command(

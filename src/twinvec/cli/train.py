@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.cli.options import TRAIN_PANEL, AsJson, CollectionModel, StorePath, StoreUrl, check_store
+from twinvec.cli.open_collection import open_collection
+from twinvec.cli.options import AsJson, CollectionModel, StorePath, StoreUrl, check_store
 from twinvec.cli.terminal import show_json
 from twinvec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from twinvec.training.mining.hard_negatives import MiningJob, MiningReport
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``."""
-    app.command("train", rich_help_panel=TRAIN_PANEL)(train)
-    app.command("mine", rich_help_panel=TRAIN_PANEL)(mine)
 
 
 def train(
@@ -120,14 +115,10 @@ def _mine_collection(
     job: MiningJob, name: str, path: Path | None, url: str | None, model: str | None, *, progress: bool
 ) -> MiningReport:
     """Search the collection for negatives."""
-    from twinvec.encoder import Encoder
-    from twinvec.retrieval.open_collection import open_collection
     from twinvec.training.mining.hard_negatives import mine_file
 
-    folder = path or Path(".twinvec")
-    encoder = None if model is None else Encoder(model)
-    with open_collection(name, None if url else folder, url=url, encoder=encoder) as opened:
-        identity = f"collection {name}, {url or folder.resolve()}, {opened.encoder.space}"
+    with open_collection(name, path, url=url, model=model) as opened:
+        identity = f"collection {name}, {url or (path or Path('.twinvec')).resolve()}, {opened.encoder.space}"
         return mine_file(_identified(job, identity), opened, progress=progress)
 
 

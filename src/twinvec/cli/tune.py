@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.cli.options import TRAIN_PANEL, AsJson, CollectionName, Split, StorePath, StoreUrl
+from twinvec.cli.open_collection import open_collection
+from twinvec.cli.options import AsJson, CollectionName, Split, StorePath, StoreUrl
 from twinvec.cli.terminal import show, show_json, table
 
 if TYPE_CHECKING:
     from twinvec.evaluation.tuning.search_settings import Tuning
 
 _SETTINGS_SHOWN = 10
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``twinvec``."""
-    app.command("tune", rich_help_panel=TRAIN_PANEL)(tune_command)
 
 
 def tune_command(
@@ -46,7 +42,6 @@ def tune_command(
     from twinvec.evaluation.beir import load_beir
     from twinvec.evaluation.measures import import_ir_measures
     from twinvec.evaluation.tuning.search_settings import tune, tune_by_documents
-    from twinvec.retrieval.open_collection import open_collection
     from twinvec.retrieval.tuned_search import save
 
     import_ir_measures()

@@ -14,12 +14,15 @@ from typing import Any
 from twinvec.errors import ConfigurationError
 
 
-def open_collection(name: str, path: Path | None = None, *, url: str | None = None, encoder: Any = None) -> Any:
+def open_collection(name: str, path: Path | None = None, *, url: str | None = None, model: str | None = None) -> Any:
     """Open an existing collection, as a context manager: from the folder ``path`` (default: the store's) or a server.
 
-    ``encoder`` is an open encoder (default: the collection's model). Raise ConfigurationError if no installed package
+    ``model`` defaults to the model that the collection records. Raise ConfigurationError if no installed package
     provides a store or both ``path`` and ``url`` are given, and a TwinvecError if the store cannot open the collection.
     """
+    from twinvec.encoder import Encoder
+
+    encoder = None if model is None else Encoder(model)
     for entry in entry_points(group="twinvec.retrievers"):
         return entry.load()(name, path, url=url, encoder=encoder, create=False)
     raise ConfigurationError(f"the collection {name!r} needs a store: pip install twinvec-qdrant")

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from twinvec.errors import CollectionNotFoundError, ConfigurationError
-from twinvec.retrieval import open_collection as stored
+from twinvec import Encoder
+from twinvec.cli import open_collection as stored
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError
 from twinvec_qdrant import Collection
-from words import WordEncoder
 
 
-def test_a_collection_that_is_there_is_opened(tmp_path):
-    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as made:
+def test_a_collection_that_is_there_is_opened(tmp_path, tiny_model):
+    model = str(tiny_model("bert"))
+    with Collection.open("notes", tmp_path, encoder=Encoder(model), chunking=False) as made:
         made.ingest([("a", "tea and milk")])
-    with stored.open_collection("notes", tmp_path, encoder=WordEncoder()) as opened:
-        assert opened.search("tea", 1)[0].id == "a"
+    for named in (model, None):  # None: the model that the collection records
+        with stored.open_collection("notes", tmp_path, model=named) as opened:
+            assert opened.search("tea", 1)[0].id == "a"
+    with pytest.raises(SpaceMismatchError):
+        stored.open_collection("notes", tmp_path, model=str(tiny_model("mpnet")))
 
 
 def test_none_is_made(tmp_path):
