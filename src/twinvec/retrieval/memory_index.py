@@ -9,16 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
 from twinvec.errors import BadVectorError
 from twinvec.retrieval.base import Hit, Mode, VectorEncoder, check_limit
-from twinvec.retrieval.bm25 import Analyzer
-from twinvec.retrieval.corpus import Corpus
+from twinvec.retrieval.bm25 import Analyzer, BM25Index
 from twinvec.retrieval.documents import Document, DocumentLike, as_documents
-from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.filters import Filter, matches, parse_filter
 from twinvec.retrieval.fusion import CANDIDATES, FusionMethod, fuse
 from twinvec.support.checks import check_choice
 from twinvec.text import check_text, check_texts
@@ -55,7 +55,7 @@ class MemoryIndex:
         self._analyzer = Analyzer(language)
         self._fusion: FusionMethod = fusion
         self._adding = threading.Lock()
-        self._corpus = Corpus([], np.empty((0, 0), dtype=np.float32), [])
+        self._corpus = _Corpus([], np.empty((0, 0), dtype=np.float32), [])
         self.add(documents)
 
     def __len__(self) -> int:
@@ -171,11 +171,73 @@ class MemoryIndex:
         return unit(vectors_ND)
 
 
+@dataclass(frozen=True)
+class _Corpus:
+    """Documents with their vectors, of length 1, and their terms: one row each.
+
+    An addition makes a new corpus, so that a search in another thread sees one state throughout.
+    """
+
+    documents: list[Document]
+    vectors_ND: FloatArray
+    terms: list[list[str]]
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        return {document.id: row for row, document in enumerate(self.documents)}
+
+    @cached_property
+    def texts(self) -> list[str]:
+        return [document.full_text for document in self.documents]
+
+    @cached_property
+    def filled(self) -> IntArray:
+        """Rows of the documents that are not blank."""
+        return np.array([row for row, text in enumerate(self.texts) if text.strip()], dtype=np.int64)
+
+    @cached_property
+    def bm25(self) -> BM25Index:
+        return BM25Index(self.terms)
+
+    @cached_property
+    def id_ranks(self) -> IntArray:
+        """Place of each row in the order of ids."""
+        return np.argsort(sorted(range(len(self.documents)), key=lambda row: self.documents[row].id))
+
+    def allowed(self, filter: Filter | None) -> IntArray:
+        """Return the rows of the documents that satisfy ``filter`` and are not blank."""
+        conditions = parse_filter(filter)
+        if not conditions:
+            return self.filled
+        kept = [row for row in self.filled if matches(conditions, (d := self.documents[row]).id, d.payload)]
+        return np.array(kept, dtype=np.int64)
+
+    def replaced(
+        self, wanted: list[Document], changed: list[Document], vectors: FloatArray, terms: list[list[str]]
+    ) -> _Corpus:
+        """Return a corpus with the documents ``wanted`` added or replaced.
+
+        ``vectors`` and ``terms`` belong to the documents ``changed``. The other documents keep theirs.
+        """
+        new = [document for document in wanted if document.id not in self.rows]
+        documents = self.documents + new
+        all_terms = self.terms + [[]] * len(new)
+        vectors_ND = np.empty((len(documents), vectors.shape[1]), dtype=np.float32)
+        vectors_ND[: len(self.documents)] = self.vectors_ND.reshape(-1, vectors.shape[1])
+        rows = {document.id: row for row, document in enumerate(documents)}
+        for document in wanted:
+            documents[rows[document.id]] = document
+        for document, vector, its_terms in zip(changed, vectors, terms, strict=True):
+            vectors_ND[rows[document.id]] = vector
+            all_terms[rows[document.id]] = its_terms
+        return _Corpus(documents, vectors_ND, all_terms)
+
+
 @dataclass(frozen=True, slots=True)
 class _Ranking:
     """Turn scores into hits; the scores are of the ``rows`` of ``corpus`` that the filter allows, in this order."""
 
-    corpus: Corpus
+    corpus: _Corpus
     rows: IntArray
     limit: int
     mode: Mode
