@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from twinvec import Encoder
 from twinvec.adapters.embeddings import QueryDocumentEmbedder
-from twinvec.adapters.opening import Prompt, open_encoder
+from twinvec.adapters.opening import open_encoder
 from twinvec.adapters.sentence_transformers import encode_options, loading_options
 from twinvec.errors import ConfigurationError
 
@@ -103,7 +103,9 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
 
     def _settings(self, queries: dict[str, Any], documents: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of ``open_encoder`` that the fields set."""
+        sides = {"query": queries, "document": documents}
         common = self.model_kwargs.get("default_prompt_name")
+        names = {side: name for side, each in sides.items() if (name := each.get("prompt_name", common)) is not None}
         fields = {
             "engine": None if self.engine == "auto" else self.engine,
             "precision": None if self.precision == "auto" else self.precision,
@@ -111,8 +113,9 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
             "dim": documents.get("truncate_dim") if self.dimensions is None else self.dimensions,
             "max_tokens": self.max_tokens,
             "cache_folder": self.cache_folder,
-            "query_prompt": _prompt(queries, self.query_prompt, common),
-            "document_prompt": _prompt(documents, self.document_prompt, common),
+            "query_prompt": queries.get("prompt") if self.query_prompt is None else self.query_prompt,
+            "document_prompt": documents.get("prompt") if self.document_prompt is None else self.document_prompt,
+            "prompt_names": names or None,
         }
         options = loading_options(self.model_kwargs, "model_kwargs: ")
         return options | {name: value for name, value in fields.items() if value is not None}
@@ -136,13 +139,3 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
     async def aembed_query(self, text: str) -> list[float]:
         """``embed_query``, awaitable; queries that wait at the same time share a batch."""
         return await self._sides.aquery(text)
-
-
-def _prompt(options: dict[str, Any], text: str | None, common: str | None) -> Prompt | None:
-    """Return the prompt that replaces the model's for queries or for documents; ``common`` names one of both."""
-    if text is None:
-        text = options.get("prompt")
-    if text is not None:
-        return Prompt(text)
-    name = options.get("prompt_name", common)
-    return None if name is None else Prompt(name=name)

@@ -206,7 +206,9 @@ class TwinvecVectorStore(VectorStore):
             fetch_k: Number of nearest documents to choose from.
             lambda_mult: Weight of relevance against difference, from 0 to 1.
         """
-        return self._diverse(query, k, fetch_k, lambda_mult, filter, kwargs)
+        refuse_unknown(kwargs)
+        hits = self.collection.search_diverse(query, k, filter, candidates=fetch_k, diversity=1 - lambda_mult)
+        return [document for document, _ in self._with_documents(hits)]
 
     def max_marginal_relevance_search_by_vector(
         self,
@@ -218,7 +220,9 @@ class TwinvecVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[Document]:
         """``max_marginal_relevance_search`` by a vector."""
-        return self._diverse(embedding, k, fetch_k, lambda_mult, filter, kwargs)
+        refuse_unknown(kwargs)
+        hits = self.collection.search_diverse(embedding, k, filter, candidates=fetch_k, diversity=1 - lambda_mult)
+        return [document for document, _ in self._with_documents(hits)]
 
     async def amax_marginal_relevance_search(self, query: str, *args: Any, **kwargs: Any) -> list[Document]:
         """``max_marginal_relevance_search``, awaitable."""
@@ -248,19 +252,6 @@ class TwinvecVectorStore(VectorStore):
 
     def _found(self, query: str, k: int, filter: Filter | None, mode: Mode | None) -> list[tuple[Document, Hit]]:
         return self._with_documents(self.collection.search(query, k, mode or self._mode, filter))
-
-    def _diverse(
-        self,
-        query: str | list[float],
-        k: int,
-        fetch_k: int,
-        lambda_mult: float,
-        filter: Filter | None,
-        others: dict[str, Any],
-    ) -> list[Document]:
-        refuse_unknown(others)
-        hits = self.collection.search_diverse(query, k, filter, candidates=fetch_k, diversity=1 - lambda_mult)
-        return [document for document, _ in self._with_documents(hits)]
 
     def _with_documents(self, hits: Sequence[Hit]) -> list[tuple[Document, Hit]]:
         """Return each hit with its document as it was added; a hit's payload also has fields of the collection."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,13 @@ from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import find_model
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """The prompt put before queries or before documents: a text, or the ``name`` of one of the model's prompts."""
-
-    text: str = ""
-    name: str | None = None
-
-
 def open_encoder(
     model: str,
     *,
     revision: str | None = None,
-    query_prompt: Prompt | None = None,
-    document_prompt: Prompt | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    prompt_names: Mapping[str, str] | None = None,
     prompts: dict[str, str] | None = None,
     cache_folder: str | None = None,
     token: str | bool | None = None,
@@ -36,7 +29,8 @@ def open_encoder(
 
     A ``model`` without owner ("all-MiniLM-L6-v2") is in the organisation sentence-transformers. ``revision`` is a
     commit, branch or tag. ``query_prompt`` and ``document_prompt`` replace one prompt of the model, ``prompts``
-    replaces all. ``token`` opens private hub models. With ``local_files_only`` the hub is never asked.
+    replaces all. ``prompt_names`` maps "query" or "document" to the name of the model's prompt that is used there
+    instead. ``token`` opens private hub models. With ``local_files_only`` the hub is never asked.
     """
     name = model if model == "default" or "/" in model or Path(model).exists() else f"sentence-transformers/{model}"
     if revision is not None:
@@ -44,17 +38,14 @@ def open_encoder(
             raise ConfigurationError(f"revision {revision!r} is for a hub name without one, not for {model!r}")
         name = f"{name}@{revision}"
     found = find_model(name, cache_folder, token=token, local_files_only=local_files_only)
-    sides = {"query": query_prompt, "document": document_prompt}
-    if any(sides.values()):
+    texts = {"query": query_prompt, "document": document_prompt}
+    given = {side: text for side, text in texts.items() if text is not None}
+    names = {side: name for side, name in (prompt_names or {}).items() if side not in given}
+    if given or names:
         own = read_spec(found.path).prompts if prompts is None else prompts
-        prompts = own | {side: _text(prompt, own) for side, prompt in sides.items() if prompt is not None}
+        for name in names.values():
+            if name not in own:
+                known = ", ".join(sorted(own)) or "none"
+                raise ConfigurationError(f"the model has no prompt {name!r}; its prompts: {known}")
+        prompts = own | given | {side: own[name] for side, name in names.items()}
     return Encoder(found, prompts=prompts, **options)
-
-
-def _text(prompt: Prompt, prompts: dict[str, str]) -> str:
-    if prompt.name is None:
-        return prompt.text
-    if prompt.name not in prompts:
-        known = ", ".join(sorted(prompts)) or "none"
-        raise ConfigurationError(f"the model has no prompt {prompt.name!r}; its prompts: {known}")
-    return prompts[prompt.name]

@@ -17,7 +17,7 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.embeddings.twinvec.cache import SpaceCache, query_lookup
 from twinvec import Encoder
 from twinvec.adapters.embeddings import QueryDocumentEmbedder
-from twinvec.adapters.opening import Prompt, open_encoder
+from twinvec.adapters.opening import open_encoder
 from twinvec.adapters.sentence_transformers import loading_options
 from twinvec.errors import ConfigurationError, SpaceMismatchError
 
@@ -129,8 +129,8 @@ class TwinvecEmbedding(BaseEmbedding):
             name = model_name or "default"
             if query_instruction is None:
                 query_instruction = _known_instruction(name)
-            prompts = _prompts(query_instruction, text_instruction)
-            encoder = open_encoder(name, dim=dimensions, max_tokens=max_length, **prompts, **fields, **options)
+            options |= {"query_prompt": query_instruction, "document_prompt": text_instruction}
+            encoder = open_encoder(name, dim=dimensions, max_tokens=max_length, **fields, **options)
         _check_space(encoder, space)
         fields |= {
             "model_name": model_name or encoder.name,
@@ -220,11 +220,6 @@ def _own_cache(cache: BaseKVStore | None, space: str) -> BaseKVStore | None:
     """Return a view of the cache that belongs to one space."""
     store = cache.store if isinstance(cache, SpaceCache) else cache
     return SpaceCache(store, space) if isinstance(store, BaseKVStore) else store
-
-
-def _prompts(query: str | None, document: str | None) -> dict[str, Any]:
-    sides = {"query_prompt": query, "document_prompt": document}
-    return {name: Prompt(text) for name, text in sides.items() if text is not None}
 
 
 def _known_instruction(model_name: str) -> str | None:

@@ -99,12 +99,7 @@ class TwinvecRerank(BaseNodePostprocessor):
         if not nodes:
             return []
         hits = [
-            Hit(
-                id=node.node_id,
-                text=node.node.get_content(metadata_mode=MetadataMode.EMBED),
-                score=node.score or 0.0,
-                payload={"position": position},
-            )
+            Hit(node.node_id, node.get_content(MetadataMode.EMBED), node.score or 0.0, payload={"position": position})
             for position, node in enumerate(nodes)
         ]
         best = self._reranker.rerank(query, hits, limit=self.top_n)

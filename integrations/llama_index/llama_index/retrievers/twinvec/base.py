@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -14,6 +13,7 @@ from llama_index.vector_stores.twinvec.nodes import scored_node
 from twinvec import Retriever, RetrieveRerank
 from twinvec.retrieval.base import Reranker, check_limit
 from twinvec.retrieval.filters import Filter
+from twinvec.support.async_methods import awaitable
 
 
 class TwinvecRetriever(BaseRetriever):
@@ -58,5 +58,4 @@ class TwinvecRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [scored_node(hit) for hit in self._search.search(query_bundle.query_str, **self._options)]
 
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await asyncio.to_thread(self._retrieve, query_bundle)
+    _aretrieve = awaitable(_retrieve)
