@@ -35,16 +35,13 @@ class TwinvecRecordManager(RecordManager):
     def create_schema(self) -> None:
         """Do nothing: the collection exists."""
 
-    async def acreate_schema(self) -> None:
-        """Do nothing: the collection exists."""
+    acreate_schema = awaitable(create_schema)
 
     def get_time(self) -> float:
         """Return this machine's time in seconds."""
         return time.time()
 
-    async def aget_time(self) -> float:
-        """Return this machine's time in seconds."""
-        return self.get_time()
+    aget_time = awaitable(get_time)
 
     def update(
         self, keys: Sequence[str], *, group_ids: Sequence[str | None] | None = None, time_at_least: float | None = None

@@ -28,7 +28,6 @@ class Coalescer(Generic[Row]):
         self._most = most
         self._lock = threading.Lock()
         self._waiting: deque[_Call[Row]] = deque()
-        self._running = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-coalescing")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -40,29 +39,21 @@ class Coalescer(Generic[Row]):
         with self._lock:
             self._waiting.append(call)
         # in the event loop's next round, so that all calls of this round are computed together
-        asyncio.get_running_loop().call_soon(self._wake)
+        asyncio.get_running_loop().call_soon(self._thread.submit, self._answer_waiting)
         return await asyncio.wrap_future(call.rows)
 
-    def _wake(self) -> None:
-        with self._lock:
-            if self._running or not self._waiting:
-                return
-            self._running = True
-        self._thread.submit(self._run)
-
-    def _run(self) -> None:
+    def _answer_waiting(self) -> None:
         while calls := self._next():
             self._answer([call for call in calls if call.rows.set_running_or_notify_cancel()])
 
     def _next(self) -> list[_Call[Row]]:
-        """Take the next calls; an empty list ends the work of the thread."""
+        """Take the next calls; there are none if an earlier run has taken those of this one."""
         with self._lock:
             calls: list[_Call[Row]] = []
             texts = 0
             while self._waiting and (not calls or texts + len(self._waiting[0].texts) <= self._most):
                 calls.append(self._waiting.popleft())
                 texts += len(calls[-1].texts)
-            self._running = bool(calls)
             return calls
 
     def _answer(self, calls: list[_Call[Row]]) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from twinvec.cli.open_collection import open_collection
-from twinvec.cli.options import SYSTEM_HELP, AsJson, StorePath, StoreUrl, TaskOptions, takes_tasks
+from twinvec.cli.options import SYSTEM_HELP, AsJson, StorePath, StoreUrl, TaskOptions, open_collection, takes_tasks
 from twinvec.cli.terminal import fits, show, show_json, table
 
 if TYPE_CHECKING:

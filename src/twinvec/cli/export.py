@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from twinvec.cli.open_collection import open_collection
-from twinvec.cli.options import MODEL_HELP, AsJson, StorePath, StoreUrl, TextField
+from twinvec.cli.options import MODEL_HELP, AsJson, StorePath, StoreUrl, TextField, open_collection
 
 _COLLECTION_TEXTS = 5000
 

@@ -1,4 +1,9 @@
-"""The options that several commands share, each written once: the same flag has the same words everywhere."""
+"""The options that several commands share, each written once, and opening the collection that they name.
+
+The same flag has the same words everywhere. The core has no store for collections; an installed package provides one.
+It declares a function ``open(name, path, *, url, encoder, create)`` in the entry-point group ``twinvec.retrievers``,
+which returns a retriever with ``encoder``, ``search_vector``, ``maxsim``, ``find``, ``get`` and ``notes``.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,13 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+
+from twinvec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from twinvec.evaluation.suite import Tasks
@@ -44,6 +52,20 @@ def check_store(path: Path | None, url: str | None) -> None:
     """Refuse --path together with --url."""
     if path is not None and url is not None:
         raise typer.BadParameter("give --path or --url, not both")
+
+
+def open_collection(name: str, path: Path | None = None, *, url: str | None = None, model: str | None = None) -> Any:
+    """Open an existing collection, as a context manager: from the folder ``path`` (default: the store's) or a server.
+
+    ``model`` defaults to the model that the collection records. Raise ConfigurationError if no installed package
+    provides a store or both ``path`` and ``url`` are given, and a TwinvecError if the store cannot open the collection.
+    """
+    from twinvec.encoder import Encoder
+
+    encoder = None if model is None else Encoder(model)
+    for entry in entry_points(group="twinvec.retrievers"):
+        return entry.load()(name, path, url=url, encoder=encoder, create=False)
+    raise ConfigurationError(f"the collection {name!r} needs a store: pip install twinvec-qdrant")
 
 
 _Files = list[Path]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.cli.open_collection import open_collection
-from twinvec.cli.options import AsJson, CollectionModel, StorePath, StoreUrl, check_store
+from twinvec.cli.options import AsJson, CollectionModel, StorePath, StoreUrl, check_store, open_collection
 from twinvec.cli.terminal import show_json
 from twinvec.errors import ConfigurationError
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.cli.open_collection import open_collection
-from twinvec.cli.options import AsJson, CollectionName, Split, StorePath, StoreUrl
+from twinvec.cli.options import AsJson, CollectionName, Split, StorePath, StoreUrl, open_collection
 from twinvec.cli.terminal import show, show_json, table
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ scores. Documents that must outlive the process belong in a collection (``twinve
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -122,38 +122,29 @@ class MemoryIndex:
         ranking = _Ranking(corpus, corpus.allowed(filter), limit, mode, weights, self._fusion)
         distinct = [query for query in dict.fromkeys(queries) if query.strip()]
         found: dict[str, list[Hit]] = {}
-        if len(ranking.rows) and distinct:
-            terms = self._analyzer.terms(distinct) if mode != "dense" else [[]] * len(distinct)
-            scores = self._scores(ranking, distinct, terms)
-            for query, words, (dense, sparse) in zip(distinct, terms, scores, strict=True):
+        block = max(1, _BLOCK_SCORES // max(1, len(corpus.documents)))
+        for start in range(0, len(distinct) if len(ranking.rows) else 0, block):
+            part = distinct[start : start + block]
+            terms = self._analyzer.terms(part) if mode != "dense" else [[]] * len(part)
+            for query, words, dense in zip(part, terms, self._cosines(part, ranking), strict=True):
+                sparse = np.zeros_like(dense) if mode == "dense" else corpus.bm25.scores(words)[ranking.rows]
                 found[query] = ranking.hits(dense, sparse, len(words))
         return [list(found.get(query, ())) for query in queries]
 
-    def _scores(
-        self, ranking: _Ranking, queries: list[str], terms: list[list[str]]
-    ) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Yield the dense and the sparse scores of each query; zeros for a stage that the mode leaves out."""
-        corpus, rows, mode = ranking.corpus, ranking.rows, ranking.mode
-        nothing = np.zeros(len(rows), dtype=np.float32)
-        block = max(1, _BLOCK_SCORES // len(corpus.documents))
-        for start in range(0, len(queries), block):
-            part = queries[start : start + block]
-            if mode != "sparse":
-                vectors_QD = self._query_vectors(part, corpus.vectors_ND.shape[1])
-                # rounded: the order in which products are summed must not decide between equal documents
-                dense_QN = np.round(vectors_QD @ corpus.vectors_ND.T, 6)[:, rows]
-            for index in range(len(part)):
-                sparse = corpus.bm25.scores(terms[start + index])[rows] if mode != "dense" else nothing
-                yield dense_QN[index] if mode != "sparse" else nothing, sparse
-
-    def _query_vectors(self, queries: list[str], dim: int) -> FloatArray:
+    def _cosines(self, queries: list[str], ranking: _Ranking) -> FloatArray:
+        """Return the dense scores, one row a query; zeros if the mode leaves vectors out."""
+        documents_ND, rows = ranking.corpus.vectors_ND, ranking.rows
+        if ranking.mode == "sparse":
+            return np.zeros((len(queries), len(rows)), dtype=np.float32)
         vectors_QD = np.asarray(self._encoder.encode_query(queries), dtype=np.float32)
-        if vectors_QD.shape != (len(queries), dim) or not np.isfinite(vectors_QD).all():
+        expected = (len(queries), documents_ND.shape[1])
+        if vectors_QD.shape != expected or not np.isfinite(vectors_QD).all():
             raise BadVectorError(
                 f"the encoder gave vectors of shape {vectors_QD.shape} for queries, "
-                f"expected {(len(queries), dim)} and finite numbers"
+                f"expected {expected} and finite numbers"
             )
-        return unit(vectors_QD)
+        # rounded: the order in which products are summed must not decide between equal documents
+        return np.round(unit(vectors_QD) @ documents_ND.T, 6)[:, rows]
 
     def _document_vectors(self, documents: list[Document], progress: bool) -> FloatArray:
         dim = self._corpus.vectors_ND.shape[1]

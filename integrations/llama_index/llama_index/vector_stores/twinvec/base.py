@@ -34,10 +34,9 @@ from twinvec_qdrant import SAME_VECTOR_COSINE, Collection, ingest_all, open_whol
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-_DENSE = (VectorStoreQueryMode.DEFAULT,)
 _SPARSE = (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.TEXT_SEARCH)
 _HYBRID = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SEMANTIC_HYBRID)
-_MODES = (*_DENSE, *_SPARSE, *_HYBRID, VectorStoreQueryMode.MMR)
+_MODES = (VectorStoreQueryMode.DEFAULT, *_SPARSE, *_HYBRID, VectorStoreQueryMode.MMR)
 
 
 class TwinvecVectorStore(BasePydanticVectorStore):

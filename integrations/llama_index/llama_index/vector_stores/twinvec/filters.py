@@ -66,17 +66,13 @@ def _merged(filters: MetadataFilters) -> dict[str, Any] | None:
 
 
 def _ids(each: MetadataFilters | MetadataFilter, find: Find) -> set[str]:
-    if isinstance(each, MetadataFilter):
-        return _ids_of_one(each, find)
-    parts = [_ids(part, find) for part in each.filters]
-    if each.condition is FilterCondition.OR and parts:
-        return set().union(*parts)
-    if each.condition is FilterCondition.NOT:
-        return set(find(None)).difference(*parts)
-    return set.intersection(*parts) if parts else set(find(None))
-
-
-def _ids_of_one(each: MetadataFilter, find: Find) -> set[str]:
+    if isinstance(each, MetadataFilters):
+        parts = [_ids(part, find) for part in each.filters]
+        if each.condition is FilterCondition.OR and parts:
+            return set().union(*parts)
+        if each.condition is FilterCondition.NOT:
+            return set(find(None)).difference(*parts)
+        return set.intersection(*parts) if parts else set(find(None))
     mapping = _mapping(each)
     if mapping is not None:
         return set(find(mapping))
