@@ -11,8 +11,7 @@ from langchain_core.embeddings import Embeddings
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from twinvec import Encoder
-from twinvec.adapters.embeddings import QueryDocumentEmbedder
-from twinvec.adapters.opening import open_encoder
+from twinvec.adapters.embeddings import QueryDocumentEmbedder, open_encoder
 from twinvec.adapters.sentence_transformers import encode_options, loading_options
 from twinvec.errors import ConfigurationError
 
@@ -92,9 +91,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
 
     def _encode_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
         documents = encode_options(self.encode_kwargs, "encode_kwargs: ")
-        queries = documents
-        if self.query_encode_kwargs:
-            queries = encode_options(self.query_encode_kwargs, "query_encode_kwargs: ")
+        queries = encode_options(self.query_encode_kwargs or self.encode_kwargs, "query_encode_kwargs: ")
         if documents.get("truncate_dim") != queries.get("truncate_dim"):
             raise ConfigurationError("truncate_dim must be the same for documents and queries")
         if len({each["device"] for each in (documents, queries) if "device" in each}) > 1:

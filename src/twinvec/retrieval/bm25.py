@@ -13,8 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from pathlib import Path
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,9 +68,7 @@ class Analyzer:
 def _stop_words(language: str) -> frozenset[str]:
     """Load a language's stop words from bm25s's module ``stopwords``, without an import of bm25s."""
     package = find_spec("bm25s")
-    assert package is not None
-    assert package.origin is not None
-    spec = spec_from_file_location("bm25s_stopwords", Path(package.origin).with_name("stopwords.py"))
+    spec = package and PathFinder.find_spec("stopwords", package.submodule_search_locations)
     assert spec is not None
     assert spec.loader is not None
     lists = module_from_spec(spec)

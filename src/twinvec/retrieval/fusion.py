@@ -108,8 +108,7 @@ def _deviation(scores: ScoreArray) -> np.floating:
 
 def _z(scores: ScoreArray, among: ScoreArray) -> ScoreArray:
     """Standardise scores by the mean and the deviation of ``among``."""
-    z = standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
-    return z.astype(np.float64, copy=False)
+    return standardized(scores, among.mean() if among.size else 0.0, _deviation(among))
 
 
 def _ranks(scores: ScoreArray, among: ScoreArray) -> ScoreArray:

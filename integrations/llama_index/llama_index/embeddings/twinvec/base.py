@@ -16,8 +16,7 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 
 from llama_index.embeddings.twinvec.cache import SpaceCache, query_lookup
 from twinvec import Encoder
-from twinvec.adapters.embeddings import QueryDocumentEmbedder
-from twinvec.adapters.opening import open_encoder
+from twinvec.adapters.embeddings import QueryDocumentEmbedder, open_encoder
 from twinvec.adapters.sentence_transformers import loading_options
 from twinvec.errors import ConfigurationError, SpaceMismatchError
 
@@ -110,11 +109,9 @@ class TwinvecEmbedding(BaseEmbedding):
         encoder: Encoder | None = None,
         **model_kwargs: Any,
     ) -> None:
-        if trust_remote_code:
-            raise ConfigurationError("trust_remote_code: code that comes with a model is never run")
         if parallel_process:
             raise ConfigurationError(f"parallel_process: several processes ({target_devices}) are not supported")
-        options = _translated(model_kwargs, dimensions, precision)
+        options = _translated({**model_kwargs, "trust_remote_code": trust_remote_code}, dimensions, precision)
         if encoder is not None:
             _check_no_settings(model_name, options)
         dimensions = options.pop("dim", dimensions)
