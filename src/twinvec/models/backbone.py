@@ -36,7 +36,7 @@ _SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {  # settings that change vect
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BackboneSpec:
     """Settings of a backbone and of its input; ``folder`` also holds ``config.json`` (``config``) and the tokenizer.
 
@@ -69,7 +69,14 @@ def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec
 
     Raise ModelIntegrityError for malformed settings, UnsupportedModelError for a ``model_type`` not in ``BACKBONES``.
     """
-    config = _read_config(folder)
+    path = folder / "config.json"
+    config = read_object(path)
+    kind = config.get("model_type")
+    if kind not in BACKBONES:
+        raise UnsupportedModelError(f"{path}: backbone {kind!r} is not supported; supported are {describe(BACKBONES)}")
+    for key in ("max_position_embeddings", "pad_token_id"):
+        if not isinstance(config.get(key, 0), int):
+            raise ModelIntegrityError(f"{path}: {key} is {config[key]!r}, expected a whole number")
     return BackboneSpec(
         folder=folder,
         config=config,
@@ -110,18 +117,16 @@ def read_transformer_config(folder: Path) -> dict[str, Any]:
 
 def refuse_settings(folder: Path, config: dict[str, Any], sentence_config: dict[str, Any]) -> None:
     """Refuse settings that change the vectors and are not supported."""
-    if (folder / "adapter_config.json").is_file():
-        raise UnsupportedModelError(
-            f"{folder / 'adapter_config.json'}: adapters are not supported; merge it into the model's weights"
-        )
+    adapter = folder / "adapter_config.json"
+    if adapter.is_file():
+        raise UnsupportedModelError(f"{adapter}: adapters are not supported; merge it into the model's weights")
     for key in ("is_decoder", "add_cross_attention", "quantization_config"):
         if config.get(key):
             raise UnsupportedModelError(f"{folder / 'config.json'}: {key} {config[key]!r} is not supported")
     for key, supported in _SUPPORTED_SETTINGS.items():
         if sentence_config.get(key) not in supported:
-            raise UnsupportedModelError(
-                f"{folder / 'sentence_bert_config.json'}: {key} {sentence_config[key]!r} is not supported"
-            )
+            path = folder / "sentence_bert_config.json"
+            raise UnsupportedModelError(f"{path}: {key} {sentence_config[key]!r} is not supported")
 
 
 def positive(config: dict[str, Any], key: str, path: Path) -> int:
@@ -140,15 +145,3 @@ def optional_limit(config: dict[str, Any], key: str, path: Path) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 1:
         raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected a number of at least 1")
     return int(value) if value < 1e18 else None
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    config = read_object(path)
-    kind = config.get("model_type")
-    if kind not in BACKBONES:
-        raise UnsupportedModelError(f"{path}: backbone {kind!r} is not supported; supported are {describe(BACKBONES)}")
-    for key in ("max_position_embeddings", "pad_token_id"):
-        if not isinstance(config.get(key, 0), int):
-            raise ModelIntegrityError(f"{path}: {key} is {config[key]!r}, expected a whole number")
-    return config

@@ -23,8 +23,7 @@ from twinvec.models.integrity import describe, optional_json
 
 def _sigmoid(logits: FloatArray) -> FloatArray:
     decayed = np.exp(-np.abs(logits))  # the exponent is never positive, so nothing overflows
-    values: FloatArray = (np.where(logits >= 0, 1, decayed) / (1 + decayed)).astype(np.float32)
-    return values
+    return np.asarray(np.where(logits >= 0, 1, decayed) / (1 + decayed), dtype=np.float32)
 
 
 def _identity(logits: FloatArray) -> FloatArray:
@@ -42,7 +41,7 @@ LEAST_PAIR_TOKENS = 5
 """Smallest limit of a cross-encoder's input: three special tokens and one of each text."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClassifierSpec(BackboneSpec):
     """All settings of a cross-encoder, without its weights; ``activate`` turns logits into scores."""
 
@@ -72,19 +71,11 @@ def read_classifier(root: Path) -> ClassifierSpec:
     labels = len(config.get("id2label") or (0, 1))  # two is the default of transformers
     if labels != 1:
         raise UnsupportedModelError(f"{path}: the model has {labels} labels; a reranker has one")
-    settings = optional_json(root / "config_sentence_transformers.json")
+    stated = root / "config_sentence_transformers.json"
+    settings = optional_json(stated)
     if any((settings.get("prompts") or {}).values()):
-        raise UnsupportedModelError(
-            f"{root / 'config_sentence_transformers.json'}: prompts are not supported for cross-encoders"
-        )
-    return ClassifierSpec(
-        folder=folder,
-        config=config,
-        max_tokens=backbone.max_tokens,
-        lower_case=backbone.lower_case,
-        positions=backbone.positions,
-        activate=_activation(settings, config, path),
-    )
+        raise UnsupportedModelError(f"{stated}: prompts are not supported for cross-encoders")
+    return ClassifierSpec(**vars(backbone), activate=_activation(settings, config, path))
 
 
 def is_classifier(config: dict[str, Any]) -> bool:

@@ -28,7 +28,6 @@ them."""
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 _DENSE_ACTIVATIONS = {"Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"}
 
-_SETTINGS = "config_sentence_transformers.json"
 _HOMES = {  # kind of module -> its package since sentence-transformers 6
     "Transformer": "base.modules",
     "Pooling": "sentence_transformer.modules",
@@ -72,7 +71,7 @@ class Normalize:
     """Division by the L2 norm."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelSpec(BackboneSpec):
     """All settings that decide what an encoder computes, without its weights.
 
@@ -115,10 +114,9 @@ class ModelSpec(BackboneSpec):
             kept = spec.default_prompt if spec.default_prompt in prompts else None
             spec = replace(spec, prompts={**NO_PROMPTS, **prompts}, default_prompt=kept)
         if default_prompt is not None:
+            known = ", ".join(sorted(spec.prompts))
             _require(
-                default_prompt in spec.prompts,
-                f"default_prompt {default_prompt!r} is not among the prompts: "
-                f"{', '.join(sorted(spec.prompts)) or 'none'}",
+                default_prompt in spec.prompts, f"default_prompt {default_prompt!r} is not among the prompts: {known}"
             )
             spec = replace(spec, default_prompt=default_prompt)
         return spec
@@ -143,16 +141,13 @@ def read_spec(root: Path) -> ModelSpec:
     refuse_settings(folder, backbone.config, sentence_config)
     pooling, include_prompt, head = _read_head(modules[1:])
     full_dim = _full_dim(backbone, pooling, head)
-    settings = optional_json(root / _SETTINGS)
-    prompts = _read_prompts(settings, root / _SETTINGS)
+    path = root / "config_sentence_transformers.json"
+    settings = optional_json(path)
+    prompts = _read_prompts(settings, path)
     default_prompt = settings.get("default_prompt_name")
-    truncate_dim = optional_limit(settings, "truncate_dim", root / _SETTINGS)
+    truncate_dim = optional_limit(settings, "truncate_dim", path)
     return ModelSpec(
-        folder=folder,
-        config=backbone.config,
-        max_tokens=backbone.max_tokens,
-        lower_case=backbone.lower_case,
-        positions=backbone.positions,
+        **vars(backbone),
         pooling=pooling,
         include_prompt=include_prompt,
         head=head,
@@ -170,9 +165,8 @@ def _full_dim(backbone: BackboneSpec, pooling: tuple[str, ...], head: tuple[Dens
     for step in head:
         if isinstance(step, Dense):
             if step.in_features != dim:
-                raise ModelIntegrityError(
-                    f"{step.folder / 'config.json'}: in_features is {step.in_features}, but {dim} values come in"
-                )
+                path = step.folder / "config.json"
+                raise ModelIntegrityError(f"{path}: in_features is {step.in_features}, but {dim} values come in")
             dim = step.out_features
     return dim
 
@@ -228,14 +222,17 @@ def _read_head(modules: list[tuple[str, Path]]) -> tuple[tuple[str, ...], bool, 
         raise UnsupportedModelError(
             f"{path}: pooling {modes!r} is not supported; supported are {describe(POOLING_MODES)}"
         )
-    head = tuple(_read_dense(folder) if kind == "Dense" else _read_normalize(folder) for kind, folder in rest)
+    head = tuple(_read_step(kind, folder / "config.json") for kind, folder in rest)
     return pooling, bool(config.get("include_prompt", True)), head
 
 
-def _read_dense(folder: Path) -> Dense:
-    path = folder / "config.json"
-    config = read_object(path)
-    _require_sentence_vectors(config, path)
+def _read_step(kind: str, path: Path) -> Dense | Normalize:
+    config = read_object(path) if kind == "Dense" else optional_json(path)
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key) not in (None, "sentence_embedding"):
+            raise UnsupportedModelError(f"{path}: {key} is {config[key]!r}; only the sentence vector is supported")
+    if kind == "Normalize":
+        return Normalize()
     if config.get("use_residual"):
         raise UnsupportedModelError(f"{path}: use_residual is not supported")
     name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
@@ -245,22 +242,9 @@ def _read_dense(folder: Path) -> Dense:
             f"{path}: activation {name!r} is not supported; supported are {describe(_DENSE_ACTIVATIONS)} of torch.nn"
         )
     return Dense(
-        folder=folder,
+        folder=path.parent,
         in_features=positive(config, "in_features", path),
         out_features=positive(config, "out_features", path),
         bias=bool(config.get("bias", True)),
         activation=activation,
     )
-
-
-def _read_normalize(folder: Path) -> Normalize:
-    path = folder / "config.json"
-    if path.is_file():
-        _require_sentence_vectors(read_object(path), path)
-    return Normalize()
-
-
-def _require_sentence_vectors(config: dict[str, Any], path: Path) -> None:
-    for key in ("module_input_name", "module_output_name"):
-        if config.get(key) not in (None, "sentence_embedding"):
-            raise UnsupportedModelError(f"{path}: {key} is {config[key]!r}; only the sentence vector is supported")

@@ -29,24 +29,30 @@ def weight_files(folder: Path) -> list[Path]:
 
 def loaded_weights(home: Path) -> list[Path]:
     """Return the files that a model is loaded from: ``model.safetensors``, or the shards of its index."""
-    whole, index = home / "model.safetensors", home / "model.safetensors.index.json"
-    if whole.is_file():
-        return [whole]
-    if not index.is_file():
+    whole = home / "model.safetensors"
+    found = [whole] if whole.is_file() else _shards(home)
+    if not found:
         raise ModelIntegrityError(f"{whole}: missing")
-    _weights_of(home)  # checks the index
-    return [home / name for name in sorted(set(read_object(index)["weight_map"].values()))]
+    return found
+
+
+def _shards(home: Path) -> list[Path]:
+    """Return the files that a shard index names; none if there is no index."""
+    index = home / "model.safetensors.index.json"
+    if not index.is_file():
+        return []
+    names = read_object(index).get("weight_map")
+    if not isinstance(names, dict):
+        raise ModelIntegrityError(f"{index}: has no 'weight_map' table")
+    shards = sorted({home / safe_relative(name, index) for name in names.values()})
+    for shard in shards:
+        if not shard.is_file():
+            raise ModelIntegrityError(f"{shard}: missing, though {index} names it")
+    return shards
 
 
 def _weights_of(home: Path) -> list[Path]:
-    index = home / "model.safetensors.index.json"
-    if index.is_file():
-        shards = read_object(index).get("weight_map")
-        if not isinstance(shards, dict):
-            raise ModelIntegrityError(f"{index}: has no 'weight_map' table")
-        for shard in sorted({str(safe_relative(shard, index)) for shard in shards.values()}):
-            if not (home / shard).is_file():
-                raise ModelIntegrityError(f"{home / shard}: missing, though {index} names it")
+    _shards(home)  # checks the index
     files = sorted(home.glob("*.safetensors"))
     if files:
         return files

@@ -13,16 +13,14 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from twinvec.arrays import FloatArray
+from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import Dense, ModelSpec
 from twinvec.models.integrity import loaded_weights, sha256
-
-if TYPE_CHECKING:
-    from twinvec.models.cross_encoder_spec import ClassifierSpec
 
 _PREFIX = re.compile(r"^(bert|roberta|xlm_roberta|mpnet|distilbert|model)\.")
 _UNUSED = re.compile(
