@@ -33,31 +33,24 @@ MOVED = {
 """Old path -> new path."""
 
 
-class _MovedModule(Loader):
-    """Load the module at the new path under the old one."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._spec: ModuleSpec | None = None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        warnings.warn(f"{spec.name} has moved to {self._path}", DeprecationWarning, stacklevel=2)
-        module = import_module(self._path)
-        self._spec = module.__spec__
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec  # the import system has put the old path's in its place
-
-
-class MovedModules(MetaPathFinder):
-    """Find the modules of ``MOVED`` by their old paths."""
+class MovedModules(MetaPathFinder, Loader):
+    """Find the modules of ``MOVED`` by their old paths, and load the modules at the new paths instead."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return a spec that loads the new module, or None for any other name."""
-        return ModuleSpec(fullname, _MovedModule(MOVED[fullname])) if fullname in MOVED else None
+        return ModuleSpec(fullname, self) if fullname in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        warnings.warn(f"{spec.name} has moved to {MOVED[spec.name]}", DeprecationWarning, stacklevel=2)
+        module = import_module(MOVED[spec.name])
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state  # the import system has put the old path's in its place
 
 
 def find_moved_modules() -> None:

@@ -131,10 +131,12 @@ def cluster(
     """
     vectors_ND = unit(_table(vectors, "vectors"))
     check_clustering(method, clusters, threshold)
-    _check_count(clusters, len(vectors_ND))
-    if len(vectors_ND) < 2:
-        return np.zeros(len(vectors_ND), dtype=np.int64)
-    sklearn = _sklearn_cluster()
+    count = len(vectors_ND)
+    if clusters is not None and not 1 <= clusters <= max(count, 1):
+        raise ConfigurationError(f"clusters must lie between 1 and the {count} vectors, got {clusters}")
+    if count < 2:
+        return np.zeros(count, dtype=np.int64)
+    sklearn = import_extra("sklearn.cluster", "eval", "clustering")
     if method == "kmeans":
         model = sklearn.KMeans(n_clusters=clusters, n_init=4, random_state=_SEED)
     elif method == "agglomerative":
@@ -170,7 +172,7 @@ def check_clustering(method: ClusteringMethod, clusters: int | None, threshold: 
         )
     if threshold is not None and not -1 <= threshold < 1:
         raise ConfigurationError(f"threshold must be a cosine from -1 to below 1, got {threshold}")
-    _sklearn_cluster()
+    import_extra("sklearn.cluster", "eval", "clustering")
 
 
 def check_cosine(threshold: float | None) -> None:
@@ -200,17 +202,8 @@ def _table(vectors: Any, name: str) -> FloatArray:
     return table
 
 
-def _check_count(clusters: int | None, count: int) -> None:
-    if clusters is not None and not 1 <= clusters <= max(count, 1):
-        raise ConfigurationError(f"clusters must lie between 1 and the {count} vectors, got {clusters}")
-
-
 def _by_size(labels: IntArray) -> IntArray:
     """Renumber clusters by size, clusters of equal size by their first member."""
     names, firsts, sizes = np.unique(labels[labels >= 0], return_index=True, return_counts=True)
     renamed = {int(names[old]): new for new, old in enumerate(np.lexsort((firsts, -sizes)))}
     return np.array([renamed.get(int(label), -1) for label in labels], dtype=np.int64)
-
-
-def _sklearn_cluster() -> Any:
-    return import_extra("sklearn.cluster", "eval", "clustering")

@@ -17,8 +17,6 @@ from twinvec.arrays import FloatArray
 Storage = Literal["float16", "int8", "binary"]
 Vectors = npt.NDArray[Any]
 
-_STEPS = 255
-
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
@@ -30,7 +28,7 @@ class Ranges:
     @property
     def steps(self) -> FloatArray:
         """Distances between neighbouring codes: shape (D,)."""
-        found: FloatArray = np.maximum(self.high_D - self.low_D, 1e-9) / np.float32(_STEPS)
+        found: FloatArray = np.maximum(self.high_D - self.low_D, 1e-9) / np.float32(255)
         return found
 
 

@@ -42,7 +42,10 @@ def encode_file(
         InputError: the source cannot be read, is empty or changes meanwhile, or a line is invalid; the error names it.
         ConfigurationError: the output cannot be written, another process encodes into it, or ``encode`` raises it.
     """
-    _check_output(output)
+    if output.is_dir():
+        raise ConfigurationError(f"{output}: is a folder; name a file")
+    if not output.parent.is_dir():
+        raise ConfigurationError(f"{output}: cannot be written: there is no folder {output.parent}")
     total = sum(1 for _ in read_texts(source, field))
     if not total:
         raise InputError(f"{source}: the file is empty; expected one text a line")
@@ -65,13 +68,6 @@ def encode_file(
         with _writing(output):
             put_in_place(partial, output)
     return shape
-
-
-def _check_output(output: Path) -> None:
-    if output.is_dir():
-        raise ConfigurationError(f"{output}: is a folder; name a file")
-    if not output.parent.is_dir():
-        raise ConfigurationError(f"{output}: cannot be written: there is no folder {output.parent}")
 
 
 @contextmanager
