@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
@@ -20,17 +19,16 @@ from twinvec.arrays import FloatArray, IntArray
 from twinvec.engines.base import Engine, check_finite
 from twinvec.engines.exports import find_ranges
 from twinvec.engines.loaded_model import load_encoder
-from twinvec.engines.multi_device import ProcessesEngine, check_devices
+from twinvec.engines.multi_device import check_devices
 from twinvec.engines.select import EngineChoice, EngineName, Precision, load_engine
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import ModelFolder, find_model
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.support.checks import check_choice, integer
-from twinvec.support.progress import progress_bar
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
 from twinvec.tokens.batching import Batch
-from twinvec.tokens.pipeline import PipelineSettings, run_batches
+from twinvec.tokens.pipeline import PipelineSettings, distinct
 from twinvec.tokens.tokenizer import TextTokenizer, TokenIds
 from twinvec.tokens.truncation import TruncationCounter
 
@@ -71,6 +69,8 @@ class Encoder(TruncationCounter):
         ModelError: the model is not found, damaged or not supported.
     """
 
+    _activity, _inputs = "Encoding", "texts"
+
     def __init__(
         self,
         model: str | Path | ModelFolder = "default",
@@ -87,8 +87,7 @@ class Encoder(TruncationCounter):
         max_text_bytes: int = MAX_TEXT_BYTES,
         cache_folder: str | Path | None = None,
     ) -> None:
-        self._choice = EngineChoice(engine, device, precision)
-        self._devices = check_devices(device, devices)
+        self._choice = EngineChoice(engine, device, precision, check_devices(device, devices))
         if token_budget is not None:
             integer(token_budget, "token_budget", least=1)
         found = model if isinstance(model, ModelFolder) else find_model(model, cache_folder)
@@ -143,12 +142,8 @@ class Encoder(TruncationCounter):
         """The engine, loaded at first use."""
         with self._loading:
             if self._engine is None:
-                self._engine = self._load() if self._devices is None else ProcessesEngine(self._load, self._devices)
+                self._engine = load_engine(self._choice, self._model)
             return self._engine
-
-    def _load(self, device: str | None = None) -> Engine:
-        """Load the engine for a device (default: the user's choice)."""
-        return load_engine(self._choice if device is None else replace(self._choice, device=device), self._model)
 
     def encode(
         self,
@@ -179,22 +174,20 @@ class Encoder(TruncationCounter):
             ConfigurationError: the prompt or the storage is unknown, or the model has no ranges for ``"int8"``.
             BadVectorError: the engine gave vectors that are not finite or have the wrong size.
         """
-        self._check_storage(storage)
+        check_choice(storage, (None, *get_args(Storage)), "storage")
+        if storage == "int8":
+            self._known_ranges()
         prefix = self._prompt_text(prompt)
-        checked = (
-            [check_text(texts, "text", self._max_text_bytes)]
-            if isinstance(texts, str)
-            else check_texts(texts, self._max_text_bytes)
-        )
-        distinct, inverse = _distinct(checked)
-        vectors = np.empty((len(distinct), self.dim), dtype=np.float32)
-        for indices, _, vectors_BD in self._run(self.engine.vectors, distinct, prefix, progress, on_batch):
-            if vectors_BD.shape[1:] != (self.dim,):
-                raise BadVectorError(
-                    f"engine {self.engine.name}: vectors of size {vectors_BD.shape[1:]}, expected {self.dim}"
-                )
+        limit = self._max_text_bytes
+        checked = [check_text(texts, "text", limit)] if isinstance(texts, str) else check_texts(texts, limit)
+        unique, inverse = distinct(checked)
+        vectors = np.empty((len(unique), self.dim), dtype=np.float32)
+        for indices, _, vectors_BD in self._run(self.engine.vectors, unique, prefix, progress, on_batch):
+            size = vectors_BD.shape[1:]
+            if size != (self.dim,):
+                raise BadVectorError(f"engine {self.engine.name}: vectors of size {size}, expected {self.dim}")
             vectors[indices] = check_finite(vectors_BD, self.engine.name)
-        if len(distinct) < len(checked):
+        if len(unique) < len(checked):
             vectors = vectors[inverse]
         return self._stored(vectors[0] if isinstance(texts, str) else vectors, storage)
 
@@ -254,10 +247,10 @@ class Encoder(TruncationCounter):
         They are the last layer's states, special tokens included, without pooling and Dense. Options, truncation and
         errors are as for ``encode``.
         """
-        distinct, inverse = _distinct(check_texts(texts, self._max_text_bytes))
-        states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(distinct)
+        unique, inverse = distinct(check_texts(texts, self._max_text_bytes))
+        states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)
         prefix = self._prompt_text(prompt)
-        for indices, lengths, states_BTD in self._run(self.engine.states, distinct, prefix, progress, on_batch):
+        for indices, lengths, states_BTD in self._run(self.engine.states, unique, prefix, progress, on_batch):
             norms_BT1 = np.linalg.norm(states_BTD, axis=-1, keepdims=True)
             for row, (index, length) in enumerate(zip(indices, lengths, strict=True)):
                 norms_T1 = check_finite(norms_BT1[row, :length], self.engine.name)
@@ -276,43 +269,26 @@ class Encoder(TruncationCounter):
         progress: bool,
         on_batch: Callable[[int], None] | None,
     ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-        """Yield what ``run_batches`` yields; count truncated texts and report progress."""
+        """Yield the indices, lengths and results of batches of texts, each after the prompt ``prefix``."""
 
         def tokenize(part: list[str]) -> TokenIds:
             return self.tokenizer.encode([prefix + text for text in part] if prefix else part)
 
         budget = self._token_budget or self.engine.token_budget
-        excluded = self._prompt_tokens(prefix)
+        excluded = 0  # leading tokens that pooling leaves out: the prompt's, without the closing special token
+        if prefix and not self._model.spec.include_prompt:
+            excluded = int(self.tokenizer.count([prefix])[0]) - 1
         settings = PipelineSettings(budget, self.engine.workers, self.tokenizer.pad_id, excluded)
-        with (
-            self._counting_truncations(tokenize, len(texts), "texts") as counting,
-            progress_bar("Encoding", len(texts), "texts", shown=progress) as advance,
-        ):
-            for indices, lengths, result in run_batches(texts, counting, compute, settings):
-                yield indices, lengths, result
-                advance(len(indices))
-                if on_batch is not None:
-                    on_batch(len(indices))
-
-    def _prompt_tokens(self, prefix: str) -> int:
-        """Count the leading tokens that pooling leaves out: the prompt's, without the closing special token."""
-        if not prefix or self._model.spec.include_prompt:
-            return 0
-        return int(self.tokenizer.count([prefix])[0]) - 1
+        return self._run_batches(texts, tokenize, compute, settings, progress, on_batch)
 
     def _prompt_text(self, name: str | None) -> str:
         spec = self._model.spec
-        if name is None:
-            name = spec.default_prompt or ""
+        name = spec.default_prompt if name is None else name
         if name and name not in spec.prompts:
-            known = ", ".join(sorted(spec.prompts)) or "none"
-            raise ConfigurationError(f"the model has no prompt {name!r}; its prompts: {known}")
+            raise ConfigurationError(
+                f"the model has no prompt {name!r}; its prompts: {', '.join(sorted(spec.prompts))}"
+            )
         return spec.prompts[name] if name else ""
-
-    def _check_storage(self, storage: Storage | None) -> None:
-        check_choice(storage, (None, *get_args(Storage)), "storage")
-        if storage == "int8":
-            self._known_ranges()
 
     def _known_ranges(self) -> Ranges:
         if self._ranges is None:
@@ -340,10 +316,3 @@ def _take(texts: Iterator[str], window: int, position: int, max_bytes: int) -> l
         if characters >= _STREAM_CHARACTERS:
             break
     return taken
-
-
-def _distinct(texts: list[str]) -> tuple[list[str], IntArray]:
-    """Return the distinct texts, and the index of each text among them."""
-    first: dict[str, int] = {}
-    inverse = np.fromiter((first.setdefault(text, len(first)) for text in texts), dtype=np.int64, count=len(texts))
-    return list(first), inverse

@@ -1,4 +1,4 @@
-"""The protocol of engines: token ids and masks in, pooled vectors out.
+"""The protocols of engines: token ids and masks in, pooled vectors or logits out.
 
 An engine gets batches that are tokenised, sorted and padded; it knows neither the texts nor their order. Token states
 leave it only through ``states``, for late interaction. Legend: B texts, T tokens (padded), D dimension.
@@ -19,22 +19,15 @@ GPU_STREAMS = 2
 
 
 class AnyEngine(Protocol):
-    """What engines of encoders and cross-encoders share; several threads may call their methods at once."""
+    """What engines of encoders and cross-encoders share; several threads may call their methods at once.
 
-    @property
-    def name(self) -> str:
-        """Engine, device and precision, for messages: "torch, cpu, float32"."""
-        ...
+    ``name`` has engine, device and precision, for messages: "torch, cpu, float32". ``workers`` is the number of batches
+    computed at once. ``token_budget`` is the padded size of a batch, in tokens, at which the engine is fastest.
+    """
 
-    @property
-    def workers(self) -> int:
-        """Number of batches computed at once."""
-        ...
-
-    @property
-    def token_budget(self) -> int:
-        """Padded size of a batch, in tokens, at which the engine is fastest."""
-        ...
+    name: str
+    workers: int
+    token_budget: int
 
 
 class Engine(AnyEngine, Protocol):
@@ -42,11 +35,9 @@ class Engine(AnyEngine, Protocol):
 
     def vectors(self, batch: Batch) -> FloatArray:
         """Return pooled vectors of shape (B, D), normalised if the model normalises."""
-        ...
 
     def states(self, batch: Batch) -> FloatArray:
         """Return last-layer token states of shape (B, T, D); rows of padding are meaningless."""
-        ...
 
 
 class ScoringEngine(AnyEngine, Protocol):
@@ -54,7 +45,6 @@ class ScoringEngine(AnyEngine, Protocol):
 
     def logits(self, batch: Batch) -> FloatArray:
         """Return classification logits of shape (B, labels) for pairs."""
-        ...
 
 
 def check_finite(values: FloatArray, engine: str, what: str = "vector") -> FloatArray:

@@ -32,7 +32,6 @@ class ExportedGraph:
     """
 
     path: Path
-    precision: str
     passed: bool
     weight_bits: int
 
@@ -70,7 +69,7 @@ def find_export(model: LoadedModel[BackboneSpec], engine: str, precision: str) -
         raise ModelIntegrityError(
             f"{model.root / MANIFEST}: the export {key} was made of other weights or settings; export the model again"
         )
-    return ExportedGraph(model.root / entry["graph"], precision, entry["passed"] is True, entry.get("weight_bits", 8))
+    return ExportedGraph(model.root / entry["graph"], entry["passed"] is True, entry.get("weight_bits", 8))
 
 
 def ranges_key(dim: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,8 +17,6 @@ import numpy as np
 from twinvec.arrays import FloatArray, unit
 from twinvec.support.cpu import available_cores
 from twinvec.tokens.batching import Batch
-
-BATCH_TOKENS = 1024
 
 
 class Runner(ABC):
@@ -30,27 +29,55 @@ class Runner(ABC):
     runtime: ClassVar[str]
 
     @abstractmethod
-    def __init__(self, path: Path, output: str, precision: str, streams: int, threads: int) -> None: ...
+    def __init__(self, path: Path, precision: str, output: str, streams: int, threads: int) -> None: ...
 
     @abstractmethod
     def infer(self, batch: Batch, name: str) -> FloatArray:
         """Compute the output for a batch; an EngineError begins with ``name``, the engine's name."""
 
 
-class _Graph:
-    """A graph with its runners, which are loaded at first use."""
+class GraphEngine:
+    """A graph with the outputs ``vectors`` and ``states``, or ``logits``; raises as ``Runner``.
 
-    runner: ClassVar[type[Runner]]
-    token_budget = BATCH_TOKENS
+    ``output`` names the output that is loaded at once; the others are loaded at first use. ``precision`` is "float32",
+    "int8" or "bfloat16". Vectors are truncated to ``dim`` dimensions (None keeps all) and then, with ``normalizes``,
+    normalised again.
+    """
 
-    def __init__(self, path: Path, precision: str) -> None:
-        self.name = f"{self.runner.runtime}, cpu, {precision}"
+    token_budget = 1024
+
+    def __init__(
+        self,
+        runner: type[Runner],
+        path: Path,
+        output: str = "vectors",
+        *,
+        precision: str = "float32",
+        dim: int | None = None,
+        normalizes: bool = False,
+    ) -> None:
+        self.name = f"{runner.runtime}, cpu, {precision}"
         self.workers = available_cores()
-        self._path = path
-        self._precision = precision
+        self._load = partial(runner, path, precision)
+        self._dim = dim
+        self._normalizes = normalizes
         self._runners: dict[tuple[str, bool], Runner] = {}
         self._loading = threading.Lock()
         self._alone = threading.Lock()
+        self._runner(output, alone=output == "vectors" and self.workers > 1)  # a broken file fails here
+
+    def vectors(self, batch: Batch) -> FloatArray:
+        vectors_BD = self._infer("vectors", batch)
+        if self._dim is None:
+            return vectors_BD
+        truncated_BD = vectors_BD[:, : self._dim]
+        return unit(truncated_BD) if self._normalizes else np.ascontiguousarray(truncated_BD)
+
+    def states(self, batch: Batch) -> FloatArray:
+        return self._infer("states", batch)
+
+    def logits(self, batch: Batch) -> FloatArray:
+        return self._infer("logits", batch)
 
     def _infer(self, output: str, batch: Batch) -> FloatArray:
         if batch.alone and self.workers > 1 and self._alone.acquire(blocking=False):
@@ -65,42 +92,5 @@ class _Graph:
             with self._loading:
                 if (output, alone) not in self._runners:
                     streams, threads = (1, self.workers) if alone else (self.workers, 1)
-                    self._runners[output, alone] = self.runner(self._path, output, self._precision, streams, threads)
+                    self._runners[output, alone] = self._load(output, streams, threads)
         return self._runners[output, alone]
-
-
-class GraphEngine(_Graph):
-    """A graph with the outputs ``vectors`` and ``states``; raises as ``Runner``.
-
-    ``precision`` is "float32", "int8" or "bfloat16". Vectors are truncated to ``dim`` dimensions (None keeps all) and
-    then, with ``normalizes``, normalised again.
-    """
-
-    def __init__(
-        self, path: Path, *, precision: str = "float32", dim: int | None = None, normalizes: bool = False
-    ) -> None:
-        super().__init__(path, precision)
-        self._dim = dim
-        self._normalizes = normalizes
-        self._runner("vectors", alone=self.workers > 1)  # a broken file fails here
-
-    def vectors(self, batch: Batch) -> FloatArray:
-        vectors_BD = self._infer("vectors", batch)
-        if self._dim is None:
-            return vectors_BD
-        truncated_BD = vectors_BD[:, : self._dim]
-        return unit(truncated_BD) if self._normalizes else np.ascontiguousarray(truncated_BD)
-
-    def states(self, batch: Batch) -> FloatArray:
-        return self._infer("states", batch)
-
-
-class GraphScoringEngine(_Graph):
-    """A cross-encoder's graph, with the output ``logits``; arguments and errors as for ``GraphEngine``."""
-
-    def __init__(self, path: Path, *, precision: str = "float32") -> None:
-        super().__init__(path, precision)
-        self._runner("logits", alone=False)
-
-    def logits(self, batch: Batch) -> FloatArray:
-        return self._infer("logits", batch)

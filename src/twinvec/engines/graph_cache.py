@@ -18,7 +18,7 @@ from pathlib import Path
 
 from twinvec.engines.loaded_model import LoadedModel
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName
-from twinvec.errors import EngineError
+from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.models.backbone import BackboneSpec
 from twinvec.models.integrity import read_object, sha256
 
@@ -28,7 +28,6 @@ EXACT = 1e-5
 """Largest difference at which two engines count as equal: 1 - cosine of vectors, or relative difference of logits."""
 
 _FORMAT = 2
-_GRAPH = "graph"
 _RECORD = "graph.json"
 
 
@@ -62,7 +61,7 @@ def cached_graph(name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedG
     runtime = RUNTIMES[name]
     key = f"{_FORMAT} {runtime.name} {runtime.version} {model.graph}"
     home = cache_folder() / runtime.name / hashlib.sha256(key.encode()).hexdigest()[:32]
-    file = f"{_GRAPH}{runtime.suffixes[0]}"
+    file = f"graph{runtime.suffixes[0]}"
     found = _read(home, file)
     if found is not None:
         return found
@@ -90,13 +89,12 @@ def _read(home: Path, file: str) -> CachedGraph | None:
         return None
     try:
         stated = read_object(record)
-        if all(sha256(home / name) == expected for name, expected in stated["sha256"].items()):
-            return CachedGraph(home / file, float(stated["difference"]))
+        if any(sha256(home / name) != expected for name, expected in stated["sha256"].items()):
+            raise ModelIntegrityError("damaged")
+        return CachedGraph(home / file, float(stated["difference"]))
     except Exception as error:  # whatever is wrong, the graph can be converted again
         logger.warning("%s: %s; converting again", home, error)
         return None
-    logger.warning("%s: damaged; converting again", home)
-    return None
 
 
 def _write(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> None:

@@ -39,7 +39,7 @@ def check_devices(device: str | None, devices: Sequence[str] | None) -> list[str
     return list(devices)
 
 
-class _Processes:
+class ProcessesEngine:
     """Pass batches to the engines of several processes, one for each device.
 
     Each process calls ``load``, which must be picklable, with its device. Processes on ``"cpu"`` share the cores. A
@@ -49,7 +49,7 @@ class _Processes:
     def __init__(self, load: LoadEngine, devices: Sequence[str]) -> None:
         cores = max(1, available_cores() // max(1, sum(device.startswith("cpu") for device in devices)))
         started = [_Worker(load, device, cores if device.startswith("cpu") else GPU_STREAMS) for device in devices]
-        loaded = [worker.wait_until_loaded() for worker in started]
+        loaded = [worker.call(worker.connections[0]) for worker in started]  # name, workers, token budget
         self.name = f"{len(started)} processes: {'; '.join(dict.fromkeys(name for name, _, _ in loaded))}"
         self.workers = sum(streams for _, streams, _ in loaded)
         self.token_budget = min(budget for _, _, budget in loaded)
@@ -59,6 +59,15 @@ class _Processes:
             for worker, (_, streams, _) in zip(started, loaded, strict=True):
                 if stream < streams:
                     self._free.put((worker, worker.connections[stream]))
+
+    def vectors(self, batch: Batch) -> FloatArray:
+        return self._compute("vectors", batch)
+
+    def states(self, batch: Batch) -> FloatArray:
+        return self._compute("states", batch)
+
+    def logits(self, batch: Batch) -> FloatArray:
+        return self._compute("logits", batch)
 
     def _compute(self, method: str, batch: Batch) -> FloatArray:
         """Let a free process call a method of its engine."""
@@ -73,23 +82,6 @@ class _Processes:
         finally:
             self._free.put((worker, connection))  # also after a death: the next caller gets the error
         return result
-
-
-class ProcessesEngine(_Processes):
-    """Engines of an encoder, each in its own process."""
-
-    def vectors(self, batch: Batch) -> FloatArray:
-        return self._compute("vectors", batch)
-
-    def states(self, batch: Batch) -> FloatArray:
-        return self._compute("states", batch)
-
-
-class ProcessesScoringEngine(_Processes):
-    """Engines of a cross-encoder, each in its own process."""
-
-    def logits(self, batch: Batch) -> FloatArray:
-        return self._compute("logits", batch)
 
 
 class _Worker:
@@ -109,20 +101,11 @@ class _Worker:
         for their in theirs:
             their.close()  # only the process holds it now, so its death closes the pipe
 
-    def wait_until_loaded(self) -> tuple[str, int, int]:
-        """Return the engine's name, number of workers and token budget."""
-        name, streams, budget = self._receive(self.connections[0])
-        return name, min(streams, len(self.connections)), budget
-
-    def call(self, connection: Connection, request: tuple[str, Batch]) -> Any:
+    def call(self, connection: Connection, request: tuple[str, Batch] | None = None) -> Any:
+        """Send a request, if any, and return the answer. The first answer of a process tells of its engine."""
         try:
-            connection.send(request)
-        except OSError as error:
-            raise self._ended() from error
-        return self._receive(connection)
-
-    def _receive(self, connection: Connection) -> Any:
-        try:
+            if request is not None:
+                connection.send(request)
             result = connection.recv()
         except (EOFError, OSError) as error:
             raise self._ended() from error
@@ -170,19 +153,14 @@ def _serve(load: LoadEngine, device: str, connections: list[Connection]) -> None
 
 
 def _serve_pipe(engine: AnyEngine, connection: Connection) -> None:
-    while True:
-        try:
+    with contextlib.suppress(EOFError, OSError):  # the caller has gone
+        while True:
             method, batch = connection.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            result = getattr(engine, method)(batch)
-        except Exception as error:  # the caller raises it
-            result = _sendable(error)
-        try:
+            try:
+                result = getattr(engine, method)(batch)
+            except Exception as error:  # the caller raises it
+                result = _sendable(error)
             connection.send(result)
-        except OSError:
-            return
 
 
 def _sendable(error: Exception) -> TwinvecError:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
+from twinvec.engines.graph import Runner
 from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
@@ -15,10 +15,12 @@ from twinvec.tokens.batching import Batch
 _ERRORS_ONLY = 3
 
 
-class _Session(Runner):
+class OnnxRunner(Runner):
+    """A session of ONNX Runtime."""
+
     runtime = "onnx"
 
-    def __init__(self, path: Path, output: str, precision: str, streams: int, threads: int) -> None:
+    def __init__(self, path: Path, precision: str, output: str, streams: int, threads: int) -> None:
         onnxruntime = import_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -42,18 +44,6 @@ class _Session(Runner):
         except Exception as error:  # its errors have no common base
             raise EngineError(f"engine {name}: {error}") from error
         return result
-
-
-class OnnxEngine(GraphEngine):
-    """An encoder's graph."""
-
-    runner = _Session
-
-
-class OnnxScoringEngine(GraphScoringEngine):
-    """A cross-encoder's graph."""
-
-    runner = _Session
 
 
 def import_onnxruntime() -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.graph import GraphEngine, GraphScoringEngine, Runner
+from twinvec.engines.graph import Runner
 from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
@@ -20,12 +20,12 @@ from twinvec.tokens.batching import Batch
 _FIRST_TENSOR = threading.Lock()
 
 
-class _Requests(Runner):
+class OpenVinoRunner(Runner):
     """A graph compiled for one output, with a request for each stream."""
 
     runtime = "openvino"
 
-    def __init__(self, path: Path, output: str, precision: str, streams: int, threads: int) -> None:
+    def __init__(self, path: Path, precision: str, output: str, streams: int, threads: int) -> None:
         openvino, core = import_openvino(), shared_core()
         try:
             graph = core.read_model(path)
@@ -57,18 +57,6 @@ class _Requests(Runner):
         finally:
             self._free.put(request)
         return result
-
-
-class OpenVinoEngine(GraphEngine):
-    """An encoder's graph."""
-
-    runner = _Requests
-
-
-class OpenVinoScoringEngine(GraphScoringEngine):
-    """A cross-encoder's graph."""
-
-    runner = _Requests
 
 
 def has_bfloat16() -> bool:

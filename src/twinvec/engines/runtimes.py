@@ -1,4 +1,4 @@
-"""The runtimes of graphs, fastest first: their packages, their engines and the files of their graphs."""
+"""The runtimes of graphs, fastest first: their packages, their runners and the files of their graphs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from twinvec.engines.graph import GraphEngine, GraphScoringEngine
-from twinvec.engines.onnx import OnnxEngine, OnnxScoringEngine, import_onnxruntime
-from twinvec.engines.openvino import OpenVinoEngine, OpenVinoScoringEngine, has_bfloat16, import_openvino
+from twinvec.engines.graph import Runner
+from twinvec.engines.onnx import OnnxRunner, import_onnxruntime
+from twinvec.engines.openvino import OpenVinoRunner, has_bfloat16, import_openvino
 
 RuntimeName = Literal["openvino", "onnx"]
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A runtime of graphs: its Python package, its engines, and its name, which the folder of its graphs also has.
+    """A runtime of graphs: its Python package, its runner, and its name, which the folder of its graphs also has.
 
     ``load`` imports the package or raises MissingExtraError. ``has_bfloat16`` says whether the runtime computes float32
     graphs in bfloat16 on this processor. The file with the first of ``suffixes`` is the graph.
@@ -26,8 +26,7 @@ class Runtime:
     name: RuntimeName
     package: str
     load: Callable[[], Any]
-    engine: type[GraphEngine]
-    scoring_engine: type[GraphScoringEngine]
+    runner: type[Runner]
     has_bfloat16: Callable[[], bool]
     suffixes: tuple[str, ...]
 
@@ -41,18 +40,12 @@ class Runtime:
 
 
 RUNTIMES: dict[RuntimeName, Runtime] = {
-    "openvino": Runtime(
-        "openvino", "openvino", import_openvino, OpenVinoEngine, OpenVinoScoringEngine, has_bfloat16, (".xml", ".bin")
-    ),
-    "onnx": Runtime(
-        "onnx", "onnxruntime", import_onnxruntime, OnnxEngine, OnnxScoringEngine, lambda: False, (".onnx",)
-    ),
+    "openvino": Runtime("openvino", "openvino", import_openvino, OpenVinoRunner, has_bfloat16, (".xml", ".bin")),
+    "onnx": Runtime("onnx", "onnxruntime", import_onnxruntime, OnnxRunner, lambda: False, (".onnx",)),
 }
 
 
 def files_of(graph: Path) -> list[Path]:
     """Return all files of a graph."""
-    for runtime in RUNTIMES.values():
-        if graph.suffix == runtime.suffixes[0]:
-            return [graph.with_suffix(suffix) for suffix in runtime.suffixes]
-    return [graph]
+    suffixes = next((each.suffixes for each in RUNTIMES.values() if graph.suffix == each.suffixes[0]), (graph.suffix,))
+    return [graph.with_suffix(suffix) for suffix in suffixes]

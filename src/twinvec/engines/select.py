@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import logging
 import shutil
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from twinvec.engines.base import Engine, ScoringEngine
+from twinvec.engines.base import AnyEngine, Engine, ScoringEngine
 from twinvec.engines.exports import find_export
+from twinvec.engines.graph import GraphEngine
 from twinvec.engines.graph_cache import EXACT, cached_graph
 from twinvec.engines.loaded_model import LoadedCrossEncoder, LoadedEncoder, LoadedModel
+from twinvec.engines.multi_device import ProcessesEngine
 from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
 from twinvec.errors import ConfigurationError, EngineError
 from twinvec.models.backbone import BackboneSpec
@@ -36,12 +40,13 @@ _WORTH_CONVERTING = 16 * 1024 * 1024  # bytes of weights
 class EngineChoice:
     """The engine, device and precision that a user asks for; an unknown engine or precision raises ConfigurationError.
 
-    ``device`` is in torch's notation (default: a GPU if torch has one).
+    ``device`` is in torch's notation (default: a GPU if torch has one); ``devices`` replaces it if there are several.
     """
 
     engine: EngineName = "auto"
     device: str | None = None
     precision: Precision = "auto"
+    devices: list[str] | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.engine, EngineName, "engine")
@@ -59,33 +64,35 @@ def load_engine(choice: EngineChoice, model: LoadedEncoder) -> Engine:
     MissingExtraError if the engine's package is missing; ModelIntegrityError if the export is damaged or of other
     weights; EngineError if the model cannot be converted or its graph is not exact.
     """
+    if choice.devices is not None:
+        return ProcessesEngine(partial(_load_for_device, load_engine, choice, model), choice.devices)
     spec, graph = model.spec, _select_graph(choice, model)
     if graph is None:
         from twinvec.engines.torch import TorchEngine
 
         return TorchEngine(spec, device=choice.device, precision=choice.torch_precision)
-    engine = graph.runtime.engine
-    return engine(graph.path, precision=graph.precision, dim=spec.truncate_dim, normalizes=spec.normalizes)
+    return graph(dim=spec.truncate_dim, normalizes=spec.normalizes)
 
 
 def load_scoring_engine(choice: EngineChoice, model: LoadedCrossEncoder) -> ScoringEngine:
     """Load the engine of a cross-encoder; raises as ``load_engine``."""
+    if choice.devices is not None:
+        return ProcessesEngine(partial(_load_for_device, load_scoring_engine, choice, model), choice.devices)
     graph = _select_graph(choice, model)
     if graph is None:
         from twinvec.engines.torch import TorchScoringEngine
 
         return TorchScoringEngine(model.spec.folder, device=choice.device, precision=choice.torch_precision)
-    return graph.runtime.scoring_engine(graph.path, precision=graph.precision)
+    return graph("logits")
 
 
-@dataclass(frozen=True, slots=True)
-class _Graph:
-    runtime: Runtime
-    path: Path
-    precision: str
+def _load_for_device(
+    load: Callable[[EngineChoice, Any], AnyEngine], choice: EngineChoice, model: Any, device: str
+) -> AnyEngine:
+    return load(replace(choice, device=device, devices=None), model)
 
 
-def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> _Graph | None:
+def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> partial[GraphEngine] | None:
     """Return the graph to compute, or None if torch computes."""
     runtimes = _runtimes(choice)
     if not runtimes:
@@ -94,7 +101,8 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> _Gr
     if exported is not None:
         return exported
     runtime, by_name = runtimes[0], choice.engine != "auto"
-    if not by_name and (runtime.name != "openvino" or _weight_bytes(model.spec.folder) < _WORTH_CONVERTING):
+    weights = sum(path.stat().st_size for path in model.spec.folder.glob("*.safetensors"))
+    if not by_name and (runtime.name != "openvino" or weights < _WORTH_CONVERTING):
         return None
     try:
         made = cached_graph(runtime.name, model)
@@ -105,7 +113,7 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> _Gr
             raise
         logger.warning("%s; torch computes instead", error)
         return None
-    return _Graph(runtime, made.path, _float32_graph_precision(choice.precision))
+    return partial(GraphEngine, runtime.runner, made.path, precision=_float32_graph_precision(choice.precision))
 
 
 def _runtimes(choice: EngineChoice) -> list[Runtime]:
@@ -135,7 +143,7 @@ def _runtimes(choice: EngineChoice) -> list[Runtime]:
     return installed if by_name or not (installed and choice.device is None and _has_gpu()) else []
 
 
-def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precision: str) -> _Graph | None:
+def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precision: str) -> partial[GraphEngine] | None:
     """Return the graph in the model's folder, if any.
 
     Only a user who asks for int8 gets an int8 graph that failed its check or whose sums saturate on this processor.
@@ -145,7 +153,7 @@ def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precisi
             found = find_export(model, runtime.name, "int8")
             good = found is not None and found.passed and (found.weight_bits < 8 or sums_bytes_exactly())
             if found is not None and (good or precision == "int8"):
-                return _Graph(runtime, found.path, found.precision)
+                return partial(GraphEngine, runtime.runner, found.path, precision="int8")
     if precision == "int8":
         names = " or ".join(runtime.name for runtime in runtimes)
         raise ConfigurationError(
@@ -155,16 +163,12 @@ def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precisi
     for runtime in runtimes:
         found = find_export(model, runtime.name, "float32")
         if found is not None:
-            return _Graph(runtime, found.path, _float32_graph_precision(precision))
+            return partial(GraphEngine, runtime.runner, found.path, precision=_float32_graph_precision(precision))
     return None
 
 
 def _float32_graph_precision(precision: str) -> str:
     return "bfloat16" if precision == "bfloat16" else "float32"
-
-
-def _weight_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
 def _has_gpu() -> bool:

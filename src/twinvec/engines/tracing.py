@@ -13,19 +13,20 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from twinvec.arrays import FloatArray
+from twinvec.engines.graph import GraphEngine
 from twinvec.engines.loaded_model import LoadedModel
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import import_openvino, save_graph
 from twinvec.engines.pooling import pool
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName
-from twinvec.engines.torch import has_segments, load_backbone, load_classifier, load_head
+from twinvec.engines.torch import has_segments, load_backbone, load_head
 from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.models.backbone import BackboneSpec
 from twinvec.models.cross_encoder_spec import ClassifierSpec
@@ -50,7 +51,7 @@ class Network(nn.Module):
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        self.backbone = load_backbone(spec.folder, _attention(spec.config))
+        self.backbone = load_backbone(spec.folder, _attention(spec))
         self.head = load_head(spec)
         self.pooling = spec.pooling
         self.inputs = ("input_ids", "attention_mask", *(() if spec.include_prompt else ("prompt_tokens",)))
@@ -73,7 +74,7 @@ class Classifier(nn.Module):
 
     def __init__(self, spec: ClassifierSpec) -> None:
         super().__init__()
-        self.model = load_classifier(spec.folder, _attention(spec.config))
+        self.model = load_backbone(spec.folder, _attention(spec), classifier=True)
         self.inputs = ("input_ids", "attention_mask", *(("token_type_ids",) if has_segments(self.model) else ()))
         self.eval()
 
@@ -92,37 +93,23 @@ def convert(name: RuntimeName, model: LoadedModel[BackboneSpec], path: Path) -> 
     spec, runtime = model.spec, RUNTIMES[name]
     module: Network | Classifier
     if isinstance(spec, ModelSpec):
-        module = Network(spec)
-        _write_graph(name, module, spec.folder, path)
-        with _conversion_errors(runtime.package, spec.folder):
-            engine = runtime.engine(path)
+        module, difference = Network(spec), _cosine_difference
         probes = _probe_batches(model.tokenizer, 0 if spec.include_prompt else 2)
-        return 1 - min(_worst_cosine(engine.vectors(batch), _expected(module, batch)) for batch in probes)
-    if not isinstance(spec, ClassifierSpec):
-        raise TypeError(f"{type(spec).__name__} has no graph")
-    module = Classifier(spec)
-    _write_graph(name, module, spec.folder, path)
-    with _conversion_errors(runtime.package, spec.folder):
-        scoring_engine = runtime.scoring_engine(path)
-    pairs = _probe_pairs(model.tokenizer)
-    return max(_relative_difference(scoring_engine.logits(batch), _expected(module, batch)) for batch in pairs)
-
-
-@contextmanager
-def _conversion_errors(package: str, folder: Path) -> Iterator[None]:
-    """Raise EngineError, not ModelIntegrityError, if the runtime cannot load a new graph: its file is not damaged."""
-    try:
-        yield
-    except ModelIntegrityError as error:
-        raise EngineError(f"{folder}: {package} cannot compute its graph: {error.__cause__}") from error
-
-
-def _write_graph(name: RuntimeName, module: Network | Classifier, folder: Path, path: Path) -> None:
-    """Trace a module into a float32 graph and write it; errors name ``folder``."""
-    if name == "openvino":
-        save_graph(_convert_openvino(module, folder), path)
+    elif isinstance(spec, ClassifierSpec):
+        module, difference, probes = Classifier(spec), _relative_difference, _probe_pairs(model.tokenizer)
     else:
-        _convert_onnx(module, folder, path)
+        raise TypeError(f"{type(spec).__name__} has no graph")
+    if name == "openvino":
+        save_graph(_convert_openvino(module, spec.folder), path)
+    else:
+        _convert_onnx(module, spec.folder, path)
+    output = module.outputs[0]
+    try:
+        engine = GraphEngine(runtime.runner, path, output)
+    except ModelIntegrityError as error:  # the file is new, so it is not damaged
+        raise EngineError(f"{spec.folder}: {runtime.package} cannot compute its graph: {error.__cause__}") from error
+    compute = getattr(engine, output)
+    return max(difference(compute(batch), _expected(module, batch)) for batch in probes)
 
 
 def _convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> None:
@@ -149,9 +136,8 @@ def _convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> Non
             )
             if "prompt_tokens" in example:
                 graph = onnx.load(path)
-                graph.graph.initializer.append(
-                    onnx.numpy_helper.from_array(np.array(0, dtype=np.int64), "prompt_tokens")
-                )
+                default = onnx.numpy_helper.from_array(np.array(0, dtype=np.int64), "prompt_tokens")
+                graph.graph.initializer.append(default)
                 onnx.save(graph, path)
         except Exception as error:  # the tracer raises errors of many types
             raise EngineError(f"{folder}: cannot be converted to ONNX: {error}") from error
@@ -178,8 +164,7 @@ def _expected(module: Network | Classifier, batch: Batch) -> FloatArray:
     with torch.inference_mode():
         outputs = module(**_inputs(module, batch))
     first: Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
-    expected: FloatArray = first.float().numpy()
-    return expected
+    return first.float().numpy()
 
 
 def _probe_batches(tokenizer: TextTokenizer, prompt_tokens: int) -> list[Batch]:
@@ -200,12 +185,12 @@ def _probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
     return [tokens.batch(chosen, tokenizer.pad_id) for chosen in (np.array([2]), np.arange(len(pairs)))]
 
 
-def _worst_cosine(a_BD: FloatArray, b_BD: FloatArray) -> float:
-    """Return the smallest cosine between rows of two arrays; two rows of zeros count as 1, NaN as -1."""
-    norms = np.linalg.norm(a_BD, axis=1) * np.linalg.norm(b_BD, axis=1)
-    products = (a_BD.astype(np.float64) * b_BD).sum(axis=1)
-    cosines = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(a_BD == b_BD, axis=1))
-    return float(np.nan_to_num(cosines, nan=-1.0).min())
+def _cosine_difference(found: FloatArray, expected: FloatArray) -> float:
+    """Return 1 - cosine of the two most different rows; two rows of zeros count as 0, NaN as 2."""
+    norms = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
+    products = (found.astype(np.float64) * expected).sum(axis=1)
+    cosines = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(found == expected, axis=1))
+    return 1 - float(np.nan_to_num(cosines, nan=-1.0).min())
 
 
 def _relative_difference(found: FloatArray, expected: FloatArray) -> float:
@@ -226,8 +211,8 @@ def _root_logger_kept() -> Iterator[None]:
         root.filters, root.handlers = filters, handlers
 
 
-def _attention(config: dict[str, Any]) -> str | None:
-    return "eager" if config["model_type"] in _EAGER else None
+def _attention(spec: BackboneSpec) -> str | None:
+    return "eager" if spec.config["model_type"] in _EAGER else None
 
 
 def _example(module: Network | Classifier) -> dict[str, Tensor]:

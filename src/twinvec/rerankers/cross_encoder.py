@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.base import ScoringEngine, check_finite
-from twinvec.engines.loaded_model import LoadedCrossEncoder, load_cross_encoder
-from twinvec.engines.multi_device import ProcessesScoringEngine, check_devices
+from twinvec.engines.base import check_finite
+from twinvec.engines.loaded_model import load_cross_encoder
+from twinvec.engines.multi_device import check_devices
 from twinvec.engines.select import EngineChoice, EngineName, Precision, load_scoring_engine
 from twinvec.errors import InputError
 from twinvec.models.cross_encoder_spec import read_classifier
@@ -22,9 +20,8 @@ from twinvec.rerankers.hit_lists import as_list, checked_hit_lists, reordered
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.retrieve_rerank import BatchReranker
 from twinvec.support.checks import integer
-from twinvec.support.progress import progress_bar
 from twinvec.text import check_text
-from twinvec.tokens.pipeline import PipelineSettings, run_batches
+from twinvec.tokens.pipeline import PipelineSettings, distinct
 from twinvec.tokens.truncation import TruncationCounter
 
 
@@ -50,6 +47,7 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
     """
 
     stage = "cross-encoder"
+    _activity, _inputs = "Reranking", "pairs"
 
     def __init__(
         self,
@@ -62,21 +60,16 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         token_budget: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        wanted = EngineChoice(engine, device, precision)
-        several = check_devices(device, devices)
+        self._choice = EngineChoice(engine, device, precision, check_devices(device, devices))
         if token_budget is not None:
             integer(token_budget, "token_budget", least=1)
         found = find_model(model)
         spec = read_classifier(found.path).with_max_tokens(max_tokens)
         self.name = found.name
         self.max_tokens = spec.max_tokens
-        self._activate = spec.activate
-        loaded = load_cross_encoder(found, spec)
-        self._tokenizer = loaded.tokenizer
-        self._load = partial(_load, wanted, loaded)
-        self._device, self._devices = device, several
         self._token_budget = token_budget
-        self.engine = self._load_engine()
+        self._model = load_cross_encoder(found, spec)
+        self.engine = load_scoring_engine(self._choice, self._model)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the engine: a copy, also in another process, loads its own."""
@@ -84,12 +77,7 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.engine = self._load_engine()
-
-    def _load_engine(self) -> ScoringEngine:
-        if self._devices is None:
-            return self._load(self._device)
-        return ProcessesScoringEngine(self._load, self._devices)
+        self.engine = load_scoring_engine(self._choice, self._model)
 
     def __repr__(self) -> str:
         return f"CrossEncoderReranker({self.name!r}, max_tokens={self.max_tokens})"
@@ -102,8 +90,7 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
             InputError: ``pairs`` is not a list, or an item is not a pair.
             BadVectorError: the engine returned a score that is not finite.
         """
-        checked = [_checked_pair(pair, index) for index, pair in enumerate(as_list(pairs, "pairs"))]
-        return self._score(checked)
+        return self._score([_checked_pair(pair, index) for index, pair in enumerate(as_list(pairs, "pairs"))])
 
     def rerank_many(
         self,
@@ -116,32 +103,20 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         """Rerank the hits of each query; a batch may hold pairs of several queries."""
         queries, lists = checked_hit_lists(queries, hits_lists, limit)
         pairs = [(query, hit.text) for query, hits in zip(queries, lists, strict=True) for hit in hits]
-        scores = self._score(pairs, progress)
-        ends = np.cumsum([len(hits) for hits in lists])
-        return [
-            reordered(hits, self.stage, scores[end - len(hits) : end], scores[end - len(hits) : end], limit)
-            for hits, end in zip(lists, ends, strict=True)
-        ]
+        parts = np.split(self._score(pairs, progress), np.cumsum([len(hits) for hits in lists], dtype=np.int64))[:-1]
+        return [reordered(hits, self.stage, part, part, limit) for hits, part in zip(lists, parts, strict=True)]
 
     def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> FloatArray:
-        unique = list(dict.fromkeys(pairs))
+        unique, inverse = distinct(pairs)
         scores = np.empty(len(unique), dtype=np.float32)
         budget = self._token_budget or self.engine.token_budget
-        settings = PipelineSettings(budget, self.engine.workers, self._tokenizer.pad_id)
-        with (
-            self._counting_truncations(self._tokenizer.encode_pairs, len(unique), "pairs") as tokenize,
-            progress_bar("Reranking", len(unique), "pairs", shown=progress) as advance,
+        spec, tokenizer = self._model.spec, self._model.tokenizer
+        settings = PipelineSettings(budget, self.engine.workers, tokenizer.pad_id)
+        for indices, _, logits_BL in self._run_batches(
+            unique, tokenizer.encode_pairs, self.engine.logits, settings, progress
         ):
-            for indices, _, logits_BL in run_batches(unique, tokenize, self.engine.logits, settings):
-                scores[indices] = self._activate(logits_BL[:, 0])
-                advance(len(indices))
-        check_finite(scores, self.engine.name, "score")
-        where = {pair: index for index, pair in enumerate(unique)}
-        return scores[[where[pair] for pair in pairs]]
-
-
-def _load(wanted: EngineChoice, model: LoadedCrossEncoder, device: str | None) -> ScoringEngine:
-    return load_scoring_engine(replace(wanted, device=device), model)
+            scores[indices] = spec.activate(logits_BL[:, 0])
+        return check_finite(scores, self.engine.name, "score")[inverse]
 
 
 def _checked_pair(pair: object, index: int) -> tuple[str, str]:

@@ -11,16 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from twinvec.arrays import IntArray
 
 _CALL_TOKENS = 32  # cost of one more call of an engine, in tokens
 
 
-def token_budget_batches(
-    lengths: npt.NDArray[np.int64], budget: int, max_texts: int | None = None
-) -> Iterator[npt.NDArray[np.int64]]:
+def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None = None) -> Iterator[IntArray]:
     """Yield arrays of indices into ``lengths``: every index once, longest texts first.
 
     ``budget`` is a padded size in tokens; a longer text makes a batch by itself. A batch has at most ``max_texts``

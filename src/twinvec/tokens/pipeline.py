@@ -14,6 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
+
 from twinvec.arrays import FloatArray, IntArray
 from twinvec.tokens.batching import Batch, token_budget_batches
 from twinvec.tokens.tokenizer import TokenIds
@@ -55,7 +57,7 @@ def run_batches(
     """
     windows = list(_growing(inputs, min(FIRST_WINDOW_TEXTS, settings.window), settings.window))
     start = 0
-    for tokens in _ahead(lambda part: tokenize(list(part)), windows):
+    for tokens in _threaded(lambda part: tokenize(list(part)), windows, 1, 1, "tokenize"):
         lengths = tokens.lengths
         small = len(windows) == 1 and lengths.sum() <= _SMALL_CALL
         workers = 1 if small else settings.workers
@@ -65,9 +67,17 @@ def run_batches(
         def run(indices: IntArray, tokens: TokenIds = tokens, alone: bool = alone) -> FloatArray:
             return compute(replace(tokens.batch(indices, settings.pad_id, settings.prompt_tokens), alone=alone))
 
-        for indices, result in zip(plan, _concurrent(run, plan, workers), strict=True):
+        results = map(run, plan) if workers == 1 else _threaded(run, plan, workers, 4 * workers, "engine")
+        for indices, result in zip(plan, results, strict=True):
             yield start + indices, lengths[indices], result
         start += len(lengths)
+
+
+def distinct(items: list[Item]) -> tuple[list[Item], IntArray]:
+    """Return the distinct items, and the index of each item among them."""
+    first: dict[Item, int] = {}
+    inverse = np.fromiter((first.setdefault(item, len(first)) for item in items), dtype=np.int64, count=len(items))
+    return list(first), inverse
 
 
 def _growing(inputs: Sequence[Item], size: int, largest: int) -> Iterator[Sequence[Item]]:
@@ -85,31 +95,22 @@ def _shared_budget(lengths: IntArray, budget: int, workers: int) -> int:
     return min(budget, max(share, _LEAST_SHARE))
 
 
-def _ahead(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """Like ``map``, but a thread computes the next result while the caller uses the current one."""
+def _threaded(
+    function: Callable[[Item], Result], items: Sequence[Item], threads: int, ahead: int, name: str
+) -> Iterator[Result]:
+    """Like ``map``, in order, but threads compute ``ahead`` more results while the caller uses one.
+
+    Pending calls are cancelled if one fails or the caller stops.
+    """
     if len(items) < 2:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(1, thread_name_prefix="twinvec-tokenize") as pool:
-        following = pool.submit(function, items[0])
-        for item in items[1:]:
-            current = following.result()
-            following = pool.submit(function, item)
-            yield current
-        yield following.result()
-
-
-def _concurrent(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
-    """Like ``map`` with ``workers`` threads, in order; cancel pending calls if one fails or the caller stops."""
-    if workers == 1 or len(items) < 2:
-        yield from map(function, items)
-        return
-    with ThreadPoolExecutor(workers, thread_name_prefix="twinvec-engine") as pool:
+    with ThreadPoolExecutor(threads, thread_name_prefix=f"twinvec-{name}") as pool:
         waiting: deque[Future[Result]] = deque()
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) > 4 * workers:
+                if len(waiting) > ahead:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

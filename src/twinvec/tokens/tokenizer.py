@@ -72,7 +72,7 @@ class TextTokenizer:
     def __init__(self, folder: Path, max_tokens: int, *, lower_case: bool = False) -> None:
         self.max_tokens = max_tokens
         self._whole = _load(folder, lower_case)
-        self._truncating = self._copy()
+        self._truncating = self.for_chunking()
         settings = optional_json(folder / "tokenizer_config.json")
         self.cut_side = "left" if settings.get("truncation_side") == "left" else "right"
         self._truncating.enable_truncation(max_tokens, direction=self.cut_side)
@@ -108,9 +108,6 @@ class TextTokenizer:
 
     def for_chunking(self) -> Tokenizer:
         """Return a copy of the Rust tokenizer that does not truncate, for a chunker."""
-        return self._copy()
-
-    def _copy(self) -> Tokenizer:
         from tokenizers import Tokenizer
 
         return Tokenizer.from_str(self._whole.to_str())
@@ -118,18 +115,16 @@ class TextTokenizer:
     def _encode(self, inputs: Sequence[Any], *, with_types: bool) -> TokenIds:
         ids: list[npt.NDArray[np.int32]] = []
         types: list[npt.NDArray[np.int8]] = []
-        lengths: list[int] = []
         truncated = 0
         for part in _parts(inputs):
             for encoding in self._truncating.encode_batch_fast(part):
                 ids.append(np.array(encoding.ids, dtype=np.int32))
-                lengths.append(len(encoding))
                 truncated += bool(encoding.overflowing)
                 if with_types:
                     types.append(np.array(encoding.type_ids, dtype=np.int8))
         return TokenIds(
             np.concatenate(ids) if ids else np.empty(0, dtype=np.int32),
-            np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+            np.cumsum([0, *map(len, ids)], dtype=np.int64),
             np.concatenate(types) if types else None,
             truncated,
         )
@@ -137,11 +132,11 @@ class TextTokenizer:
 
 def _parts(inputs: Sequence[Any]) -> Iterator[list[Any]]:
     """Yield lists of texts or pairs, each small enough for one call."""
-    return sliced_by_weight(inputs, _characters, most=_TEXTS_AT_ONCE, heaviest=_CHARACTERS_AT_ONCE)
 
+    def characters(text: str | tuple[str, str]) -> int:
+        return len(text) if isinstance(text, str) else sum(map(len, text))
 
-def _characters(text: str | tuple[str, str]) -> int:
-    return len(text) if isinstance(text, str) else sum(map(len, text))
+    return sliced_by_weight(inputs, characters, most=_TEXTS_AT_ONCE, heaviest=_CHARACTERS_AT_ONCE)
 
 
 def _load(folder: Path, lower_case: bool) -> Tokenizer:
@@ -157,9 +152,8 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
     else:
         tokenizer = _convert(folder)
     if lower_case:
-        tokenizer.normalizer = normalizers.Sequence(
-            [normalizers.Lowercase()] + ([tokenizer.normalizer] if tokenizer.normalizer else [])
-        )
+        steps = [normalizers.Lowercase(), tokenizer.normalizer]
+        tokenizer.normalizer = normalizers.Sequence([step for step in steps if step is not None])
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer

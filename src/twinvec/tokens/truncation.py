@@ -1,14 +1,17 @@
-"""Truncation of inputs: always counted, logged once."""
+"""Batches of users' inputs, with progress. Truncation is always counted, and logged once."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import ClassVar, TypeVar
 
-if TYPE_CHECKING:
-    from twinvec.tokens.tokenizer import TokenIds
+from twinvec.arrays import FloatArray, IntArray
+from twinvec.support.progress import progress_bar
+from twinvec.tokens.batching import Batch
+from twinvec.tokens.pipeline import PipelineSettings, run_batches
+from twinvec.tokens.tokenizer import TokenIds
 
 Item = TypeVar("Item")
 
@@ -16,18 +19,28 @@ logger = logging.getLogger(__name__)
 
 
 class TruncationCounter:
-    """Base of the classes that truncate users' texts to ``max_tokens``; ``truncated`` counts the inputs so far."""
+    """Base of the classes that truncate users' texts to ``max_tokens``; ``truncated`` counts the inputs so far.
+
+    ``_activity`` and ``_inputs`` are the words of progress bars and logs: "Encoding", "texts".
+    """
 
     name: str
     max_tokens: int
     truncated = 0
+    _activity: ClassVar[str]
+    _inputs: ClassVar[str]
     _has_warned = False
 
-    @contextmanager
-    def _counting_truncations(
-        self, tokenize: Callable[[list[Item]], TokenIds], total: int, inputs: str
-    ) -> Iterator[Callable[[list[Item]], TokenIds]]:
-        """Wrap ``tokenize``: count the inputs that it truncates, and log at the end how many of ``total`` they are."""
+    def _run_batches(
+        self,
+        inputs: Sequence[Item],
+        tokenize: Callable[[list[Item]], TokenIds],
+        compute: Callable[[Batch], FloatArray],
+        settings: PipelineSettings,
+        progress: bool,
+        on_batch: Callable[[int], None] | None = None,
+    ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
+        """Run ``run_batches``, report progress, count the truncated inputs and log at the end how many there are."""
         truncated = 0
 
         def counting(part: list[Item]) -> TokenIds:
@@ -36,7 +49,12 @@ class TruncationCounter:
             truncated += tokens.truncated
             return tokens
 
-        yield counting
+        with progress_bar(self._activity, len(inputs), self._inputs, shown=progress) as advance:
+            for indices, lengths, result in run_batches(inputs, counting, compute, settings):
+                yield indices, lengths, result
+                advance(len(indices))
+                if on_batch is not None:
+                    on_batch(len(indices))
         if not truncated:
             return
         self.truncated += truncated
@@ -44,8 +62,8 @@ class TruncationCounter:
             logging.DEBUG if self._has_warned else logging.WARNING,
             "%d of %d distinct %s exceed the %d-token limit of %s and were truncated (logged once; see %s.truncated)",
             truncated,
-            total,
-            inputs,
+            len(inputs),
+            self._inputs,
             self.max_tokens,
             self.name,
             type(self).__name__,

@@ -18,8 +18,9 @@ import pytest
 from twinvec import CrossEncoderReranker, Encoder
 from twinvec.engines import openvino as engines_openvino
 from twinvec.engines import select, tracing
+from twinvec.engines.graph import GraphEngine
 from twinvec.engines.graph_cache import cache_folder, cached_graph
-from twinvec.engines.openvino import OpenVinoEngine, has_bfloat16, save_graph
+from twinvec.engines.openvino import OpenVinoRunner, has_bfloat16, save_graph
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
 from twinvec.models.integrity import sha256
@@ -172,7 +173,7 @@ def test_a_graph_that_is_none(tmp_path):
     (tmp_path / "graph.xml").write_text("<net")
     for path in (tmp_path / "graph.xml", tmp_path / "nowhere.xml"):
         with pytest.raises(ModelIntegrityError, match="cannot be read as an OpenVINO graph"):
-            OpenVinoEngine(path)
+            GraphEngine(OpenVinoRunner, path)
 
 
 def test_small_models_stay_with_torch(cache, tiny_model):

@@ -97,6 +97,6 @@ def test_an_engine_without_padding_gives_the_same_vectors(tiny_model, monkeypatc
     ids_BT, mask_BT = texts(0)
     mask_BT[1] = 0  # a text without a token
     padded = engine.vectors(Batch(ids_BT, mask_BT))
-    engine._unpadded = without_padding(engine._backbone, engine._device.send)
+    engine._unpadded = without_padding(engine._backbone, engine._send)
     np.testing.assert_allclose(engine.vectors(Batch(ids_BT, mask_BT)), padded, atol=1e-6)
     np.testing.assert_allclose(engine.states(Batch(ids_BT, mask_BT))[0, 9:], 0)

@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from twinvec import CrossEncoderReranker, Encoder
-from twinvec.engines.onnx import OnnxEngine
+from twinvec.engines.graph import GraphEngine
+from twinvec.engines.onnx import OnnxRunner
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError, ModelIntegrityError
 from twinvec.export.model import export_model
@@ -148,12 +150,12 @@ def test_single_texts_from_many_threads(source, tmp_path, runtime, monkeypatch):
     folder = export_model(source, tmp_path / "out", engine=runtime).folder
     made = []
 
-    class Counted(RUNTIMES[runtime].engine.runner):
-        def __init__(self, path, output, precision, streams, threads):
+    class Counted(RUNTIMES[runtime].runner):
+        def __init__(self, path, precision, output, streams, threads):
             made.append((streams, threads))
-            super().__init__(path, output, precision, streams, threads)
+            super().__init__(path, precision, output, streams, threads)
 
-    monkeypatch.setattr(RUNTIMES[runtime].engine, "runner", Counted)
+    monkeypatch.setitem(RUNTIMES, runtime, replace(RUNTIMES[runtime], runner=Counted))
     monkeypatch.setattr("twinvec.engines.graph.available_cores", lambda: 2)
     encoder = Encoder(folder, engine=runtime)
     expected = encoder.encode(OTHERS)
@@ -173,19 +175,19 @@ def test_damage_is_named(exported, tmp_path):
     for path, content in ((tmp_path / "cut.onnx", data[: len(data) // 2]), (tmp_path / "no.onnx", b"<net")):
         path.write_bytes(content)
         with pytest.raises(ModelIntegrityError, match="cannot be read as an ONNX graph"):
-            OnnxEngine(path)
+            GraphEngine(OnnxRunner, path)
     with pytest.raises(ModelIntegrityError, match="cannot be read as an ONNX graph"):
-        OnnxEngine(tmp_path / "nowhere.onnx")
+        GraphEngine(OnnxRunner, tmp_path / "nowhere.onnx")
 
 
 def test_a_graph_without_vectors_is_refused(tiny_cross_encoder, tmp_path):
     report = export_model(tiny_cross_encoder("bert"), tmp_path / "out", engine="onnx")
     with pytest.raises(ModelIntegrityError, match="has no output 'vectors'"):
-        OnnxEngine(report.graph)
+        GraphEngine(OnnxRunner, report.graph)
 
 
 def test_ids_outside_the_vocabulary_are_an_error_of_the_engine(exported, source):
-    engine = OnnxEngine(exported[1].graph)
+    engine = GraphEngine(OnnxRunner, exported[1].graph)
     batch = TextTokenizer(source, 40).encode(["a fox"]).batch(np.array([0]), 0)
     batch.ids_BT[0, 1] = 10**6
     with pytest.raises(EngineError, match="engine onnx, cpu, float32: "):

@@ -271,9 +271,9 @@ def test_a_search_with_an_exported_model_loads_little(twinvec, folder, place, ex
     program = (
         "import sys\n"
         "from twinvec.cli.app import main\n"
-        "from twinvec.engines.openvino import _Requests\n"
-        "make, made = _Requests.__init__, []\n"
-        "_Requests.__init__ = lambda self, *given: made.append(given) or make(self, *given)\n"
+        "from twinvec.engines.openvino import OpenVinoRunner\n"
+        "make, made = OpenVinoRunner.__init__, []\n"
+        "OpenVinoRunner.__init__ = lambda self, *given: made.append(given) or make(self, *given)\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit as stop: assert not stop.code\n"
         "heavy = {'torch', 'transformers', 'sentence_transformers', 'qdrant_client', 'bm25s', 'scipy'}\n"
