@@ -31,8 +31,7 @@ def weighted_mean(states_BTD: Tensor, mask_BT: Tensor, positions_BT: Tensor | No
     """Mean weighted by the token's position, counted from 1: (B, D)."""
     if positions_BT is None:
         positions_BT = mask_BT.cumsum(1)
-    weights_BT1 = (mask_BT * positions_BT).unsqueeze(-1).to(states_BTD.dtype)
-    return (states_BTD * weights_BT1).sum(1) / weights_BT1.sum(1).clamp(min=1)
+    return mean(states_BTD, mask_BT * positions_BT)
 
 
 def max(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:  # noqa: A001 - the field's word

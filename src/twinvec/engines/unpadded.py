@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from twinvec.arrays import IntArray
+from twinvec.models.backbone import BACKBONES, OFFSET_POSITIONS
 
 logger = logging.getLogger(__name__)
 
@@ -21,13 +22,7 @@ Send = Callable[[Any], Tensor]
 """Copies an array to the device."""
 
 _ATTENTION = "twinvec_unpadded"
-_OFFSET_POSITIONS = {"roberta", "xlm-roberta"}  # positions start after the padding id
-_BACKBONES = {
-    "bert",
-    "distilbert",
-    "modernbert",
-    *_OFFSET_POSITIONS,
-}  # MPNet adds a bias for each pair of tokens
+_BACKBONES = BACKBONES - {"mpnet"}  # MPNet adds a bias for each pair of tokens
 _LEAST_COSINE = 0.995  # of a token's states with and without padding, in half precision
 _PROBE_LENGTHS = (1, 5, 64, 190)  # tokens; the last exceeds ModernBERT's attention window
 
@@ -39,7 +34,7 @@ class Unpadded:
         self._backbone = backbone
         self._send = send
         config: Any = backbone.config
-        self._padding = config.pad_token_id if config.model_type in _OFFSET_POSITIONS else None
+        self._padding = config.pad_token_id if config.model_type in OFFSET_POSITIONS else None
 
     def states(self, ids_BT: IntArray, attended_BT: IntArray) -> Tensor:
         """Return token states (B, T, D), zero for padding, of rows with at least one token each."""

@@ -18,13 +18,9 @@ BACKBONES = {"bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-robert
 LEAST_TOKENS = 3
 """Smallest limit of an encoder's input: two special tokens and one of the text."""
 
-_TRANSFORMER_CONFIGS = (
-    "sentence_bert_config.json",
-    "sentence_roberta_config.json",
-    "sentence_distilbert_config.json",
-    "sentence_xlm-roberta_config.json",
-)
-_OFFSET_POSITIONS = {"roberta", "xlm-roberta", "mpnet"}  # positions start after the padding id
+OFFSET_POSITIONS = {"roberta", "xlm-roberta", "mpnet"}
+"""Backbones whose positions start after the padding id."""
+
 _SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {  # settings that change vectors -> supported values
     "transformer_task": (None, "feature-extraction"),
     "module_output_name": (None, "token_embeddings"),
@@ -102,16 +98,17 @@ def max_input_tokens(folder: Path, config: dict[str, Any], sentence_config: dict
 def position_limit(config: dict[str, Any]) -> int:
     """Return the number of tokens that the backbone has positions for."""
     positions: int = config.get("max_position_embeddings", 512)
-    if config["model_type"] in _OFFSET_POSITIONS:
+    if config["model_type"] in OFFSET_POSITIONS:
         positions -= config.get("pad_token_id", 1) + 1
     return positions
 
 
 def read_transformer_config(folder: Path) -> dict[str, Any]:
     """Return the Transformer module's own settings. Old folders name the file after the backbone."""
-    for name in _TRANSFORMER_CONFIGS:
-        if (folder / name).is_file():
-            return optional_json(folder / name)
+    for kind in ("bert", "roberta", "distilbert", "xlm-roberta"):
+        path = folder / f"sentence_{kind}_config.json"
+        if path.is_file():
+            return read_object(path)
     return {}
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _TEXTS_AT_ONCE = 1024
 _CHARACTERS_AT_ONCE = 4 * 1024 * 1024  # all their tokens are in memory, before truncation
 _WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer")
-_BYTE_LEVEL = ("RobertaTokenizer",)
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
@@ -171,7 +170,7 @@ def _apply_settings(settings: dict[str, Any], tokenizer: Tokenizer) -> None:
             strip_accents=settings.get("strip_accents"),
             lowercase=settings.get("do_lower_case", True),
         )
-    elif kind in _BYTE_LEVEL and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.ByteLevel):
+    elif kind == "RobertaTokenizer" and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.ByteLevel):
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
 
 
