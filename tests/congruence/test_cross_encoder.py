@@ -50,8 +50,8 @@ def test_scores_of_every_backbone(tiny_cross_encoder, pairs, kind, engine, budge
 def test_segments_matter_to_bert(tiny_cross_encoder, pairs):
     """Guards the comparison above: without segments the scores would differ."""
     reranker = CrossEncoderReranker(tiny_cross_encoder("bert"))
-    tokens = reranker._tokenizer.encode_pairs(pairs[:5])
-    batch = tokens.batch(np.arange(5), reranker._tokenizer.pad_id)
+    tokens = reranker._model.tokenizer.encode_pairs(pairs[:5])
+    batch = tokens.batch(np.arange(5), reranker._model.tokenizer.pad_id)
     without = type(batch)(batch.ids_BT, batch.mask_BT)
     assert np.abs(reranker.engine.logits(batch) - reranker.engine.logits(without)).max() > 1e-3
 
