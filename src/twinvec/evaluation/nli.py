@@ -114,18 +114,14 @@ def _cross_validated(features: Values, labels: Any, data: NliSet) -> Any:
         raise InputError(f"{data.name}: fewer than {FOLDS} premises; give a training file for the head")
     from sklearn.model_selection import GroupKFold, cross_val_predict
 
-    groups = _numbered(data.premises)
+    numbers: dict[str, int] = {}
+    groups = [numbers.setdefault(premise, len(numbers)) for premise in data.premises]
     return cross_val_predict(_head(), features, labels, groups=groups, cv=GroupKFold(FOLDS))
 
 
 def _features(model: TextModel, data: NliSet, progress: bool) -> Values:
     u, v = encode_pairs(model, data.premises, data.hypotheses, progress=progress)
     return np.concatenate([u, v, np.abs(u - v)], axis=1)
-
-
-def _numbered(texts: Sequence[str]) -> list[int]:
-    numbers: dict[str, int] = {}
-    return [numbers.setdefault(text, len(numbers)) for text in texts]
 
 
 def _head() -> Any:

@@ -61,10 +61,6 @@ class ServedCollection(Protocol):
     def info(self) -> dict[str, Any]:
         """Return, among others, ``dim``, and under ``index`` the settings of the index."""
 
-
-class IndexedCollection(ServedCollection, Protocol):
-    """A collection whose index can be built again."""
-
     def reindex(self, index: Mapping[str, Any]) -> Any:
         """Build the index again with these settings."""
 
@@ -103,7 +99,7 @@ def evaluate_collection(collection: ServedCollection, data: BeirSet, **options: 
 
 
 def evaluate_indexes(
-    collection: IndexedCollection, data: BeirSet, *, indexes: Mapping[str, Mapping[str, Any]] = INDEXES, **options: Any
+    collection: ServedCollection, data: BeirSet, *, indexes: Mapping[str, Mapping[str, Any]] = INDEXES, **options: Any
 ) -> list[StorageVariant]:
     """``evaluate_collection`` with one index after another; at the end the collection has its own index again."""
     own = collection.info()["index"]
@@ -183,7 +179,7 @@ def evaluate_forms(
     forms: dict[str, tuple[int, Callable[[FloatArray], FloatArray], int]] = {
         "float32": (4 * dim, np.asarray, dim),
         f"float32, {dim // 2} dimensions": (4 * (dim // 2), np.asarray, dim // 2),
-        "float16": (2 * dim, _float16, dim),
+        "float16": (2 * dim, lambda vectors_ND: vectors_ND.astype(np.float16).astype(np.float32), dim),
         f"float32, {dim // 4} dimensions": (4 * (dim // 4), np.asarray, dim // 4),
         "int8": (dim, _int8, dim),
         f"int8, {dim // 2} dimensions": (dim // 2, _int8, dim // 2),
@@ -219,10 +215,6 @@ def _searched_bytes(info: Mapping[str, Any]) -> int:
 
 def _overlap(exact: Sequence[set[Any]], found: Sequence[set[Any]]) -> float:
     return 100 * float(np.mean([len(a & b) / len(a) for a, b in zip(exact, found, strict=True) if a]))
-
-
-def _float16(vectors_ND: FloatArray) -> FloatArray:
-    return vectors_ND.astype(np.float16).astype(np.float32)
 
 
 def _int8(vectors_ND: FloatArray) -> FloatArray:

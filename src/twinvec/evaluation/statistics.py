@@ -78,9 +78,9 @@ def share(chosen: npt.NDArray[np.bool_]) -> tuple[float, Interval]:
     return 100 * float(chosen.mean()), Interval(100 * float(bounds.low), 100 * float(bounds.high))
 
 
-def with_interval(figures: Mapping[str, float], measure: str, bounds: Interval | None) -> dict[str, Any]:
-    """Return figures, and the interval of one of them."""
-    return {**figures, f"{measure}_interval": bounds.bounds} if bounds else dict(figures)
+def with_interval(figures: Mapping[str, float], bounds: Interval | None) -> dict[str, Any]:
+    """Return figures, and the interval of the first one."""
+    return {**figures, f"{next(iter(figures))}_interval": bounds.bounds} if bounds else dict(figures)
 
 
 def as_figures(result: Any) -> dict[str, Any]:
