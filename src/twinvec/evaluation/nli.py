@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,15 +29,6 @@ class NliSet:
     labels: list[str]
     premises: list[str]
     hypotheses: list[str]
-
-
-class PairLabeller(Protocol):
-    """A trained head, such as ``twinvec.training.run.softmax_head.PairClassifier``."""
-
-    labels: list[str]
-
-    def label(self, pairs: list[tuple[str, str]]) -> list[str]:
-        """Return the most probable label of each pair."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +64,14 @@ def evaluate_nli(
     data: NliSet,
     *,
     train: NliSet | None = None,
-    head: PairLabeller | None = None,
+    head: Any = None,
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> NliResult:
-    """Classify pairs with a head fitted on ``train``, with the trained ``head``, or by cross-validation on ``data``.
+    """Classify pairs with a head fitted on ``train``, with a trained ``head``, or by cross-validation on ``data``.
 
-    Raises InputError if the head does not know a label of ``data``, or there are fewer premises than folds.
+    A trained head is a ``twinvec.training.run.softmax_head.PairClassifier``. Raises InputError if the head does not
+    know a label of ``data``, or there are fewer premises than folds.
     """
     labels = np.array(data.labels)
     if train is not None:

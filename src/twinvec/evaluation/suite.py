@@ -20,7 +20,7 @@ from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_re
 from twinvec.evaluation.measures import MEASURES, cutoff, import_ir_measures, read_run
 from twinvec.evaluation.models.baselines import load_model
 from twinvec.evaluation.models.text_model import TextModel
-from twinvec.evaluation.nli import NliResult, NliSet, PairLabeller, evaluate_nli, load_nli
+from twinvec.evaluation.nli import NliResult, NliSet, evaluate_nli, load_nli
 from twinvec.evaluation.pairs import (
     LabelledPairs,
     Triplets,
@@ -61,11 +61,6 @@ class Tasks:
     def depth(self) -> int:
         """Number of hits that the reranker needs; 0 without a reranker."""
         return self.candidates if self.rerank else 0
-
-    @property
-    def empty(self) -> bool:
-        """Whether no data is given."""
-        return not (self.needs_vectors or self.ir or self.questions)
 
     @property
     def needs_vectors(self) -> bool:
@@ -160,7 +155,7 @@ class SystemResults:
 
 def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> SystemResults:
     """Measure a system on all tasks; raise ConfigurationError if that is impossible, ModelError if it does not load."""
-    if tasks.empty:
+    if not (tasks.needs_vectors or tasks.ir or tasks.questions):
         raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")
     options: dict[str, Any] = {"resamples": resamples, "progress": progress}
     if system == BM25:
@@ -202,8 +197,8 @@ def _reranked(ir: dict[str, IrResult], tasks: Tasks, model: Any, options: dict[s
     }
 
 
-def _trained_head(model: TextModel) -> PairLabeller | None:
-    """Return the head that softmax training saved in the model's folder."""
+def _trained_head(model: TextModel) -> Any:
+    """Return the ``PairClassifier`` that softmax training saved in the model's folder, or None."""
     if isinstance(model, Encoder) and ((folder := find_model(model.name).path) / "softmax_head.json").is_file():
         from twinvec.training.run.softmax_head import PairClassifier
 

@@ -239,13 +239,12 @@ def choose(values: Mapping[Setting, Values]) -> Setting:
     A gain counts if it is beyond chance. ``values`` holds the measure for each of two or more queries, also for
     ``PLAIN``.
     """
-    chosen, most = PLAIN, 0.0
-    for setting, figures in values.items():
-        gains = figures - values[PLAIN]
-        assured = float(gains.mean() - ASSURED * gains.std(ddof=1) / np.sqrt(len(gains)))
-        if assured > most:
-            chosen, most = setting, assured
-    return chosen
+
+    def assured(setting: Setting) -> float:
+        gains = values[setting] - values[PLAIN]
+        return float(gains.mean() - ASSURED * gains.std(ddof=1) / np.sqrt(len(gains)))
+
+    return max((PLAIN, *values), key=assured)
 
 
 def _cross_validated(values: Mapping[Setting, Values]) -> Values:
