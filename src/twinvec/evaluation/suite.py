@@ -5,7 +5,7 @@ A system is a model, a baseline or, for retrieval only, ``bm25`` or ``run:FILE``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -164,24 +164,19 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
         return _evaluate_run(system, tasks, options)
     model = load_model(system)
     head = _trained_head(model) if tasks.nli and tasks.nli_train is None else None
-    ir = {
-        name: evaluate_ir(model, data, measures=tasks.measures, depth=tasks.depth, **options)
-        for name, data in tasks.ir.items()
-    }
+
+    def each(measure: Callable[..., Any], sets: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        return {name: measure(model, data, **options, **more) for name, data in sets.items()}
+
+    ir = each(evaluate_ir, tasks.ir, measures=tasks.measures, depth=tasks.depth)
     return SystemResults(
         system,
-        sts={name: evaluate_sts(model, data, **options) for name, data in tasks.sts.items()},
+        sts=each(evaluate_sts, tasks.sts),
         ir=ir,
         reranked=_reranked(ir, tasks, model, options),
-        questions={
-            name: evaluate_ir(model, data, measures=QUESTION_MEASURES, **options)
-            for name, data in tasks.questions.items()
-        },
-        nli={
-            name: evaluate_nli(model, data, train=tasks.nli_train, head=head, **options)
-            for name, data in tasks.nli.items()
-        },
-        pairs={name: evaluate_pairs(model, data, **options) for name, data in tasks.pairs.items()},
+        questions=each(evaluate_ir, tasks.questions, measures=QUESTION_MEASURES),
+        nli=each(evaluate_nli, tasks.nli, train=tasks.nli_train, head=head),
+        pairs=each(evaluate_pairs, tasks.pairs),
         triplets={name: evaluate_triplets(model, data, progress=progress) for name, data in tasks.triplets.items()},
         winogender=bias.evaluate_winogender(model, tasks.winogender, resamples=resamples) if tasks.winogender else None,
         winobias=bias.evaluate_winobias(model, tasks.winobias, resamples=resamples) if tasks.winobias else {},

@@ -154,15 +154,14 @@ def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int =
     queries: dict[str, str] = {}
     kept = []
     for document in documents:
-        rest = document
         if len(queries) < count and len(document.text) >= PASSAGE[1] + REST:
             passages = [(at, text) for at, text in splitter.chunk_indices(document.text) if len(text) >= PASSAGE[0]]
             if passages:
                 at, text = passages[random.integers(len(passages))]
-                left = f"{document.text[:at]} {document.text[at + len(text) :]}".strip()
                 queries[document.id] = text
-                rest = replace(document, text=left)
-        kept.append(rest)
+                left = f"{document.text[:at]} {document.text[at + len(text) :]}".strip()
+                document = replace(document, text=left)
+        kept.append(document)
     if len(queries) < least:
         raise InputError(
             f"only {len(queries)} of {len(documents):,} documents are long enough ({PASSAGE[1] + REST} characters) to "

@@ -177,7 +177,8 @@ def _add_graph(
         raise EngineError(
             f"{model.spec.folder}: its graph is not exact: {exact.difference:.2g}, expected at most {EXACT}"
         )
-    size, bits = min(_CALIBRATION, len(sample) // 2), 8 if sums_bytes_exactly() else 7
+    size = min(_CALIBRATION, len(sample) // 2)
+    bits = 8 if sums_bytes_exactly() else 7
     graph = folder / engine / f"made{runtime.suffixes[0]}"
     graph.parent.mkdir(exist_ok=True)
     if precision == "int8":
@@ -285,20 +286,17 @@ def _move_into_place(made: Path, output: Path) -> None:
             path.unlink()  # of an earlier export that this one replaces
 
 
-def _work_place(output: Path) -> tuple[Path, str]:
-    """Return the folder of an export's lock and temporary folder, and the prefix of their names."""
-    return (output, _HIDDEN) if output.is_dir() else (output.parent, f".{output.name}")
-
-
 @contextmanager
 def _temporary_folder(output: Path) -> Iterator[Path]:
     """Make a temporary folder, and lock the output against other exports; errors of writing name the output."""
-    home, name = _work_place(output)
-    prefix, busy = f"{name}.export-", f"{output}: another process is exporting into it"
+    exists = output.is_dir()
+    home, name = (output, _HIDDEN) if exists else (output.parent, f".{output.name}")
+    prefix = f"{name}.export-"
+    busy = f"{output}: another process is exporting into it"
     try:
         home.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(home / f"{name}.lock", busy):
-            if _work_place(output)[0] != home:  # another export has made the folder, and it has another lock
+            if output.is_dir() != exists:  # another export has made the folder, and it has another lock
                 raise ConfigurationError(busy)
             for left_over in home.glob(f"{prefix}*/"):  # of a killed export
                 shutil.rmtree(left_over, ignore_errors=True)

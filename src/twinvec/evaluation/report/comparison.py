@@ -204,8 +204,9 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
     drawn = []
     groups: dict[str, dict[str, tuple[float, Sequence[float] | None]]] = {}
     for evaluation in comparison.evaluations:
-        for section, sets in evaluation.as_json().items():
-            for name, figures in sets.items() if section in _DRAWN else ():
+        sections = evaluation.as_json()
+        for section in _DRAWN:
+            for name, figures in sections.get(section, {}).items():
                 measure = next(iter(figures))
                 data = f"{name}, reranked" if section == "reranked" else name
                 group = groups.setdefault(f"{data}\n{measure.replace('_', ' ')}", {})

@@ -110,7 +110,8 @@ def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
         axes.minorticks_off()
         axes.grid(axis="y", color="#e6e9ee", zorder=0)
         axes.margins(x=0.12, y=0.25)
-        (low, high), middle = axes.get_ylim(), np.mean(axes.get_ylim())
+        low, high = axes.get_ylim()
+        middle = (low + high) / 2
         axes.set_ylim(min(low, middle - 2), max(high, middle + 2))  # a small difference should look small
         axes.set_title(f"{name}: quality against memory", fontsize=9, loc="left")
         axes.set_ylabel(f"{measure} x 100", fontsize=9)
