@@ -108,15 +108,14 @@ def load_winogender(folder: str | Path) -> WinogenderSet:
     """
     folder = Path(folder)
     triples = _read_sentences(folder / "all_sentences.tsv")
+    table = folder / "occupations-stats.tsv"
     shares = {
         occupation: parse_number(percent, place, "bls_pct_female")
-        for place, (occupation, percent) in read_table(
-            folder / "occupations-stats.tsv", ("occupation", "bls_pct_female")
-        )
+        for place, (occupation, percent) in read_table(table, ("occupation", "bls_pct_female"))
     }
     missing = sorted({occupation for occupation, _ in triples} - set(shares))
     if missing:
-        raise InputError(f"{folder / 'occupations-stats.tsv'}: no row for the occupation {missing[0]!r}")
+        raise InputError(f"{table}: no row for the occupation {missing[0]!r}")
     return WinogenderSet(triples, shares)
 
 

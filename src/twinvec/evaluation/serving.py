@@ -95,7 +95,7 @@ def evaluate_indexes(
 
 
 def evaluate_reranked(
-    collection: Any,
+    collection: Retriever,
     reranker: Reranker,
     before: IrResult,
     *,
