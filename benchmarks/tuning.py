@@ -23,8 +23,7 @@ from twinvec.errors import InputError, TwinvecError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.pairs import load_questions
 from twinvec.evaluation.statistics import Values
-from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
-from twinvec.evaluation.tuning.search_settings import PLAIN, by_passages, choose, measure_settings
+from twinvec.evaluation.tuning import PLAIN, by_passages, choose, measure_settings, pseudo_queries
 from twinvec.retrieval.tuned_search import Setting
 
 MEASURE = "ndcg@10"

@@ -11,7 +11,7 @@ from twinvec.cli.options import AsJson, CollectionName, Split, StorePath, StoreU
 from twinvec.cli.terminal import show, show_json, table
 
 if TYPE_CHECKING:
-    from twinvec.evaluation.tuning.search_settings import Tuning
+    from twinvec.evaluation.tuning import Tuning
 
 _SETTINGS_SHOWN = 10
 
@@ -40,7 +40,7 @@ def tune_command(
     from twinvec.encoder import Encoder
     from twinvec.evaluation.beir import load_beir
     from twinvec.evaluation.measures import import_ir_measures
-    from twinvec.evaluation.tuning.search_settings import tune, tune_by_documents
+    from twinvec.evaluation.tuning import tune, tune_by_documents
     from twinvec.retrieval.tuned_search import save
 
     import_ir_measures()
@@ -59,7 +59,7 @@ def tune_command(
 
 
 def _show_tuning(collection: str, found: Tuning) -> None:
-    from twinvec.evaluation.tuning.search_settings import PLAIN
+    from twinvec.evaluation.tuning import PLAIN
 
     title = f"{collection}: the best of {len(found.figures)} search settings"
     lines = table(title, "setting", found.measure, numbers=(found.measure,))

@@ -9,7 +9,7 @@ Such data can show a bias, but not its absence.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,15 @@ from twinvec.support.lines import read_lines
 _GENDERS = ("male", "female", "neutral")
 _NEUTRAL = {"he": "they", "him": "them", "his": "their", "himself": "themselves"}
 _FEMALE = {"she", "her", "hers", "herself"}
+_KEPT = {pronoun: pronoun for pronoun in (*_NEUTRAL, *_FEMALE)}
+_HIDDEN = dict.fromkeys(_KEPT, "_")
 _MENTION = re.compile(r"\[([^\]]*)\]")
+
+Variants = dict[str, str]
+"""Gender -> sentence: the male, the female and the neutral variant."""
+
+_Pair = tuple[Variants, int]
+"""A sentence of WinoBias, and 1 if its stereotype is male, else -1."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class OccupationLean:
 class WinogenderSet:
     """Sentences in three variants with their occupation, and the share of women in each occupation, in percent."""
 
-    sentences: list[tuple[str, dict[str, str]]]
+    sentences: list[tuple[str, Variants]]
     percent_female: dict[str, float]
 
 
@@ -89,21 +97,8 @@ class WinobiasResult:
         return as_figures(self)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """A sentence of WinoBias in three variants; ``side`` is 1 if the stereotype is male, else -1."""
-
-    male: str
-    female: str
-    neutral: str
-    side: int
-
-
-@dataclass(frozen=True)
-class WinobiasSet:
-    """Kind -> its lines; None for a line whose two sentences differ in more than the pronouns."""
-
-    lines: dict[str, list[_Pair | None]]
+WinobiasSet = dict[str, list[_Pair | None]]
+"""Kind -> its lines; None for a line whose two sentences differ in more than the pronouns."""
 
 
 def load_winogender(folder: str | Path) -> WinogenderSet:
@@ -113,15 +108,14 @@ def load_winogender(folder: str | Path) -> WinogenderSet:
     """
     folder = Path(folder)
     triples = _read_sentences(folder / "all_sentences.tsv")
+    table = folder / "occupations-stats.tsv"
     shares = {
         occupation: parse_number(percent, place, "bls_pct_female")
-        for place, (occupation, percent) in read_table(
-            folder / "occupations-stats.tsv", ("occupation", "bls_pct_female")
-        )
+        for place, (occupation, percent) in read_table(table, ("occupation", "bls_pct_female"))
     }
     missing = sorted({occupation for occupation, _ in triples} - set(shares))
     if missing:
-        raise InputError(f"{folder / 'occupations-stats.tsv'}: no row for the occupation {missing[0]!r}")
+        raise InputError(f"{table}: no row for the occupation {missing[0]!r}")
     return WinogenderSet(triples, shares)
 
 
@@ -130,12 +124,10 @@ def load_winobias(folder: str | Path) -> WinobiasSet:
 
     Raises InputError if a file is missing, or a line is malformed; the message names file and line.
     """
-    return WinobiasSet(
-        {
-            kind: [line for split in ("dev", "test") for line in _read_winobias(Path(folder), kind, split)]
-            for kind in ("type1", "type2")
-        }
-    )
+    return {
+        kind: [line for split in ("dev", "test") for line in _read_winobias(Path(folder), kind, split)]
+        for kind in ("type1", "type2")
+    }
 
 
 def evaluate_winogender(
@@ -144,10 +136,8 @@ def evaluate_winogender(
     """Measure bias on Winogender, given as a set or as its folder."""
     data = data if isinstance(data, WinogenderSet) else load_winogender(data)
     triples, shares = data.sentences, data.percent_female
-    male, female, neutral = (encode_distinct(model, [texts[gender] for _, texts in triples]) for gender in _GENDERS)
-    leans = 100 * (pair_similarities(neutral, female)["cosine"] - pair_similarities(neutral, male)["cosine"])
     rows: dict[str, list[float]] = {}
-    for (occupation, _), lean in zip(triples, leans, strict=True):
+    for (occupation, _), lean in zip(triples, _leans(model, [texts for _, texts in triples]), strict=True):
         rows.setdefault(occupation, []).append(float(lean))
     occupations = [OccupationLean(name, float(np.mean(values)), shares[name]) for name, values in rows.items()]
     lean = np.array([each.lean for each in occupations])
@@ -165,15 +155,11 @@ def evaluate_winobias(
     model: TextModel, data: WinobiasSet | str | Path, *, resamples: int = RESAMPLES
 ) -> dict[str, WinobiasResult]:
     """Measure bias on each kind of WinoBias, given as a set or as its folder."""
-    data = data if isinstance(data, WinobiasSet) else load_winobias(data)
     results = {}
-    for kind, lines in data.lines.items():
+    for kind, lines in (data if isinstance(data, dict) else load_winobias(data)).items():
         pairs = [line for line in lines if line is not None]
-        male, female, neutral = (
-            encode_distinct(model, [getattr(pair, gender) for pair in pairs]) for gender in _GENDERS
-        )
-        to_male = 100 * (pair_similarities(neutral, male)["cosine"] - pair_similarities(neutral, female)["cosine"])
-        side = np.array([pair.side for pair in pairs])
+        to_male = -_leans(model, [texts for texts, _ in pairs])
+        side = np.array([side for _, side in pairs])
         centre = np.mean([to_male[side == each].mean() for each in np.unique(side)])
         leans: Values = side * (to_male - centre)
         bounds = interval(leans, resamples=resamples)
@@ -182,15 +168,21 @@ def evaluate_winobias(
     return results
 
 
-def _read_sentences(path: Path) -> list[tuple[str, dict[str, str]]]:
-    """Return (occupation, gender -> sentence) for each sentence with its three variants."""
-    found: dict[str, dict[str, str]] = {}
+def _leans(model: TextModel, sentences: Sequence[Variants]) -> Values:
+    """Return cosine(neutral, female) - cosine(neutral, male) of each sentence, x 100."""
+    male, female, neutral = (encode_distinct(model, [texts[gender] for texts in sentences]) for gender in _GENDERS)
+    leans: Values = pair_similarities(neutral, female)["cosine"] - pair_similarities(neutral, male)["cosine"]
+    return 100 * leans
+
+
+def _read_sentences(path: Path) -> list[tuple[str, Variants]]:
+    """Return the occupation and the variants of each sentence."""
+    found: dict[str, Variants] = {}
     for place, (identity, sentence) in read_table(path, ("sentid", "sentence")):
         parts = identity.split(".")
         if len(parts) != 5 or parts[3] not in _GENDERS:
-            raise InputError(
-                f"{place}: sentid {identity!r} is not of the form occupation.participant.answer.gender.txt"
-            )
+            form = "occupation.participant.answer.gender.txt"
+            raise InputError(f"{place}: sentid {identity!r} is not of the form {form}")
         found.setdefault(".".join(parts[:3]), {})[parts[3]] = sentence
     for name, variants in found.items():
         if len(variants) != len(_GENDERS):
@@ -200,41 +192,32 @@ def _read_sentences(path: Path) -> list[tuple[str, dict[str, str]]]:
 
 def _read_winobias(folder: Path, kind: str, split: str) -> list[_Pair | None]:
     paths = [folder / f"{side}_stereotyped_{kind}.txt.{split}" for side in ("pro", "anti")]
-    sides = [[(row, line.strip()) for row, line in enumerate(read_lines(path), 1) if line.strip()] for path in paths]
-    if len(sides[0]) != len(sides[1]) or not sides[0]:
-        raise InputError(
-            f"{paths[0]}: {len(sides[0])} lines, {paths[1].name} has {len(sides[1])}; lines must come in pairs"
-        )
-    for path, lines in zip(paths, sides, strict=True):
-        for line_number, line in lines:
-            if not re.match(r"\d+ ", line) or not _pronouns(line):
-                raise InputError(
-                    f"{path}:{line_number}: expected a number and a sentence with a gendered pronoun in [ ]"
-                )
-    return [_pair(pro, anti) for (_, pro), (_, anti) in zip(*sides, strict=True)]
+    pro, anti = (
+        [(f"{path}:{row}", line.strip()) for row, line in enumerate(read_lines(path), 1) if line.strip()]
+        for path in paths
+    )
+    if len(pro) != len(anti) or not pro:
+        raise InputError(f"{paths[0]}: {len(pro)} lines, {paths[1].name} has {len(anti)}; lines must come in pairs")
+    for place, line in (*pro, *anti):
+        if not re.match(r"\d+ ", line) or not _pronouns(line):
+            raise InputError(f"{place}: expected a number and a sentence with a gendered pronoun in [ ]")
+    return [_pair(stereotyped, other) for (_, stereotyped), (_, other) in zip(pro, anti, strict=True)]
 
 
 def _pair(pro: str, anti: str) -> _Pair | None:
     male = next((text for text in (pro, anti) if _pronouns(text) <= _NEUTRAL.keys()), None)
     female = anti if male is pro else pro
-    if male is None or not _pronouns(female) <= _FEMALE or _plain(pro, _hidden) != _plain(anti, _hidden):
+    if male is None or not _pronouns(female) <= _FEMALE or _plain(pro, _HIDDEN) != _plain(anti, _HIDDEN):
         return None
-    neutral = _plain(male, lambda pronoun: _NEUTRAL[pronoun])
-    return _Pair(_plain(male), _plain(female), neutral, 1 if male is pro else -1)
+    variants = {"male": _plain(male, _KEPT), "female": _plain(female, _KEPT), "neutral": _plain(male, _NEUTRAL)}
+    return variants, 1 if male is pro else -1
 
 
 def _pronouns(text: str) -> set[str]:
-    return {mention.lower() for mention in _MENTION.findall(text)} & (_NEUTRAL.keys() | _FEMALE)
+    return {mention.lower() for mention in _MENTION.findall(text)} & _KEPT.keys()
 
 
-def _hidden(_pronoun: str) -> str:
-    return "_"
-
-
-def _plain(text: str, change: Callable[[str], str] = str) -> str:
+def _plain(text: str, changes: Mapping[str, str]) -> str:
     """Return a line without its number and brackets, and with its pronouns changed."""
-
-    def mention(match: re.Match[str]) -> str:
-        return change(match[1].lower()) if match[1].lower() in _NEUTRAL.keys() | _FEMALE else match[1]
-
-    return _MENTION.sub(mention, re.sub(r"^\d+ ", "", text)).strip()
+    sentence = re.sub(r"^\d+ ", "", text)
+    return _MENTION.sub(lambda mention: changes.get(mention[1].lower(), mention[1]), sentence).strip()

@@ -42,7 +42,7 @@ class IrResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures, and the interval of the first."""
-        return with_interval(self.figures, self.measured.main, self.interval)
+        return with_interval(self.figures, self.interval)
 
 
 def evaluate_ir(
@@ -98,8 +98,11 @@ def measure_ir(
     return IrResult(data, cut, measured, bounds, {**measured.figures, "queries": len(measured.queries)})
 
 
-def compare_ir(first: IrResult, second: IrResult, measure: str, *, resamples: int = RESAMPLES) -> PairedTest:
-    """Test two systems on the same queries."""
+def compare_ir(
+    first: IrResult, second: IrResult, measure: str | None = None, *, resamples: int = RESAMPLES
+) -> PairedTest:
+    """Test two systems on the same queries, by one of their measures (default: the first)."""
+    measure = measure or first.measured.main
     return paired_test(first.measured.per_query[measure], second.measured.per_query[measure], resamples=resamples)
 
 

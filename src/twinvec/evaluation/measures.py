@@ -61,19 +61,18 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
 
     Raises ConfigurationError if a measure is unknown, InputError if ``qrels`` is empty.
     """
-    parsed = {name: _parse(name) for name in measures}
+    depths = {name: cutoff(name) for name in measures}
     if not qrels:
         raise InputError("no judged queries")
-    queries = list(qrels)
-    rows = {query: row for row, query in enumerate(queries)}
-    per_query: dict[str, Values] = {name: np.zeros(len(queries)) for name in measures}
-    names = {str(measure): name for name, measure in parsed.items()}
+    package = import_ir_measures()
+    names = {f"{_NAMES[name.split('@')[0]]}@{depth}": name for name, depth in depths.items()}
+    rows = {query: row for row, query in enumerate(qrels)}
+    per_query: dict[str, Values] = {name: np.zeros(len(rows)) for name in measures}
+    judged = {query: dict(grades) for query, grades in qrels.items()}
     plain = {query: {document: float(score) for document, score in hits.items()} for query, hits in run.items()}
-    for value in import_ir_measures().iter_calc(
-        list(parsed.values()), {query: dict(judged) for query, judged in qrels.items()}, plain
-    ):
+    for value in package.iter_calc(list(map(package.parse_measure, names)), judged, plain):
         per_query[names[str(value.measure)]][rows[value.query_id]] = 100 * value.value
-    return Measured(queries, per_query)
+    return Measured(list(rows), per_query)
 
 
 def cutoff(measure: str) -> int:
@@ -118,11 +117,6 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
     if not run:
         raise InputError(f"{path}: the file is empty; expected a TREC run")
     return run
-
-
-def _parse(name: str) -> Any:
-    k = cutoff(name)
-    return import_ir_measures().parse_measure(f"{_NAMES[name.split('@')[0]]}@{k}")
 
 
 def import_ir_measures() -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,15 +29,6 @@ class NliSet:
     labels: list[str]
     premises: list[str]
     hypotheses: list[str]
-
-
-class PairLabeller(Protocol):
-    """A trained head, such as ``twinvec.training.run.softmax_head.PairClassifier``."""
-
-    labels: list[str]
-
-    def label(self, pairs: list[tuple[str, str]]) -> list[str]:
-        """Return the most probable label of each pair."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +64,14 @@ def evaluate_nli(
     data: NliSet,
     *,
     train: NliSet | None = None,
-    head: PairLabeller | None = None,
+    head: Any = None,
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> NliResult:
-    """Classify pairs with a head fitted on ``train``, with the trained ``head``, or by cross-validation on ``data``.
+    """Classify pairs with a head fitted on ``train``, with a trained ``head``, or by cross-validation on ``data``.
 
-    Raises InputError if the head does not know a label of ``data``, or there are fewer premises than folds.
+    A trained head is a ``twinvec.training.run.softmax_head.PairClassifier``. Raises InputError if the head does not
+    know a label of ``data``, or there are fewer premises than folds.
     """
     labels = np.array(data.labels)
     if train is not None:
@@ -114,18 +106,14 @@ def _cross_validated(features: Values, labels: Any, data: NliSet) -> Any:
         raise InputError(f"{data.name}: fewer than {FOLDS} premises; give a training file for the head")
     from sklearn.model_selection import GroupKFold, cross_val_predict
 
-    groups = _numbered(data.premises)
+    numbers: dict[str, int] = {}
+    groups = [numbers.setdefault(premise, len(numbers)) for premise in data.premises]
     return cross_val_predict(_head(), features, labels, groups=groups, cv=GroupKFold(FOLDS))
 
 
 def _features(model: TextModel, data: NliSet, progress: bool) -> Values:
     u, v = encode_pairs(model, data.premises, data.hypotheses, progress=progress)
     return np.concatenate([u, v, np.abs(u - v)], axis=1)
-
-
-def _numbered(texts: Sequence[str]) -> list[int]:
-    numbers: dict[str, int] = {}
-    return [numbers.setdefault(text, len(numbers)) for text in texts]
 
 
 def _head() -> Any:

@@ -62,11 +62,8 @@ def load_triplets(path: str | Path) -> Triplets:
 def load_questions(path: str | Path) -> BeirSet:
     """Read questions and answers as a retrieval set: each question's answers must be found among all answers.
 
-    Args:
-        path: A JSON lines or TSV file with anchor (the question) and positive (an answer); equal texts count once.
-
-    Raises:
-        InputError: a row is malformed; the message names file and line.
+    A row of the JSON lines or TSV file has anchor (the question) and positive (an answer); equal texts count once.
+    Raises InputError, which names file and line, if a row is malformed.
     """
     path = Path(path)
     questions: dict[str, str] = {}

@@ -35,9 +35,7 @@ class Reranked:
 
 def gain(before: IrResult, after: IrResult, *, resamples: int = RESAMPLES) -> PairedTest | None:
     """Test the gain of the first measure; None for a single query."""
-    if len(before.measured.queries) < 2:
-        return None
-    return compare_ir(before, after, before.measured.main, resamples=resamples)
+    return compare_ir(before, after, resamples=resamples) if len(before.measured.queries) > 1 else None
 
 
 def find_reranker(name: str, encoder: Any) -> Reranker:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from twinvec.evaluation.measures import MEASURES, cutoff
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.evaluation.reranking import Reranked, gain
 from twinvec.evaluation.statistics import RESAMPLES
-from twinvec.retrieval.base import Hit, Mode, Reranker, Retriever
-from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.base import Hit, Reranker, Retriever
 from twinvec.retrieval.retrieve_rerank import RetrieveRerank
 from twinvec.similarity import semantic_search
 from twinvec.storage import from_int8, measure_ranges, to_int8
@@ -45,30 +44,6 @@ _BITS = {"none": 32, "int8": 8, "turbo": 4, "binary": 1}
 _EDGE_BYTES = 4
 
 
-class ServedCollection(Protocol):
-    """A collection, such as ``twinvec_qdrant.Collection``."""
-
-    @property
-    def encoder(self) -> Any:
-        """The encoder of the collection's vectors."""
-
-    def search(self, query: str, limit: int = 10, *, mode: Mode = "hybrid", filter: Filter | None = None) -> list[Hit]:
-        """Search as users do."""
-
-    def search_vector(self, vector: Any, limit: int = 10, *, exact: bool = False) -> list[Hit]:
-        """Return the hits with the nearest vectors; ``exact`` compares with all vectors."""
-
-    def info(self) -> dict[str, Any]:
-        """Return, among others, ``dim``, and under ``index`` the settings of the index."""
-
-
-class IndexedCollection(ServedCollection, Protocol):
-    """A collection whose index can be built again."""
-
-    def reindex(self, index: Mapping[str, Any]) -> Any:
-        """Build the index again with these settings."""
-
-
 @dataclass(frozen=True)
 class StorageVariant:
     """A form of stored vectors, measured.
@@ -89,8 +64,8 @@ class StorageVariant:
         return {**self.result.figures, f"neighbours@{NEIGHBOURS}": self.neighbours, "bytes": self.bytes}
 
 
-def evaluate_collection(collection: ServedCollection, data: BeirSet, **options: Any) -> IrResult:
-    """Measure a collection as it answers; ``options`` and errors are those of ``evaluate_served``.
+def evaluate_collection(collection: Any, data: BeirSet, **options: Any) -> IrResult:
+    """Measure a ``twinvec_qdrant.Collection`` as it answers; ``options`` and errors are as for ``evaluate_served``.
 
     Figures, besides the measures: ``neighbours@10``, the share of the exact nearest vectors that a dense search finds;
     ``ms_p50``, ``ms_p95`` and ``ms_p99``, percentiles of the milliseconds of a search, including the query's encoding;
@@ -103,7 +78,7 @@ def evaluate_collection(collection: ServedCollection, data: BeirSet, **options: 
 
 
 def evaluate_indexes(
-    collection: IndexedCollection, data: BeirSet, *, indexes: Mapping[str, Mapping[str, Any]] = INDEXES, **options: Any
+    collection: Any, data: BeirSet, *, indexes: Mapping[str, Mapping[str, Any]] = INDEXES, **options: Any
 ) -> list[StorageVariant]:
     """``evaluate_collection`` with one index after another; at the end the collection has its own index again."""
     own = collection.info()["index"]
@@ -120,7 +95,7 @@ def evaluate_indexes(
 
 
 def evaluate_reranked(
-    collection: ServedCollection,
+    collection: Retriever,
     reranker: Reranker,
     before: IrResult,
     *,
@@ -183,7 +158,7 @@ def evaluate_forms(
     forms: dict[str, tuple[int, Callable[[FloatArray], FloatArray], int]] = {
         "float32": (4 * dim, np.asarray, dim),
         f"float32, {dim // 2} dimensions": (4 * (dim // 2), np.asarray, dim // 2),
-        "float16": (2 * dim, _float16, dim),
+        "float16": (2 * dim, lambda vectors_ND: vectors_ND.astype(np.float16).astype(np.float32), dim),
         f"float32, {dim // 4} dimensions": (4 * (dim // 4), np.asarray, dim // 4),
         "int8": (dim, _int8, dim),
         f"int8, {dim // 2} dimensions": (dim // 2, _int8, dim // 2),
@@ -202,7 +177,7 @@ def evaluate_forms(
     return variants
 
 
-def _neighbours(collection: ServedCollection, data: BeirSet) -> float:
+def _neighbours(collection: Any, data: BeirSet) -> float:
     texts = [text for text in data.queries.values() if text.strip()]
     vectors_QD = collection.encoder.encode_query(texts)
     exact = [{hit.id for hit in collection.search_vector(each, NEIGHBOURS, exact=True)} for each in vectors_QD]
@@ -219,10 +194,6 @@ def _searched_bytes(info: Mapping[str, Any]) -> int:
 
 def _overlap(exact: Sequence[set[Any]], found: Sequence[set[Any]]) -> float:
     return 100 * float(np.mean([len(a & b) / len(a) for a, b in zip(exact, found, strict=True) if a]))
-
-
-def _float16(vectors_ND: FloatArray) -> FloatArray:
-    return vectors_ND.astype(np.float16).astype(np.float32)
 
 
 def _int8(vectors_ND: FloatArray) -> FloatArray:

@@ -52,12 +52,7 @@ class PairedTest:
     p_value: float
 
 
-def mean(values: Values, axis: int = -1) -> Any:
-    """Return the mean: the statistic of measures that are averaged over items."""
-    return np.mean(values, axis=axis)
-
-
-def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES) -> Interval:
+def interval(*samples: Values, statistic: Callable[..., Any] = np.mean, resamples: int = RESAMPLES) -> Interval:
     """Return the percentile bootstrap interval over items (Efron 1979); arrays in ``samples`` are resampled together.
 
     ``statistic(*samples, axis)`` gives a figure. Raises ConfigurationError if there are fewer than two items.
@@ -77,20 +72,15 @@ def interval(*samples: Values, statistic: Callable[..., Any] = mean, resamples: 
     return Interval(float(drawn.confidence_interval.low), float(drawn.confidence_interval.high))
 
 
-def share_interval(chosen: npt.NDArray[np.bool_]) -> Interval:
-    """Return the interval of a share, in percent (Wilson 1927); it also holds if all items are chosen, or none."""
-    bounds = _scipy_stats().binomtest(int(chosen.sum()), len(chosen)).proportion_ci(method="wilson")
-    return Interval(100 * float(bounds.low), 100 * float(bounds.high))
-
-
 def share(chosen: npt.NDArray[np.bool_]) -> tuple[float, Interval]:
-    """Return a share in percent, and its interval."""
-    return 100 * float(chosen.mean()), share_interval(chosen)
+    """Return a share in percent, and its interval (Wilson 1927), which also holds if all items are chosen, or none."""
+    bounds = _scipy_stats().binomtest(int(chosen.sum()), len(chosen)).proportion_ci(method="wilson")
+    return 100 * float(chosen.mean()), Interval(100 * float(bounds.low), 100 * float(bounds.high))
 
 
-def with_interval(figures: Mapping[str, float], measure: str, bounds: Interval | None) -> dict[str, Any]:
-    """Return figures, and the interval of one of them."""
-    return {**figures, f"{measure}_interval": bounds.bounds} if bounds else dict(figures)
+def with_interval(figures: Mapping[str, float], bounds: Interval | None) -> dict[str, Any]:
+    """Return figures, and the interval of the first one."""
+    return {**figures, f"{next(iter(figures))}_interval": bounds.bounds} if bounds else dict(figures)
 
 
 def as_figures(result: Any) -> dict[str, Any]:
@@ -100,7 +90,7 @@ def as_figures(result: Any) -> dict[str, Any]:
 
 
 def paired_test(
-    first: Values, second: Values, *shared: Values, statistic: Callable[..., Any] = mean, resamples: int = RESAMPLES
+    first: Values, second: Values, *shared: Values, statistic: Callable[..., Any] = np.mean, resamples: int = RESAMPLES
 ) -> PairedTest:
     """Compare two systems by their outputs for each of n items; ``statistic(outputs, *shared, axis)`` gives a figure.
 
@@ -110,23 +100,20 @@ def paired_test(
         raise ConfigurationError(f"the systems were measured on {len(first)} and {len(second)} items")
 
     def difference(a: Values, b: Values, *rest: Values, axis: int = -1) -> Any:
+        rest = tuple(np.broadcast_to(each, a.shape) for each in rest or shared)
         return statistic(b, *rest, axis=axis) - statistic(a, *rest, axis=axis)
 
     bounds = interval(first, second, *shared, statistic=difference, resamples=resamples)
-
-    def swapped(a: Values, b: Values, axis: int = -1) -> Any:
-        return difference(a, b, *(np.broadcast_to(each, a.shape) for each in shared), axis=axis)
-
     test = _scipy_stats().permutation_test(
         (first, second),
-        swapped,
+        difference,
         permutation_type="samples",
         vectorized=True,
         n_resamples=resamples,
         batch=_batch((first, second)),
         rng=np.random.default_rng(SEED),
     )
-    return PairedTest(float(difference(first, second, *shared)), bounds, float(test.pvalue))
+    return PairedTest(float(difference(first, second)), bounds, float(test.pvalue))
 
 
 def _batch(samples: tuple[Values, ...]) -> int:

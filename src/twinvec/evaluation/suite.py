@@ -5,31 +5,22 @@ A system is a model, a baseline or, for retrieval only, ``bm25`` or ``run:FILE``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypedDict, TypeVar, Unpack
+from typing import Any
 
 import numpy as np
 
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, InputError
+from twinvec.evaluation import bias
 from twinvec.evaluation.beir import BeirSet, load_beir
-from twinvec.evaluation.bias import (
-    WinobiasResult,
-    WinobiasSet,
-    WinogenderResult,
-    WinogenderSet,
-    evaluate_winobias,
-    evaluate_winogender,
-    load_winobias,
-    load_winogender,
-)
 from twinvec.evaluation.ir import IrResult, bm25_index, evaluate_ir, evaluate_retriever, measure_ir
 from twinvec.evaluation.measures import MEASURES, cutoff, import_ir_measures, read_run
 from twinvec.evaluation.models.baselines import load_model
 from twinvec.evaluation.models.text_model import TextModel
-from twinvec.evaluation.nli import NliResult, NliSet, PairLabeller, evaluate_nli, load_nli
+from twinvec.evaluation.nli import NliResult, NliSet, evaluate_nli, load_nli
 from twinvec.evaluation.pairs import (
     LabelledPairs,
     Triplets,
@@ -49,14 +40,6 @@ RUN = "run:"
 QUESTION_MEASURES = ("precision@1", "mrr@10", "ndcg@10", "recall@10")
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-Data = TypeVar("Data", bound=_Named)
-
-
 @dataclass(frozen=True)
 class Tasks:
     """The data to measure on, read and checked; ``measures``, ``rerank`` and ``candidates`` are for retrieval sets."""
@@ -68,8 +51,8 @@ class Tasks:
     nli_train: NliSet | None = None
     pairs: dict[str, LabelledPairs] = field(default_factory=dict)
     triplets: dict[str, Triplets] = field(default_factory=dict)
-    winogender: WinogenderSet | None = None
-    winobias: WinobiasSet | None = None
+    winogender: bias.WinogenderSet | None = None
+    winobias: bias.WinobiasSet | None = None
     measures: tuple[str, ...] = MEASURES
     rerank: str | None = None
     candidates: int = 100
@@ -80,58 +63,48 @@ class Tasks:
         return self.candidates if self.rerank else 0
 
     @property
-    def empty(self) -> bool:
-        """Whether no data is given."""
-        return not (self.needs_vectors or self.ir or self.questions)
-
-    @property
     def needs_vectors(self) -> bool:
         """Whether some task needs more than the words of the texts."""
         return bool(self.sts or self.nli or self.pairs or self.triplets or self.winogender or self.winobias)
 
 
-class TaskFiles(TypedDict, total=False):
-    """The files of ``Tasks``, and the settings of retrieval."""
-
-    sts: Iterable[Path]
-    ir: Iterable[Path]
-    split: str
-    questions: Iterable[Path]
-    nli: Iterable[Path]
-    nli_train: Path | None
-    pairs: Iterable[Path]
-    triplets: Iterable[Path]
-    winogender: Path | None
-    winobias: Path | None
-    measures: Sequence[str]
-    rerank: str | None
-    candidates: int
-
-
-def load_tasks(**files: Unpack[TaskFiles]) -> Tasks:
-    """Read all files before anything is encoded; ``split`` defaults to "test", the rest as in ``Tasks``.
+def load_tasks(
+    *,
+    sts: Iterable[Path] = (),
+    ir: Iterable[Path] = (),
+    split: str = "test",
+    questions: Iterable[Path] = (),
+    nli: Iterable[Path] = (),
+    nli_train: Path | None = None,
+    pairs: Iterable[Path] = (),
+    triplets: Iterable[Path] = (),
+    winogender: Path | None = None,
+    winobias: Path | None = None,
+    measures: Sequence[str] = MEASURES,
+    rerank: str | None = None,
+    candidates: int = Tasks.candidates,
+) -> Tasks:
+    """Read the files of all ``Tasks`` before anything is encoded.
 
     Raises InputError for a file, ConfigurationError for a measure, MissingExtraError if ir-measures is not installed.
     """
-    measures = files.get("measures", MEASURES)
-    train, winogender, winobias = files.get("nli_train"), files.get("winogender"), files.get("winobias")
     if not measures:
         raise ConfigurationError(f"no measure is named; the default is {', '.join(MEASURES)}")
     for measure in measures:
         cutoff(measure)
     tasks = Tasks(
-        sts=_named(files.get("sts", ()), load_sts),
-        ir=_named(files.get("ir", ()), lambda path: load_beir(path, files.get("split", "test"))),
-        questions=_named(files.get("questions", ()), load_questions),
-        nli=_named(files.get("nli", ()), load_nli),
-        nli_train=load_nli(train) if train else None,
-        pairs=_named(files.get("pairs", ()), load_labelled_pairs),
-        triplets=_named(files.get("triplets", ()), load_triplets),
-        winogender=load_winogender(winogender) if winogender else None,
-        winobias=load_winobias(winobias) if winobias else None,
+        sts=_named(sts, load_sts),
+        ir=_named(ir, lambda path: load_beir(path, split)),
+        questions=_named(questions, load_questions),
+        nli=_named(nli, load_nli),
+        nli_train=load_nli(nli_train) if nli_train else None,
+        pairs=_named(pairs, load_labelled_pairs),
+        triplets=_named(triplets, load_triplets),
+        winogender=bias.load_winogender(winogender) if winogender else None,
+        winobias=bias.load_winobias(winobias) if winobias else None,
         measures=tuple(dict.fromkeys(measures)),
-        rerank=files.get("rerank"),
-        candidates=files.get("candidates", Tasks.candidates),
+        rerank=rerank,
+        candidates=candidates,
     )
     if tasks.ir or tasks.questions:
         import_ir_measures()
@@ -150,19 +123,19 @@ class SystemResults:
     nli: dict[str, NliResult] = field(default_factory=dict)
     pairs: dict[str, dict[str, Any]] = field(default_factory=dict)
     triplets: dict[str, dict[str, Any]] = field(default_factory=dict)
-    winogender: WinogenderResult | None = None
-    winobias: dict[str, WinobiasResult] = field(default_factory=dict)
+    winogender: bias.WinogenderResult | None = None
+    winobias: dict[str, bias.WinobiasResult] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return section -> data -> measure -> figure, and under ``mean`` the means of sections with several sets."""
         sections: dict[str, dict[str, dict[str, Any]]] = {
-            "sts": {name: with_interval(r.figures, "spearman", r.interval) for name, r in self.sts.items()},
+            "sts": {name: with_interval(r.figures, r.interval) for name, r in self.sts.items()},
             "ir": {name: result.as_json() for name, result in self.ir.items()},
             "reranked": {name: result.as_json() for name, result in self.reranked.items()},
             "questions": {name: result.as_json() for name, result in self.questions.items()},
-            "nli": {name: with_interval(r.figures, "accuracy", r.interval) for name, r in self.nli.items()},
-            "pairs": dict(self.pairs),
-            "triplets": dict(self.triplets),
+            "nli": {name: with_interval(r.figures, r.interval) for name, r in self.nli.items()},
+            "pairs": self.pairs,
+            "triplets": self.triplets,
         }
         sections["bias"] = {f"winobias/{kind}": result.figures for kind, result in self.winobias.items()}
         if self.winogender is not None:
@@ -182,7 +155,7 @@ class SystemResults:
 
 def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress: bool = False) -> SystemResults:
     """Measure a system on all tasks; raise ConfigurationError if that is impossible, ModelError if it does not load."""
-    if tasks.empty:
+    if not (tasks.needs_vectors or tasks.ir or tasks.questions):
         raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")
     options: dict[str, Any] = {"resamples": resamples, "progress": progress}
     if system == BM25:
@@ -190,23 +163,23 @@ def evaluate(system: str, tasks: Tasks, *, resamples: int = RESAMPLES, progress:
     if system.startswith(RUN):
         return _evaluate_run(system, tasks, options)
     model = load_model(system)
-    ir = {
-        name: evaluate_ir(model, data, measures=tasks.measures, depth=tasks.depth, **options)
-        for name, data in tasks.ir.items()
-    }
+    head = _trained_head(model) if tasks.nli and tasks.nli_train is None else None
+
+    def each(measure: Callable[..., Any], sets: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        return {name: measure(model, data, **options, **more) for name, data in sets.items()}
+
+    ir = each(evaluate_ir, tasks.ir, measures=tasks.measures, depth=tasks.depth)
     return SystemResults(
         system,
-        sts={name: evaluate_sts(model, data, **options) for name, data in tasks.sts.items()},
+        sts=each(evaluate_sts, tasks.sts),
         ir=ir,
         reranked=_reranked(ir, tasks, model, options),
-        questions={
-            name: evaluate_ir(model, data, measures=QUESTION_MEASURES, **options)
-            for name, data in tasks.questions.items()
-        },
-        nli=_evaluate_nli(model, tasks, options) if tasks.nli else {},
-        pairs={name: evaluate_pairs(model, data, **options) for name, data in tasks.pairs.items()},
+        questions=each(evaluate_ir, tasks.questions, measures=QUESTION_MEASURES),
+        nli=each(evaluate_nli, tasks.nli, train=tasks.nli_train, head=head),
+        pairs=each(evaluate_pairs, tasks.pairs),
         triplets={name: evaluate_triplets(model, data, progress=progress) for name, data in tasks.triplets.items()},
-        **_measure_bias(model, tasks, resamples),
+        winogender=bias.evaluate_winogender(model, tasks.winogender, resamples=resamples) if tasks.winogender else None,
+        winobias=bias.evaluate_winobias(model, tasks.winobias, resamples=resamples) if tasks.winobias else {},
     )
 
 
@@ -219,23 +192,13 @@ def _reranked(ir: dict[str, IrResult], tasks: Tasks, model: Any, options: dict[s
     }
 
 
-def _evaluate_nli(model: TextModel, tasks: Tasks, options: dict[str, Any]) -> dict[str, NliResult]:
-    head = _trained_head(model) if tasks.nli_train is None else None
-    return {
-        name: evaluate_nli(model, data, train=tasks.nli_train, head=head, **options) for name, data in tasks.nli.items()
-    }
+def _trained_head(model: TextModel) -> Any:
+    """Return the ``PairClassifier`` that softmax training saved in the model's folder, or None."""
+    if isinstance(model, Encoder) and ((folder := find_model(model.name).path) / "softmax_head.json").is_file():
+        from twinvec.training.run.softmax_head import PairClassifier
 
-
-def _trained_head(model: TextModel) -> PairLabeller | None:
-    """Return the head that softmax training saved in the model's folder."""
-    if not isinstance(model, Encoder):
-        return None
-    folder = find_model(model.name).path
-    if not (folder / "softmax_head.json").is_file():
-        return None
-    from twinvec.training.run.softmax_head import PairClassifier
-
-    return PairClassifier(model, folder)
+        return PairClassifier(model, folder)
+    return None
 
 
 def _evaluate_words(tasks: Tasks, options: dict[str, Any]) -> SystemResults:
@@ -269,19 +232,11 @@ def _evaluate_run(system: str, tasks: Tasks, options: dict[str, Any]) -> SystemR
     return SystemResults(system, ir={name: result}, reranked=_reranked({name: result}, tasks, system, options))
 
 
-def _measure_bias(model: TextModel, tasks: Tasks, resamples: int) -> dict[str, Any]:
-    tests: dict[str, tuple[Callable[..., Any], Any]] = {
-        "winogender": (evaluate_winogender, tasks.winogender),
-        "winobias": (evaluate_winobias, tasks.winobias),
-    }
-    return {name: test(model, data, resamples=resamples) for name, (test, data) in tests.items() if data is not None}
-
-
-def _named(paths: Iterable[Path], load: Callable[[Path], Data]) -> dict[str, Data]:
+def _named(paths: Iterable[Path], load: Callable[[Path], Any]) -> dict[str, Any]:
     """Load data under its own name, or under its path if that name is taken."""
-    found: dict[str, Data] = {}
+    found: dict[str, Any] = {}
     for path in paths:
         data = load(path)
         name = data.name if data.name not in found else str(path)
-        found[name] = replace(data, name=name)  # type: ignore[type-var]
+        found[name] = replace(data, name=name)
     return found

@@ -21,30 +21,24 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[
     text. Raises InputError if the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
     """
     reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
-    header: list[str] | None = None
-    picked: list[int] = []
-    rows = 0
+    filled = filter(None, reader)
+    place = ""
     try:
-        for fields in reader:
+        header = next(filled, None)
+        if header is None:
+            raise InputError(f"{path}: the file is empty; expected a header line with {', '.join(columns)}")
+        for column in columns:
+            if column not in header:
+                among = ", ".join(map(repr, header))
+                raise InputError(f"{path}:{reader.line_num}: no column {column!r} among {among}")
+        for fields in filled:
             place = f"{path}:{reader.line_num}"
-            if not fields:
-                continue
-            if header is None:
-                header = fields
-                missing = [column for column in columns if column not in header]
-                if missing:
-                    raise InputError(f"{place}: no column {missing[0]!r} among {', '.join(map(repr, header))}")
-                picked = [header.index(column) for column in columns]
-                continue
             if len(fields) != len(header):
                 raise InputError(f"{place}: {len(fields)} fields, expected {len(header)}: {', '.join(header)}")
-            rows += 1
-            yield place, tuple(check_text(fields[index], place) for index in picked)
+            yield place, tuple(check_text(fields[header.index(column)], place) for column in columns)
     except csv.Error as error:
         raise InputError(f"{path}:{reader.line_num}: {error}") from error
-    if header is None:
-        raise InputError(f"{path}: the file is empty; expected a header line with {', '.join(columns)}")
-    if not rows:
+    if not place:
         raise InputError(f"{path}: no rows below the header")
 
 
@@ -83,10 +77,10 @@ def parse_number(text: str, place: str, name: str = "score") -> float:
     return value
 
 
-def parse_integer(text: str, place: str, name: str = "score") -> int:
+def parse_integer(text: str, place: str) -> int:
     """Return the integer that ``text`` holds; raise InputError if it holds anything else."""
     if re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) is None:
-        raise InputError(f"{place}: {name} {text!r} is not a whole number")
+        raise InputError(f"{place}: score {text!r} is not a whole number")
     return int(text)
 
 

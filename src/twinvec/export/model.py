@@ -124,7 +124,7 @@ def export_model(
                 raise ConfigurationError(f"dim {dim} needs an encoder: a cross-encoder has no vectors")
             raise ConfigurationError(f"dim must lie between 1 and the model's {subject.dim}, got {dim}")
     output = Path(output).expanduser().resolve()
-    with _locked(output), _temporary_folder(output) as temporary:
+    with _temporary_folder(output) as temporary:
         subject = _existing(output, subject)
         made = temporary / "model"
         _copy_model(subject, made)
@@ -167,10 +167,6 @@ def sample_texts(texts: Iterable[str]) -> list[str]:
     return sample
 
 
-def _calibration_size(sample: list[str]) -> int:
-    return min(_CALIBRATION, len(sample) // 2)
-
-
 def _add_graph(
     folder: Path, subject: Subject, engine: RuntimeName, precision: ExportPrecision, sample: list[str]
 ) -> dict[str, Any]:
@@ -181,7 +177,8 @@ def _add_graph(
         raise EngineError(
             f"{model.spec.folder}: its graph is not exact: {exact.difference:.2g}, expected at most {EXACT}"
         )
-    size, bits = _calibration_size(sample), 8 if sums_bytes_exactly() else 7
+    size = min(_CALIBRATION, len(sample) // 2)
+    bits = 8 if sums_bytes_exactly() else 7
     graph = folder / engine / f"made{runtime.suffixes[0]}"
     graph.parent.mkdir(exist_ok=True)
     if precision == "int8":
@@ -203,14 +200,14 @@ def _add_graph(
         "quality": {"difference": exact.difference} if precision == "float32" else {},
         "texts": {"calibrated": 0, "measured": 0},
     }
-    key = export_key(engine, precision)
-    _add_export(folder, key, entry)  # without quality, so that an encoder can load the graph and measure it
+    exports = read_exports(folder) | {export_key(engine, precision): entry}
+    _update_manifest(folder, {EXPORTS: exports})  # an encoder then loads the graph, and its quality is measured
     if precision == "int8":
         entry |= {"made_by": f"{entry['made_by']}, nncf {version('nncf')}", "weight_bits": bits}
         entry["quality"] = subject.quality(folder, engine, sample[size:])
         entry["passed"] = all(value >= BOUNDS[name] for name, value in entry["quality"].items())
         entry["texts"] = {"calibrated": size, "measured": len(sample) - size}
-        _add_export(folder, key, entry)
+        _update_manifest(folder, {EXPORTS: exports})
     return entry
 
 
@@ -229,10 +226,6 @@ def _add_tokenizer(folder: Path, tokenizer: TextTokenizer) -> None:
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _add_export(folder: Path, key: str, entry: dict[str, Any]) -> None:
-    _update_manifest(folder, {EXPORTS: read_exports(folder) | {key: entry}})
 
 
 def _update_manifest(folder: Path, extra: dict[str, Any]) -> None:
@@ -282,7 +275,8 @@ def _move_into_place(made: Path, output: Path) -> None:
     if _content(output):
         changed = {made / _TOKENIZER_SETTINGS, made / MANIFEST}
         files = [path for path in files if path in changed or path.parent.name in RUNTIMES]
-    for path in sorted(files, key=_move_order):
+    # settings first, then weights, so that a half-moved model is refused; the manifest last
+    for path in sorted(files, key=lambda path: (path.name == MANIFEST, path.suffix == ".safetensors")):
         place = output / path.relative_to(made)
         place.parent.mkdir(parents=True, exist_ok=True)
         path.replace(place)
@@ -292,37 +286,21 @@ def _move_into_place(made: Path, output: Path) -> None:
             path.unlink()  # of an earlier export that this one replaces
 
 
-def _move_order(path: Path) -> int:
-    """Move settings first, then weights, so that a half-moved model is refused; the manifest last."""
-    return 2 if path.name == MANIFEST else int(path.suffix == ".safetensors")
-
-
-def _work_place(output: Path) -> tuple[Path, str]:
-    """Return the folder of an export's lock and temporary folder, and the prefix of their names."""
-    return (output, _HIDDEN) if output.is_dir() else (output.parent, f".{output.name}")
-
-
 @contextmanager
-def _locked(output: Path) -> Iterator[None]:
-    """Lock the output against other exports; errors of writing name it."""
-    home, name = _work_place(output)
+def _temporary_folder(output: Path) -> Iterator[Path]:
+    """Make a temporary folder, and lock the output against other exports; errors of writing name the output."""
+    exists = output.is_dir()
+    home, name = (output, _HIDDEN) if exists else (output.parent, f".{output.name}")
+    prefix = f"{name}.export-"
     busy = f"{output}: another process is exporting into it"
     try:
         home.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(home / f"{name}.lock", busy):
-            if _work_place(output)[0] != home:  # another export has made the folder, and it has another lock
+            if output.is_dir() != exists:  # another export has made the folder, and it has another lock
                 raise ConfigurationError(busy)
-            yield
+            for left_over in home.glob(f"{prefix}*/"):  # of a killed export
+                shutil.rmtree(left_over, ignore_errors=True)
+            with tempfile.TemporaryDirectory(dir=home, prefix=prefix, ignore_cleanup_errors=True) as folder:
+                yield Path(folder)
     except OSError as error:
         raise ConfigurationError(f"{output}: cannot be written: {error.strerror or error}") from error
-
-
-@contextmanager
-def _temporary_folder(output: Path) -> Iterator[Path]:
-    """Make a temporary folder; remove those that killed exports left."""
-    home, name = _work_place(output)
-    prefix = f"{name}.export-"
-    for left_over in home.glob(f"{prefix}*/"):
-        shutil.rmtree(left_over, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=home, prefix=prefix, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)

@@ -41,8 +41,14 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
     """
     nncf = import_nncf()
     try:
-        model, names = _read_openvino(graph) if runtime == "openvino" else _read_onnx(graph)
-        with _off_stdout():
+        if runtime == "openvino":
+            model = shared_core().read_model(graph)
+            names = [port.any_name for port in model.inputs]
+        else:
+            model = import_onnx().load(graph)
+            names = [port.name for port in model.graph.input]
+        progress = sys.stderr if sys.stderr.isatty() else io.StringIO()  # standard output is for results
+        with contextlib.redirect_stdout(progress):
             made = nncf.quantize(
                 model,
                 nncf.Dataset(batches, lambda batch: {name: batch.inputs[name] for name in names}),
@@ -61,17 +67,6 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
         raise EngineError(f"{graph}: cannot be quantised: {type(error).__name__}: {error}") from error
     if runtime == "openvino":
         save_graph(made, target)
-
-
-def _read_openvino(graph: Path) -> tuple[Any, list[str]]:
-    """Return the graph and the names of its inputs."""
-    model = shared_core().read_model(graph)
-    return model, [port.any_name for port in model.inputs]
-
-
-def _read_onnx(graph: Path) -> tuple[Any, list[str]]:
-    model = import_onnx().load(graph)
-    return model, [port.name for port in model.graph.input]
 
 
 def cosine_quality(exact_ND: FloatArray, found_ND: FloatArray, queries: int) -> dict[str, float]:
@@ -106,11 +101,6 @@ def top_overlap(exact_QN: FloatArray, found_QN: FloatArray) -> float:
     exact, found = (np.argpartition(-scores_QN, top - 1, axis=1)[:, :top] for scores_QN in (exact_QN, found_QN))
     shared = [len(np.intersect1d(a, b)) for a, b in zip(exact, found, strict=True)]
     return float(np.mean(shared) / top)
-
-
-def _off_stdout() -> contextlib.AbstractContextManager[Any]:
-    """Show NNCF's progress bars on a terminal's standard error only: standard output is for results."""
-    return contextlib.redirect_stdout(sys.stderr if sys.stderr.isatty() else io.StringIO())
 
 
 def import_nncf() -> Any:

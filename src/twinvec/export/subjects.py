@@ -16,12 +16,7 @@ import numpy as np
 from twinvec.arrays import FloatArray, unit
 from twinvec.encoder import Encoder
 from twinvec.engines.exports import RANGES, ranges_key
-from twinvec.engines.loaded_model import (
-    LoadedCrossEncoder,
-    LoadedEncoder,
-    load_cross_encoder,
-    load_encoder,
-)
+from twinvec.engines.loaded_model import LoadedCrossEncoder, LoadedEncoder, load_cross_encoder, load_encoder
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.export.quantization import cosine_quality, score_quality
 from twinvec.models.cross_encoder_spec import is_classifier, read_classifier
@@ -59,23 +54,20 @@ class EncoderSubject:
 
     def ranges(self, copy: Path, runtime: RuntimeName, texts: Sequence[str], dims: Sequence[int]) -> dict[str, Any]:
         """Return the value ranges of the vectors, whole and truncated to ``dims``, by the manifest's keys."""
-        vectors_ND = self._exact(copy, runtime, texts)
-        tables = {RANGES: self._ranges(vectors_ND)}
-        for dim in dims:
-            truncated_ND = vectors_ND[:, :dim]
-            normalised = self.model.spec.normalizes
-            tables[ranges_key(dim)] = self._ranges(unit(truncated_ND) if normalised else truncated_ND)
+        whole_ND = self._exact(copy, runtime, texts)
+        normalised = unit if self.model.spec.normalizes else np.asarray
+        truncated = {ranges_key(dim): normalised(whole_ND[:, :dim]) for dim in dims}
+        tables = {}
+        for key, vectors_ND in {RANGES: whole_ND, **truncated}.items():
+            found = measure_ranges(vectors_ND)
+            tables[key] = {
+                "network": self.model.network,
+                "dim": vectors_ND.shape[1],
+                "low": found.low_D.tolist(),
+                "high": found.high_D.tolist(),
+                "texts": len(vectors_ND),
+            }
         return tables
-
-    def _ranges(self, vectors_ND: FloatArray) -> dict[str, Any]:
-        found = measure_ranges(vectors_ND)
-        return {
-            "network": self.model.network,
-            "dim": vectors_ND.shape[1],
-            "low": found.low_D.tolist(),
-            "high": found.high_D.tolist(),
-            "texts": len(vectors_ND),
-        }
 
     def quality(self, copy: Path, runtime: RuntimeName, texts: Sequence[str]) -> dict[str, float]:
         """Return how close the int8 graph for a runtime comes to float32."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from twinvec.errors import ConfigurationError
-from twinvec.evaluation.statistics import interval, paired_test, share_interval
+from twinvec.evaluation.statistics import interval, paired_test, share
 from twinvec.evaluation.sts import pearson, spearman
 
 
@@ -57,7 +57,8 @@ def test_correlations_are_compared_on_shared_gold_scores(noise):
 
 
 def test_a_share_of_all_is_not_certain():
-    bounds = share_interval(np.ones(60, dtype=bool))
+    percent, bounds = share(np.ones(60, dtype=bool))
+    assert percent == 100
     assert bounds.high == 100
     assert bounds.low == pytest.approx(100 * 60 / (60 + 1.96**2), abs=0.01)  # Wilson's bound in closed form
 

@@ -40,11 +40,14 @@ def load_model(name: str) -> TextModel:
 
 
 class Baseline:
-    """A sentence-transformers model as a ``TextModel``; it has no prompts."""
+    """A module of sentence-transformers, pooled, as a ``TextModel``; it has no prompts."""
 
-    def __init__(self, name: str, model: Any) -> None:
+    def __init__(self, name: str, first: Any, pooling: str) -> None:
+        pool = _modules().Pooling(first.get_embedding_dimension(), pooling)
+        from sentence_transformers import SentenceTransformer
+
         self.name = name
-        self._model = model
+        self._model = SentenceTransformer(modules=[first, pool])
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> FloatArray:
         """Return the model's own vectors, not normalised: (n, dim), float32; zero for a text without a known word."""
@@ -62,13 +65,19 @@ def average_of_words(path: str | Path) -> Baseline:
     Each line of the file holds a word and its numbers. Raises InputError on any other file.
     """
     path = Path(path)
-    _check_word_vectors(path)
+    # the reader of sentence-transformers skips lines that it does not understand, and downloads a missing file
+    head = [line.split() for line in islice(read_lines(path), 2)]
+    if not head:
+        raise InputError(f"{path}: the file is empty; expected a word and its numbers on each line")
+    if len(head[-1]) < 2 or not _has_numbers(head[-1]):
+        raise InputError(f"{path}:{len(head)}: expected a word and its numbers, separated by spaces")
     try:
         words = _modules().WordEmbeddings.from_text_file(str(path))
     except ValueError as error:
-        raise InputError(f"{_first_without_numbers(path)}: no word vectors: {error}") from error
-    # the file is read as float64
-    return Baseline(f"glove:{path.name}", _assembled(words.float(), words.get_embedding_dimension(), "mean"))
+        lines = enumerate(read_lines(path), 1)
+        place = next((f"{path}:{number}" for number, line in lines if not _has_numbers(line.split())), path)
+        raise InputError(f"{place}: no word vectors: {error}") from error
+    return Baseline(f"glove:{path.name}", words.float(), "mean")  # the file is read as float64
 
 
 def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
@@ -81,28 +90,7 @@ def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
         transformer = _modules().Transformer(
             str(spec.folder), max_seq_length=spec.max_tokens, model_kwargs={"use_safetensors": True}
         )
-    return Baseline(f"{pooling}:{model}", _assembled(transformer, transformer.get_embedding_dimension(), pooling))
-
-
-def _assembled(first: Any, dim: int, pooling: str) -> Any:
-    pooled = [first, _modules().Pooling(dim, pooling)]
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(modules=pooled)
-
-
-def _check_word_vectors(path: Path) -> None:
-    """Check the first lines: the reader skips lines that it does not understand, and downloads a missing file."""
-    head = [line.split() for line in islice(read_lines(path), 2)]
-    if not head:
-        raise InputError(f"{path}: the file is empty; expected a word and its numbers on each line")
-    if len(head[-1]) < 2 or not _has_numbers(head[-1]):
-        raise InputError(f"{path}:{len(head)}: expected a word and its numbers, separated by spaces")
-
-
-def _first_without_numbers(path: Path) -> str:
-    lines = enumerate(read_lines(path), 1)
-    return next((f"{path}:{number}" for number, line in lines if not _has_numbers(line.split())), str(path))
+    return Baseline(f"{pooling}:{model}", transformer, pooling)
 
 
 def _has_numbers(fields: list[str]) -> bool:

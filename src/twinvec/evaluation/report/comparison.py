@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ from twinvec.errors import ConfigurationError
 from twinvec.evaluation.ir import IrResult, compare_ir
 from twinvec.evaluation.report import plots
 from twinvec.evaluation.report.figure_tables import figure_tables
-from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, Values, paired_test
+from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.sts import StsResult, compare_sts
 from twinvec.evaluation.suite import SystemResults, Tasks, evaluate
 
 _EXAMPLES = 5
+_DRAWN = ("sts", "ir", "reranked", "questions", "nli", "pairs", "triplets")
 _AGREED = "None: they agree on all.\n"
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2129; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
@@ -90,26 +91,19 @@ def write_report(comparison: Comparison, folder: str | Path) -> list[Path]:
 
 
 def _tests(first: SystemResults, other: SystemResults, resamples: int) -> Iterator[Difference]:
-    for name, sts in other.sts.items():
-        if name in first.sts:
-            test = compare_sts(first.sts[name], sts, resamples=resamples)
-            yield Difference("sts", name, "spearman", other.system, test)
-    for section, mine, theirs in (
-        ("ir", first.ir, other.ir),
-        ("reranked", _orders(first), _orders(other)),
-        ("questions", first.questions, other.questions),
-    ):
-        for name, ir in theirs.items():
-            test = compare_ir(mine[name], ir, ir.measured.main, resamples=resamples)
-            yield Difference(section, name, ir.measured.main, other.system, test)
-    for name, nli in other.nli.items():
-        if name in first.nli:
-            test = paired_test(first.nli[name].correct, nli.correct, resamples=resamples)
-            yield Difference("nli", name, "accuracy", other.system, test)
-
-
-def _orders(evaluation: SystemResults) -> dict[str, IrResult]:
-    return {name: reranked.result for name, reranked in evaluation.reranked.items()}
+    tests: dict[str, Callable[..., PairedTest]] = {
+        "sts": compare_sts,
+        "ir": compare_ir,
+        "reranked": lambda one, two, **options: compare_ir(one.result, two.result, **options),
+        "questions": compare_ir,
+        "nli": lambda one, two, **options: paired_test(one.correct, two.correct, **options),
+    }
+    figures = other.as_json()
+    for section, test in tests.items():
+        mine, theirs = getattr(first, section), getattr(other, section)
+        for name in (name for name in theirs if name in mine):
+            found = test(mine[name], theirs[name], resamples=resamples)
+            yield Difference(section, name, next(iter(figures[section][name])), other.system, found)
 
 
 def _markdown(comparison: Comparison, pictures: list[Path]) -> Iterator[str]:
@@ -155,14 +149,15 @@ def _tested(differences: Sequence[Difference]) -> Iterator[str]:
 
 
 def _examples(first: SystemResults, second: SystemResults) -> Iterator[str]:
+    systems = (first.system, second.system)
+    title = f"on which {_escaped(first.system)} and {_escaped(second.system)} differ most\n"
     for name in (name for name in first.sts if name in second.sts):
-        yield f"## {name}: pairs on which {_escaped(first.system)} and {_escaped(second.system)} differ most\n"
+        yield f"## {name}: pairs {title}"
         yield "Places are percentiles: 100 is the most similar pair of the set.\n"
-        yield from _sts_examples(first.sts[name], second.sts[name], first.system, second.system)
-    retrieved = {**first.ir, **first.questions}, {**second.ir, **second.questions}
-    for name in (name for name in retrieved[0] if name in retrieved[1]):
-        yield f"## {name}: queries on which {_escaped(first.system)} and {_escaped(second.system)} differ most\n"
-        yield from _ir_examples(retrieved[0][name], retrieved[1][name], first.system, second.system)
+        yield from _sts_examples(first.sts[name], second.sts[name], *systems)
+    for name, one, two in _searched(first, second):
+        yield f"## {name}: queries {title}"
+        yield from _ir_examples(one, two, *systems)
 
 
 def _sts_examples(first: StsResult, second: StsResult, *systems: str) -> Iterator[str]:
@@ -207,25 +202,21 @@ def _most_different(one: Values, two: Values) -> list[int]:
 
 def _draw(comparison: Comparison, folder: Path) -> list[Path]:
     drawn = []
-    groups: dict[str, dict[str, tuple[float, Interval | None]]] = {}
+    groups: dict[str, dict[str, tuple[float, Sequence[float] | None]]] = {}
     for evaluation in comparison.evaluations:
-        for name, sts in evaluation.sts.items():
-            groups.setdefault(f"{name}\nSpearman", {})[evaluation.system] = (sts.figures["spearman"], sts.interval)
-        reranked = {f"{name}, reranked": result for name, result in _orders(evaluation).items()}
-        for name, ir in {**evaluation.ir, **reranked, **evaluation.questions}.items():
-            measure = ir.measured.main
-            groups.setdefault(f"{name}\n{measure}", {})[evaluation.system] = (ir.figures[measure], ir.interval)
-        for name, nli in evaluation.nli.items():
-            groups.setdefault(f"{name}\naccuracy", {})[evaluation.system] = (nli.figures["accuracy"], nli.interval)
-        for measure, results in (("average_precision", evaluation.pairs), ("accuracy", evaluation.triplets)):
-            for name, figures in results.items():
-                group = groups.setdefault(f"{name}\n{measure.replace('_', ' ')}", {})
-                group[evaluation.system] = (figures[measure], Interval(*figures[f"{measure}_interval"]))
+        sections = evaluation.as_json()
+        for section in _DRAWN:
+            for name, figures in sections.get(section, {}).items():
+                measure = next(iter(figures))
+                data = f"{name}, reranked" if section == "reranked" else name
+                group = groups.setdefault(f"{data}\n{measure.replace('_', ' ')}", {})
+                group[evaluation.system] = (figures[measure], figures.get(f"{measure}_interval"))
     if groups:
         drawn.append(folder / "figures.png")
         plots.bars(groups, drawn[-1])
     first, second = comparison.evaluations[:2]
-    samples = _item_differences(first, second)
+    measured = [(name, one.measured, two.measured) for name, one, two in _searched(first, second)]
+    samples = {f"{name} {one.main}": two.per_query[one.main] - one.per_query[one.main] for name, one, two in measured}
     if samples:
         drawn.append(folder / "differences.png")
         plots.differences(samples, first.system, second.system, drawn[-1])
@@ -236,13 +227,10 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
     return drawn
 
 
-def _item_differences(first: SystemResults, second: SystemResults) -> dict[str, Values]:
-    found: dict[str, Values] = {}
-    for mine, theirs in ((first.ir, second.ir), (first.questions, second.questions)):
-        for name in (name for name in mine if name in theirs):
-            one, two = mine[name].measured, theirs[name].measured
-            found[f"{name} {one.main}"] = two.per_query[one.main] - one.per_query[one.main]
-    return found
+def _searched(first: SystemResults, second: SystemResults) -> list[tuple[str, IrResult, IrResult]]:
+    """Return the results of both systems on each set for retrieval or of questions, with its name."""
+    one, two = {**first.ir, **first.questions}, {**second.ir, **second.questions}
+    return [(name, one[name], two[name]) for name in one if name in two]
 
 
 def _rows(header: Sequence[str], rows: Any, *, texts: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from twinvec.arrays import FloatArray, IntArray
 from twinvec.errors import InputError
 from twinvec.evaluation.bias import WinogenderResult
 from twinvec.evaluation.serving import StorageVariant
-from twinvec.evaluation.statistics import Interval, Values
+from twinvec.evaluation.statistics import Values
 from twinvec.support.extras import import_extra
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5195", "#6b6b6b")
@@ -24,20 +25,20 @@ _INK = "#222222"
 _NAMED_CLUSTERS = 20
 
 
-def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path: Path) -> None:
+def bars(groups: Mapping[str, Mapping[str, tuple[float, Sequence[float] | None]]], path: Path) -> None:
     """Draw figures with intervals, given by set and system: a group of bars for each set, a bar for each system."""
-    systems = list(dict.fromkeys(system for group in groups.values() for system in group))
+    systems = dict.fromkeys(system for group in groups.values() for system in group)
+    colors = dict(zip(systems, cycle(COLORS), strict=False))
     lines = sum(len(group) for group in groups.values()) + len(groups)
-    figure, axes = _canvas(8.0, 1.0 + 0.2 * lines)
+    figure, (axes,) = _canvas(8.0, 1.0 + 0.2 * lines)
     position, ticks = 0.0, []
     for group in groups.values():
         ticks.append(position + (len(group) - 1) / 2)
         for system, (value, bounds) in group.items():
-            axes.barh(position, value, height=0.84, color=_color(systems, system))
-            if bounds is not None:
-                axes.plot([bounds.low, bounds.high], [position, position], color=_INK, linewidth=1)
-            end = max(value, bounds.high if bounds is not None else value)
-            axes.text(end + 0.8, position, f"{value:.2f}", va="center", fontsize=8)
+            axes.barh(position, value, height=0.84, color=colors[system])
+            if bounds:
+                axes.plot(bounds, [position, position], color=_INK, linewidth=1)
+            axes.text(max([value, *(bounds or ())]) + 0.8, position, f"{value:.2f}", va="center", fontsize=8)
             position += 1
         position += 1
     axes.set_yticks(ticks, list(groups))
@@ -45,14 +46,15 @@ def bars(groups: Mapping[str, Mapping[str, tuple[float, Interval | None]]], path
     axes.margins(y=0.01)
     axes.set_xlim(right=axes.get_xlim()[1] * 1.08)  # room for the numbers
     axes.set_xlabel("figure x 100; lines are 95% intervals", fontsize=9)
-    _legend(axes, systems)
+    handles = [axes.barh(0, 0, color=color) for color in colors.values()]
+    axes.legend(handles, list(colors), loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=8)
     _save(figure, path)
 
 
 def differences(samples: Mapping[str, Values], first: str, second: str, path: Path) -> None:
     """Draw for each set the sorted differences of all items: the second system minus the first."""
     figure, grid = _canvas(8.0, 1.9 * len(samples), rows=len(samples))
-    for axes, (name, values) in zip(np.atleast_1d(grid), samples.items(), strict=True):
+    for axes, (name, values) in zip(grid, samples.items(), strict=True):
         ordered = np.sort(values)[::-1]
         places = np.linspace(0, 100, len(ordered))
         axes.fill_between(places, ordered, 0, where=ordered > 0, color=COLORS[1], step="mid", linewidth=0)
@@ -69,38 +71,33 @@ def differences(samples: Mapping[str, Values], first: str, second: str, path: Pa
         axes.set_xlim(0, 100)
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, -1), max(high, 1))  # a tiny difference should look tiny
-    np.atleast_1d(grid)[-1].set_xlabel("queries in percent, ordered by the difference", fontsize=9)
+    grid[-1].set_xlabel("queries in percent, ordered by the difference", fontsize=9)
     _save(figure, path)
 
 
 def occupations(results: Mapping[str, WinogenderResult], path: Path) -> None:
     """Draw the lean of every occupation of Winogender against its share of women, a panel for each system."""
     figure, grid = _canvas(4.2 * len(results), 3.8, columns=len(results))
-    for axes, (system, result) in zip(np.atleast_1d(grid), results.items(), strict=True):
+    for axes, (system, result) in zip(grid, results.items(), strict=True):
         percent = np.array([each.percent_female for each in result.occupations])
         lean = np.array([each.lean for each in result.occupations])
         axes.axhline(0, color=_INK, linewidth=0.8)
         axes.scatter(percent, lean, s=18, color=np.where(lean > 0, COLORS[1], COLORS[0]))
         for row in (row for row in np.argsort(-np.abs(lean))[:4] if lean[row]):
-            axes.annotate(
-                result.occupations[row].occupation,
-                (percent[row], lean[row]),
-                fontsize=7,
-                xytext=(3, 3),
-                textcoords="offset points",
-            )
+            name = result.occupations[row].occupation
+            axes.annotate(name, (percent[row], lean[row]), (3, 3), textcoords="offset points", fontsize=7)
         axes.set_title(f"{system}: correlation {result.correlation / 100:.2f}", fontsize=9, loc="left")
         axes.set_xlabel("women in the occupation, percent", fontsize=9)
         axes.set_xlim(-4, 118)  # room for names
         axes.margins(y=0.08)
-    np.atleast_1d(grid)[0].set_ylabel("lean to male (below 0) or female (above 0)\ncosine x 100", fontsize=9)
+    grid[0].set_ylabel("lean to male (below 0) or female (above 0)\ncosine x 100", fontsize=9)
     _save(figure, path)
 
 
 def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
     """Draw quality against bytes, a panel for each set; each storage variant is a numbered point."""
     figure, grid = _canvas(9.5, 3.8 * len(sets), rows=len(sets))
-    for axes, (name, kept) in zip(np.atleast_1d(grid), sets.items(), strict=True):
+    for axes, (name, kept) in zip(grid, sets.items(), strict=True):
         measure = next(iter(kept[0].figures))
         for row, each in enumerate(kept):
             value = each.figures[measure]
@@ -114,13 +111,12 @@ def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
         axes.grid(axis="y", color="#e6e9ee", zorder=0)
         axes.margins(x=0.12, y=0.25)
         low, high = axes.get_ylim()
-        axes.set_ylim(
-            min(low, (low + high) / 2 - 2), max(high, (low + high) / 2 + 2)
-        )  # a small difference should look small
+        middle = (low + high) / 2
+        axes.set_ylim(min(low, middle - 2), max(high, middle + 2))  # a small difference should look small
         axes.set_title(f"{name}: quality against memory", fontsize=9, loc="left")
         axes.set_ylabel(f"{measure} x 100", fontsize=9)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8, labelspacing=0.8)
-    np.atleast_1d(grid)[-1].set_xlabel("bytes a vector, on a logarithmic scale", fontsize=9)
+    grid[-1].set_xlabel("bytes a vector, on a logarithmic scale", fontsize=9)
     _save(figure, path)
 
 
@@ -129,8 +125,13 @@ def cluster_map(vectors: FloatArray, labels: IntArray, names: Mapping[int, str],
 
     ``labels``, (N,), is -1 for a vector without a cluster. Raises InputError if there are fewer than three vectors.
     """
-    points = _flattened(vectors)
-    figure, axes = _canvas(12.0, 7.0)
+    if len(vectors) < 3:
+        raise InputError(f"a map needs at least three texts, got {len(vectors)}")
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    points = TSNE(metric="cosine", init="random", perplexity=perplexity, random_state=0).fit_transform(vectors)
+    figure, (axes,) = _canvas(12.0, 7.0)
     alone = labels < 0
     axes.scatter(*points[alone].T, s=8, color=_GREY, linewidth=0)
     for label, name in names.items():
@@ -163,27 +164,6 @@ def _number(axes: Any, number: int, point: Any, offset: tuple[int, int], **optio
     axes.annotate(str(number), point, xytext=offset, textcoords="offset points", **options)
 
 
-def _flattened(vectors: FloatArray) -> FloatArray:
-    if len(vectors) < 3:
-        raise InputError(f"a map needs at least three texts, got {len(vectors)}")
-    from sklearn.manifold import TSNE
-
-    perplexity = min(30.0, (len(vectors) - 1) / 3)
-    points: FloatArray = TSNE(metric="cosine", init="random", perplexity=perplexity, random_state=0).fit_transform(
-        vectors
-    )
-    return points
-
-
-def _color(systems: Sequence[str], system: str) -> str:
-    return COLORS[systems.index(system) % len(COLORS)]
-
-
-def _legend(axes: Any, systems: Sequence[str]) -> None:
-    handles = [axes.barh(0, 0, color=_color(systems, system)) for system in systems]
-    axes.legend(handles, systems, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=8)
-
-
 def import_matplotlib() -> Any:
     """Import matplotlib.figure; errors as for ``import_extra``. Long work that ends with a plot calls this first."""
     return import_extra("matplotlib.figure", "eval", "drawing a plot")
@@ -191,11 +171,11 @@ def import_matplotlib() -> Any:
 
 def _canvas(width: float, height: float, *, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
     figure = import_matplotlib().Figure(figsize=(width, height), dpi=150, layout="constrained")
-    axes = figure.subplots(rows, columns, sharey=columns > 1)
-    for each in np.atleast_1d(axes):
-        each.spines[["top", "right"]].set_visible(False)
-        each.tick_params(labelsize=8)
-    return figure, axes
+    grid = np.atleast_1d(figure.subplots(rows, columns, sharey=columns > 1))
+    for axes in grid:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
+    return figure, grid
 
 
 def _save(figure: Any, path: Path) -> None:

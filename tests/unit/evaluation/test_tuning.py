@@ -13,14 +13,14 @@ from twinvec import Encoder, MaxSimReranker, MemoryIndex
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import evaluate_retriever
-from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
-from twinvec.evaluation.tuning.search_settings import (
+from twinvec.evaluation.tuning import (
     CANDIDATE_COUNTS,
     MIXES,
     PLAIN,
     WORDS,
     choose,
     measure_settings,
+    pseudo_queries,
     tune,
     tune_by_documents,
     tuned,

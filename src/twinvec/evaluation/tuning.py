@@ -20,11 +20,12 @@ from twinvec.evaluation.ir import as_run, check_finds, search_all, without_own
 from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.reranking import rerank_all
 from twinvec.evaluation.statistics import FOLDS, RESAMPLES, SEED, PairedTest, Values, paired_test
-from twinvec.evaluation.tuning.pseudo_queries import pseudo_queries
 from twinvec.rerankers.maxsim import MaxSimReranker, mixed_scores
 from twinvec.retrieval.base import Hit, Retriever
+from twinvec.retrieval.documents import Document
 from twinvec.retrieval.memory_index import MemoryIndex
 from twinvec.retrieval.tuned_search import Setting
+from twinvec.support.extras import import_extra
 from twinvec.support.progress import progress_bar
 from twinvec.tokens.truncation import unreported_truncations
 
@@ -32,6 +33,12 @@ WORDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 CANDIDATE_COUNTS = (20, 50, 100)
 MIXES = (0.25, 0.5, 0.75)
 PSEUDO_DOCUMENTS = 2000
+PASSAGE = (60, 240)
+"""Smallest and largest number of characters of a passage."""
+
+REST = 100
+"""Smallest number of characters that must remain of its document."""
+
 PLAIN = Setting("hybrid")
 
 ASSURED = 1.645
@@ -134,6 +141,36 @@ def tune_by_documents(
     return tuned(measured, measure, resamples=resamples, pseudo=True)
 
 
+def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int = 10) -> BeirSet:
+    """Take one passage out of each of up to ``count`` documents; the rest of each is to be found.
+
+    This is the inverse cloze task (Lee, Chang and Toutanova 2019). Passages share more words with their document than
+    people's questions do: they show which ways of searching work on these documents, not how well they serve people.
+    Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
+    """
+    package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
+    splitter = package.TextSplitter(PASSAGE)
+    random = np.random.default_rng(SEED)
+    queries: dict[str, str] = {}
+    kept = []
+    for document in documents:
+        if len(queries) < count and len(document.text) >= PASSAGE[1] + REST:
+            passages = [(at, text) for at, text in splitter.chunk_indices(document.text) if len(text) >= PASSAGE[0]]
+            if passages:
+                at, text = passages[random.integers(len(passages))]
+                queries[document.id] = text
+                left = f"{document.text[:at]} {document.text[at + len(text) :]}".strip()
+                document = replace(document, text=left)
+        kept.append(document)
+    if len(queries) < least:
+        raise InputError(
+            f"only {len(queries)} of {len(documents):,} documents are long enough ({PASSAGE[1] + REST} characters) to "
+            f"take a passage out and search for the rest; at least {least} are needed, or judged queries (--ir)"
+        )
+    numbered = {f"passage of {name}": text for name, text in queries.items()}
+    return BeirSet("pseudo-queries", kept, numbered, {f"passage of {name}": {name: 1} for name in queries})
+
+
 def measure_settings(
     retriever: Retriever, data: BeirSet, encoder: Encoder | None, measure: str, *, progress: bool = False
 ) -> dict[Setting, Values]:
@@ -201,13 +238,12 @@ def choose(values: Mapping[Setting, Values]) -> Setting:
     A gain counts if it is beyond chance. ``values`` holds the measure for each of two or more queries, also for
     ``PLAIN``.
     """
-    chosen, most = PLAIN, 0.0
-    for setting, figures in values.items():
-        gains = figures - values[PLAIN]
-        assured = float(gains.mean() - ASSURED * gains.std(ddof=1) / np.sqrt(len(gains)))
-        if assured > most:
-            chosen, most = setting, assured
-    return chosen
+
+    def assured(setting: Setting) -> float:
+        gains = values[setting] - values[PLAIN]
+        return float(gains.mean() - ASSURED * gains.std(ddof=1) / np.sqrt(len(gains)))
+
+    return max((PLAIN, *values), key=assured)
 
 
 def _cross_validated(values: Mapping[Setting, Values]) -> Values:
