@@ -139,17 +139,12 @@ def _objects(path: Path, names: tuple[str, ...], count: int) -> Iterator[dict[st
 
 def unreadable(path: Path, error: Exception) -> DocumentError:
     """Return the error for a file that the library fails on; it names the row if a single line is at fault."""
-    where = _bad_line(path) if path.suffix == ".jsonl" else None
+    if path.suffix == ".jsonl":
+        with path.open("rb") as file:
+            for number, line in enumerate(filter(bytes.strip, file), start=1):
+                try:
+                    parse_object(line, f"{path}, row {number}")
+                except InputError as at_fault:
+                    return DocumentError(str(at_fault))
     reason = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
-    return DocumentError(where or f"{path}: cannot be read: {reason}")
-
-
-def _bad_line(path: Path) -> str | None:
-    """Return what is wrong with the first line of a .jsonl file that is not an object, or None."""
-    with path.open("rb") as file:
-        for number, line in enumerate(filter(bytes.strip, file), start=1):
-            try:
-                parse_object(line, f"{path}, row {number}")
-            except InputError as error:
-                return str(error)
-    return None
+    return DocumentError(f"{path}: cannot be read: {reason}")

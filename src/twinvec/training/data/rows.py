@@ -1,4 +1,4 @@
-"""Rows of the files that ``row_files`` opens, all checked on opening; memory holds 8 bytes for each text.
+"""Rows of the files that ``row_files`` opens, all checked on opening; memory holds 8 bytes for each text and each row.
 
 A row is a dict of texts by role (``columns``); ``negatives`` is a list, ``label`` an int and ``score`` a float in 0..1.
 Row numbers in errors count from 1, without the header line and blank lines.
@@ -17,12 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.errors import ConfigurationError, DocumentError, TextError
-from twinvec.support.checks import check_choice
 from twinvec.text import check_text
-from twinvec.training.data.columns import ROLES
 from twinvec.training.data.row_files import dates_as_texts, open_table, unreadable
 from twinvec.training.data.text_hash import text_hash
-from twinvec.training.settings import Role, Source
+from twinvec.training.settings import ROLES, Role, Source
 
 _AT_ONCE = 1000
 
@@ -33,12 +31,14 @@ Row = dict[str, Any]
 class Rows:
     """The checked rows of one file.
 
-    ``hashes``, (n, texts) int64, covers all texts but the negatives; ``labels`` names softmax's classes in their order.
+    ``hashes``, (n, texts) int64, covers all texts but the negatives, which ``negatives``, (n,), counts; ``labels``
+    names softmax's classes in their order.
     """
 
     name: str
     path: Path
     hashes: npt.NDArray[np.int64]
+    negatives: npt.NDArray[np.int64]
     labels: tuple[str, ...]
     _table: Any
     _reader: _Reader
@@ -53,23 +53,48 @@ class Rows:
 
     def rows(self, indices: Sequence[int]) -> list[Row]:
         """Return the rows at ``indices``."""
-        columns = self._table[list(indices)]
-        numbers = {label: number for number, label in enumerate(self.labels)}
-        rows = []
-        for place, index in enumerate(indices):
-            row = self._reader.row({name: values[place] for name, values in columns.items()}, index)
-            if numbers:
-                row["label"] = numbers[row["label"]]
-            rows.append(row)
+        rows = list(self._reader.rows(self._table, list(indices)))
+        if self.labels:
+            for row in rows:
+                row["label"] = self.labels.index(row["label"])
         return rows
 
 
-def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ...] | None = None) -> Rows:
+class PairRows:
+    """Pairs for a cross-encoder; a row of "binary" becomes a pair with label 1, and one with label 0 a negative."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.name = rows.name
+        self._rows = rows
+        self._ends = (rows.negatives + 1).cumsum()
+        if "anchor" in rows.roles and len(self) == len(rows):
+            raise DocumentError(
+                f"{rows.path}: has no negatives, and positives alone teach nothing; 'twinvec mine' finds negatives"
+            )
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def rows(self, indices: Sequence[int]) -> list[Row]:
+        """Return the pairs at ``indices``, with ``sentence1``, ``sentence2`` and ``label``, from 0 to 1."""
+        owners = np.searchsorted(self._ends, indices, side="right")
+        parts = np.asarray(indices) - np.concatenate([[0], self._ends])[owners]
+        rows = self._rows.rows(owners.tolist())
+        return [_pair(row, part) for row, part in zip(rows, parts.tolist(), strict=True)]
+
+
+def _pair(row: Row, part: int) -> Row:
+    if "anchor" not in row:
+        return {"sentence1": row["sentence1"], "sentence2": row["sentence2"], "label": row["score"]}
+    text = row["positive"] if part == 0 else row["negatives"][part - 1]
+    return {"sentence1": row["anchor"], "sentence2": text, "label": float(part == 0)}
+
+
+def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     """Open a dataset, memory-mapped from a copy in ``cache``, and check all of its rows.
 
-    ``labels`` are the classes for softmax; default: those of the file. Raises ConfigurationError if the format is
-    unknown or a column is missing, and DocumentError, which names file, row and field, if the file or a row is
-    unusable.
+    Raises ConfigurationError if the format is unknown or a column is missing, and DocumentError, which names file, row
+    and field, if the file or a row is unusable.
     """
     table = open_table(source.path, cache)
     reader = _Reader(source, objective, table.column_names)
@@ -78,33 +103,35 @@ def open_rows(source: Source, objective: str, cache: Path, labels: tuple[str, ..
     table = table.select_columns(reader.used)
     if source.path.suffix == ".jsonl":
         table = dates_as_texts(table, source.path, cache)
-    texts = ROLES[objective].texts
-    hashes = array("q")
-    names: set[str] = set()
-    for number, row in enumerate(_all_rows(table, reader), 1):
+    texts = [role for role in ROLES[objective].needed if role not in ("label", "score")]
+    hashes, negatives = array("q"), array("q")
+    labels: set[str] = set()
+    numbers = range(len(table))
+    parts = (numbers[start : start + _AT_ONCE] for start in numbers[::_AT_ONCE])
+    for row in (row for part in parts for row in reader.rows(table, part)):
         hashes.extend(text_hash(row[role]) for role in texts)
+        negatives.append(len(row.get("negatives", ())))
         if objective == "softmax":
-            names.add(row["label"])
-            if labels is not None:
-                check_choice(row["label"], labels, f"{source.path}, row {number}: label", DocumentError)
+            labels.add(row["label"])
     if not hashes:
         raise DocumentError(f"{source.path}: has no rows")
     return Rows(
         source.name or source.path.stem,
         source.path,
         np.frombuffer(hashes, dtype=np.int64).reshape(-1, len(texts)),
-        (labels or tuple(sorted(names))) if objective == "softmax" else (),
+        np.frombuffer(negatives, dtype=np.int64),
+        tuple(sorted(labels)),
         table,
         reader,
     )
 
 
 class _Reader:
-    """Turns a row of the file into a checked row by role."""
+    """Turns rows of the file into checked rows by role."""
 
     def __init__(self, source: Source, objective: str, columns: Sequence[str]) -> None:
         roles = ROLES[objective]
-        self.path = source.path
+        self._path = source.path
         self._objective = objective
         self._range = source.score_range
         self._targets = roles.scores
@@ -125,11 +152,19 @@ class _Reader:
         self.roles = tuple(self._columns)
         self.used = list(dict.fromkeys(column for wanted in self._columns.values() for column in wanted))
 
-    def row(self, values: dict[str, Any], index: int) -> Row:
-        """Return row ``index`` of the file, given by column, by role."""
+    def rows(self, table: Any, indices: Sequence[int]) -> Iterator[Row]:
+        """Yield the rows of the file's table at ``indices``."""
+        try:
+            columns = table[indices]
+        except UnicodeDecodeError as error:  # the library decodes only when rows are read
+            raise unreadable(self._path, error) from error
+        for place, index in enumerate(indices):
+            yield self._row({name: values[place] for name, values in columns.items()}, index)
+
+    def _row(self, values: dict[str, Any], index: int) -> Row:
         row: Row = {}
         for role, columns in self._columns.items():
-            where = f"{self.path}, row {index + 1}, field {columns[0]!r}"
+            where = f"{self._path}, row {index + 1}, field {columns[0]!r}"
             if role == "negatives":
                 row[role] = self._negatives([values[column] for column in columns], where)
             elif role == "score":
@@ -181,13 +216,3 @@ def _number(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
-
-
-def _all_rows(table: Any, reader: _Reader) -> Iterator[Row]:
-    for start in range(0, len(table), _AT_ONCE):
-        try:
-            columns = table[start : start + _AT_ONCE]
-        except UnicodeDecodeError as error:  # the library decodes only when rows are read
-            raise unreadable(reader.path, error) from error
-        for place in range(len(columns[reader.used[0]])):
-            yield reader.row({name: values[place] for name, values in columns.items()}, start + place)

@@ -13,7 +13,6 @@ from twinvec.errors import ConfigurationError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
-from twinvec.training.data.columns import ROLES
 
 
 class TrainConfig(settings.Section):
@@ -74,7 +73,7 @@ class TrainConfig(settings.Section):
             raise ValueError("batches.unique_texts is for info_nce only")
 
     def _fits_data(self) -> None:
-        roles = ROLES[self.objective.name]
+        roles = settings.ROLES[self.objective.name]
         for index, source in enumerate(self.data):
             if "score_range" in source.model_fields_set and "score" not in roles.needed:
                 raise ValueError(f"data.{index}.score_range: objective {self.objective.name!r} has no scores")

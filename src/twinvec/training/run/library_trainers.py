@@ -19,8 +19,7 @@ from transformers import TrainerCallback, TrainerState
 from twinvec.errors import ConfigurationError
 from twinvec.support.progress import Advance, progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan
-from twinvec.training.data.cross_encoder_rows import PairRows
-from twinvec.training.data.rows import Rows
+from twinvec.training.data.rows import PairRows, Rows
 from twinvec.training.losses.distributed import own_part, wait_for_all
 from twinvec.training.losses.negatives_mask import text_hashes
 from twinvec.training.run.evaluators import Measure

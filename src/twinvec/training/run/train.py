@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ import numpy as np
 from twinvec.errors import ConfigurationError
 from twinvec.support.extras import import_extra
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
-from twinvec.training.data.cross_encoder_rows import PairRows
-from twinvec.training.data.rows import Rows, open_rows
+from twinvec.training.data.rows import PairRows, Rows, open_rows
 from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
 from twinvec.training.run.config import TrainConfig
 from twinvec.training.run.evaluators import Measure, cross_encoder_measure, encoder_measure
@@ -213,10 +212,8 @@ def _open(config: TrainConfig, cache: Path) -> list[Rows]:
     labels = tuple(sorted({label for rows in sources for label in rows.labels}))
     if config.objective.name == "softmax" and len(labels) == 1:
         raise ConfigurationError(f"data: all labels are {labels[0]!r}, but softmax needs at least two different labels")
-    if config.objective.name == "softmax" and len(sources) > 1:
-        sources = [open_rows(source, config.objective.name, cache, labels) for source in config.data]
     names = [rows.name for rows in sources]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         raise ConfigurationError(f"data: two datasets are called {repeated!r}; give each its own name")
-    return sources
+    return [replace(rows, labels=labels) for rows in sources]

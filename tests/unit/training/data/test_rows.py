@@ -1,15 +1,16 @@
-"""Rows from files: every format, columns by another name, and errors that name file, row and field."""
+"""Rows from files: every format, columns by another name, errors that name file, row and field; pairs of rows."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.training.data.rows import open_rows
+from twinvec.training.data.rows import PairRows, open_rows
 from twinvec.training.data.text_hash import text_hash
 from twinvec.training.settings import Source
 
@@ -137,8 +138,8 @@ def test_labels_get_numbers_in_the_order_of_their_names(tmp_path):
     rows = open_rows(Source(path=path), "softmax", tmp_path / "cache")
     assert rows.labels == ("entailment", "neutral")
     assert [row["label"] for row in rows.rows(range(3))] == [1, 0, 1]
-    with pytest.raises(DocumentError, match="row 1: label 'neutral' is not one of yes, no"):
-        open_rows(Source(path=path), "softmax", tmp_path / "cache", ("yes", "no"))
+    shared = replace(rows, labels=("contradiction", "entailment", "neutral"))
+    assert [row["label"] for row in shared.rows(range(3))] == [2, 1, 2]
 
 
 def test_a_limit_keeps_the_first_rows(tmp_path):
@@ -226,3 +227,32 @@ def test_another_format_is_refused(tmp_path):
     path.write_text("x")
     with pytest.raises(ConfigurationError, match=r"expected a file ending in \.jsonl"):
         read(path)
+
+
+def pairs_of(tmp_path, objective, rows):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return PairRows(open_rows(Source(path=path), objective, tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1000])
+def test_a_row_becomes_a_pair_for_its_positive_and_each_negative(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr("twinvec.training.data.rows._AT_ONCE", at_once)
+    negatives = (["n0"], [], ["n1", "n2"])
+    rows = [{"anchor": f"a{n}", "positive": f"p{n}", "negatives": texts} for n, texts in enumerate(negatives)]
+    pairs = pairs_of(tmp_path, "binary", rows)
+    expected = [("a0", "p0", 1), ("a0", "n0", 0), ("a1", "p1", 1), ("a2", "p2", 1), ("a2", "n1", 0), ("a2", "n2", 0)]
+    assert len(pairs) == len(expected)
+    order = [4, 0, 5, 2, 1, 3]
+    found = [(row["sentence1"], row["sentence2"], row["label"]) for row in pairs.rows(order)]
+    assert found == [expected[index] for index in order]
+
+
+def test_scored_rows_stay_as_they_are(tmp_path):
+    pairs = pairs_of(tmp_path, "graded", [{"sentence1": "a", "sentence2": "b", "score": 0.25}])
+    assert pairs.rows([0]) == [{"sentence1": "a", "sentence2": "b", "label": 0.25}]
+
+
+def test_positives_alone_are_refused(tmp_path):
+    with pytest.raises(DocumentError, match="twinvec mine"):
+        pairs_of(tmp_path, "binary", [{"anchor": "a", "positive": "p"}, {"anchor": "b", "positive": "q"}])
