@@ -57,7 +57,7 @@ SUBJECTS = {
         "What `twinvec train` and `twinvec mine` do, from Python, and every field of a configuration.",
         {
             "twinvec.training.run.train": "train",
-            "twinvec.training.run.report": "TrainReport",
+            "twinvec.training.run.model_card": "TrainReport",
             "twinvec.training.run.config": "check_config read_config TrainConfig",
             "twinvec.training.settings": "InfoNCE Triplet Contrastive Regression Softmax Binary Graded "
             "Source Batches Schedule Evaluation Lora",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,66 +27,56 @@ def dataset_weights(
     return normalised
 
 
+@dataclass(eq=False)
 class BatchPlan:
     """A batch sampler for a data loader: yields lists of row numbers, counted through all datasets in order.
 
     An epoch has (rows of all datasets) / (rows of a batch) batches, rounded up. Every batch draws equal parts from
     ``datasets`` of all datasets, chosen by smooth weighted round-robin, so that any stretch of batches keeps the shares
     in ``weights``. With ``unique_texts``, a row that would repeat one of its ``hashes``, (rows, texts), in a batch
-    waits for the next batch, and may be left out of the epoch.
+    waits for the next batch, and may be left out of the epoch. The next iteration draws ``epoch``.
     """
 
-    def __init__(
-        self,
-        hashes: Sequence[npt.NDArray[np.int64]],
-        batch_size: int,
-        *,
-        weights: npt.NDArray[np.float64],
-        datasets: int = 1,
-        unique_texts: bool = True,
-        seed: int = 0,
-    ) -> None:
-        if not 1 <= datasets <= len(hashes) or batch_size < datasets:
+    hashes: Sequence[npt.NDArray[np.int64]]
+    batch_size: int
+    _: KW_ONLY
+    weights: npt.NDArray[np.float64]
+    datasets: int = 1
+    unique_texts: bool = True
+    seed: int = 0
+    epoch: int = 0
+    drop_last = False  # what loaders of batches ask for
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.datasets <= len(self.hashes) or self.batch_size < self.datasets:
             raise ConfigurationError(
-                f"a batch of {batch_size} rows cannot draw from {datasets} of {len(hashes)} datasets"
+                f"a batch of {self.batch_size} rows cannot draw from {self.datasets} of {len(self.hashes)} datasets"
             )
-        self.batch_size = batch_size
-        self.drop_last = False
-        self.epoch = 0
-        self._hashes = hashes
-        self._offsets = np.cumsum([0, *(len(rows) for rows in hashes)])
-        self._weights = weights
-        self._datasets = datasets
-        self._unique = unique_texts
-        self._seed = seed
+        self._offsets = np.cumsum([0, *(len(rows) for rows in self.hashes)])
 
     def __len__(self) -> int:
         return -(-int(self._offsets[-1]) // self.batch_size)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch that the next iteration draws."""
-        self.epoch = epoch
-
     def __iter__(self) -> Iterator[list[int]]:
-        alone = len(self._hashes) == 1
-        streams = [_Stream(len(rows), (self._seed, self.epoch, index)) for index, rows in enumerate(self._hashes)]
+        alone = len(self.hashes) == 1
+        streams = [_Stream(len(rows), (self.seed, self.epoch, index)) for index, rows in enumerate(self.hashes)]
         for chosen in self._turns():
             seen: set[int] = set()
             batch: list[int] = []
             for place, index in enumerate(chosen):
                 # the first datasets take the remainder
                 wanted = self.batch_size // len(chosen) + (place < self.batch_size % len(chosen))
-                rows = streams[index].take(wanted, self._hashes[index] if self._unique else None, seen, once=alone)
+                rows = streams[index].take(wanted, self.hashes[index] if self.unique_texts else None, seen, once=alone)
                 batch.extend(int(self._offsets[index]) + row for row in rows)
             yield batch
         if alone and streams[0].left:
             logger.warning("%d rows repeat texts too often to find a place in this epoch", streams[0].left)
 
     def _turns(self) -> Iterator[list[int]]:
-        credit = np.random.default_rng((self._seed, self.epoch)).random(len(self._weights)) * self._weights
+        credit = np.random.default_rng((self.seed, self.epoch)).random(len(self.weights)) * self.weights
         for _ in range(len(self)):
-            credit += self._weights * self._datasets
-            chosen = np.argsort(-credit, kind="stable")[: self._datasets]
+            credit += self.weights * self.datasets
+            chosen = np.argsort(-credit, kind="stable")[: self.datasets]
             credit[chosen] -= 1
             yield sorted(chosen.tolist())
 

@@ -1,12 +1,18 @@
-"""The model that a configuration trains, and its loss."""
+"""The model that a configuration trains, its loss, and what else differs between the two kinds of models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from datasets import Dataset
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 from torch import nn
+from transformers import PrinterCallback, set_seed
 
 from twinvec.errors import ConfigurationError
 from twinvec.models.backbone import max_input_tokens, position_limit, read_transformer_config
@@ -15,20 +21,84 @@ from twinvec.models.finding import find_model
 from twinvec.models.integrity import read_object
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
+from twinvec.training.data.batch_sampler import BatchPlan
+from twinvec.training.data.rows import PairRows, Rows
 from twinvec.training.losses import modules as losses
 from twinvec.training.run.config import TrainConfig
-
-if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder, SentenceTransformer
-
+from twinvec.training.run.evaluators import Measure, cross_encoder_measure, encoder_measure
+from twinvec.training.run.library_trainers import (
+    EncoderTrainer,
+    PairTrainer,
+    RowDataset,
+    TextCollator,
+    library_arguments,
+    tensorboard_folder,
+)
+from twinvec.training.run.run_folder import RunFolder
 
 _PROMPT_OF = {"anchor": "query", "positive": "document", "negative": "document", "negatives": "document"}
 
 
-def build_encoder(config: TrainConfig) -> SentenceTransformer:
-    """Return the configured bi-encoder; raise ModelError for a bad model, ConfigurationError for a bad setting."""
-    from sentence_transformers import SentenceTransformer
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What differs between training a bi-encoder and training a cross-encoder."""
 
+    model: Any
+    loss: Any
+    rows: list[Any]
+    collator: Any
+    trainer_class: Any
+    measure: Measure | None
+
+
+def build_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
+    """Return what a run trains, on what, and by what it is measured; ``cache`` is for copies of the data.
+
+    Raises:
+        ModelError: the model cannot be found or is damaged.
+        ConfigurationError: a setting does not fit the model.
+    """
+    set_seed(config.schedule.seed)  # a new head is random
+    return (_encoder_parts if config.kind == "bi-encoder" else _cross_encoder_parts)(config, sources, cache)
+
+
+def _encoder_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
+    model = _build_encoder(config)
+    loss = _build_loss(config, model, sources[0].labels)
+    hashed = isinstance(config.objective, settings.InfoNCE) and config.objective.mask_texts
+    roles = list(dict.fromkeys(role for rows in sources for role in rows.roles))
+    collator = TextCollator(with_prompts(model), roles, hashed)
+    measure = None if config.evaluation is None else encoder_measure(model, config.evaluation, cache)
+    return Parts(model, loss, list(sources), collator, EncoderTrainer, measure)
+
+
+def _cross_encoder_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
+    model = _build_cross_encoder(config)
+    collator = CrossEncoderDataCollator(preprocess_fn=model.preprocess)
+    rows = [PairRows(each) for each in sources]
+    measure = None if config.evaluation is None else cross_encoder_measure(model, config.evaluation, cache)
+    return Parts(model, losses.PairScoreLoss(model), rows, collator, PairTrainer, measure)
+
+
+def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: BatchPlan) -> Any:
+    """Return a trainer that is ready to train."""
+    arguments = parts.trainer_class.training_args_class(**library_arguments(config, folder.checkpoints))
+    stand_in = Dataset.from_dict({"anchor": [""], "positive": [""]})  # the rows come through the data loader
+    with tensorboard_folder(folder.path / "runs"):
+        trainer = parts.trainer_class(
+            model=parts.model,
+            args=arguments,
+            train_dataset=stand_in,
+            eval_dataset=stand_in if parts.measure else None,
+            loss=parts.loss,
+            data_collator=parts.collator,
+        )
+    trainer.remove_callback(PrinterCallback)  # it prints to stdout
+    trainer.prepare_run(config, RowDataset(parts.rows), plan, parts.measure, f"Training {folder.path.name}")
+    return trainer
+
+
+def _build_encoder(config: TrainConfig) -> SentenceTransformer:
     folder = find_model(config.model).path
     limit = _input_limit(config, folder)
     model = SentenceTransformer(str(folder), device=config.device, local_files_only=True)
@@ -39,9 +109,6 @@ def build_encoder(config: TrainConfig) -> SentenceTransformer:
             model.default_prompt_name = None
     if config.pooling is not None:
         _set_pooling(model, config.pooling)
-    dim = _dim(model)
-    if config.matryoshka and max(config.matryoshka) > dim:
-        raise ConfigurationError(f"matryoshka: {max(config.matryoshka)} is more than the model's {dim} dimensions")
     if config.lora is not None:
         _add_adapters(model, config.lora)
     return model
@@ -52,8 +119,6 @@ def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[
 
     The prompt is ``query`` for anchors, ``document`` for positives and negatives, the default prompt for other roles.
     """
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
     pooled = any(isinstance(module, Pooling) and module.include_prompt for module in model)
 
     def preprocess(texts: list[str], role: str) -> dict[str, Any]:
@@ -66,21 +131,21 @@ def with_prompts(model: SentenceTransformer) -> Callable[[list[str], str], dict[
     return preprocess
 
 
-def build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[str, ...]) -> losses.EmbeddingLoss:
-    """Return the loss over the model's vectors; ``labels`` are the classes for softmax."""
-    dim = _dim(model)
+def _build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[str, ...]) -> losses.EmbeddingLoss:
+    dim = model.get_embedding_dimension()
+    assert dim is not None
     loss = _vector_loss(config.objective, dim, labels)
     if config.matryoshka:
+        if max(config.matryoshka) > dim:
+            raise ConfigurationError(f"matryoshka: {max(config.matryoshka)} is more than the model's {dim} dimensions")
         loss = losses.MatryoshkaLoss(loss, sorted({*config.matryoshka, dim}))
     return losses.EmbeddingLoss(
         model, loss, token_budget=config.batches.token_budget, kept_tokens=config.batches.kept_tokens
     )
 
 
-def build_cross_encoder(config: TrainConfig) -> CrossEncoder:
+def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
     """Return a cross-encoder with one output as it is, or any other model's backbone with a new classifier."""
-    from sentence_transformers import CrossEncoder
-
     folder = find_model(config.model).path
     described = read_object(read_modules(folder)[0][1] / "config.json")
     classifier = any(str(name).endswith("ForSequenceClassification") for name in described.get("architectures") or ())
@@ -111,8 +176,6 @@ def merge_adapters(model: SentenceTransformer) -> None:
 
 
 def _set_pooling(model: SentenceTransformer, mode: str) -> None:
-    from sentence_transformers.sentence_transformer.modules import Dense, Pooling
-
     place, old = next((place, module) for place, module in enumerate(model) if isinstance(module, Pooling))
     new = Pooling(old.embedding_dimension, pooling_mode=mode, include_prompt=old.include_prompt)
     before, after = old.get_embedding_dimension(), new.get_embedding_dimension()
@@ -138,12 +201,6 @@ def _input_limit(config: TrainConfig, folder: Path) -> int:
 
 def _backbone(model: SentenceTransformer) -> Any:
     return model[0].auto_model
-
-
-def _dim(model: SentenceTransformer) -> int:
-    dim = model.get_embedding_dimension()
-    assert dim is not None
-    return dim
 
 
 def _add_adapters(model: SentenceTransformer, lora: settings.Lora) -> None:

@@ -5,30 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.cross_encoder.evaluation import (
+    CrossEncoderCorrelationEvaluator,
+    CrossEncoderRerankingEvaluator,
+)
+from sentence_transformers.sentence_transformer.evaluation import (
+    EmbeddingSimilarityEvaluator,
+    InformationRetrievalEvaluator,
+)
+from sentence_transformers.util import cos_sim
 
 from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.training.data.rows import Rows, open_rows
+from twinvec.training.data.rows import Row, open_rows
 from twinvec.training.settings import Evaluation, Source
-
-if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder, SentenceTransformer
 
 Scores = dict[str, float]
 Measure = Callable[[], Scores]
+_Part = tuple[str, Any, dict[str, str]]
+"""The scores' first word, the library's evaluator, and its name for each score."""
 
 
 def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: Path) -> Measure:
     """Measure a bi-encoder by cosine: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``."""
-    from sentence_transformers.sentence_transformer.evaluation import (
-        EmbeddingSimilarityEvaluator,
-        InformationRetrievalEvaluator,
-    )
-    from sentence_transformers.util import cos_sim
-
-    parts: list[Measure] = []
+    parts: list[_Part] = []
     if evaluation.pairs is not None:
-        rows = _all(open_rows(Source(path=evaluation.pairs), "info_nce", cache))
+        rows = _all_rows(Source(path=evaluation.pairs), "info_nce", cache)
         passages = {text: str(number) for number, text in enumerate(dict.fromkeys(row["positive"] for row in rows))}
         wanted: dict[str, set[str]] = {}
         for row in rows:
@@ -42,62 +46,36 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
             accuracy_at_k=[1],
             write_csv=False,
         )
-        parts.append(_part(retrieval, model, {"mrr@10": "cosine_mrr@10", "accuracy@1": "cosine_accuracy@1"}, "pairs"))
+        parts.append(("pairs", retrieval, {"mrr@10": "cosine_mrr@10", "accuracy@1": "cosine_accuracy@1"}))
     if evaluation.sts is not None:
         first, second, scores = _scored(evaluation.sts, cache)
         similarity = EmbeddingSimilarityEvaluator(
             first, second, scores, similarity_fn_names=["cosine"], write_csv=False, batch_size=64
         )
-        parts.append(_part(similarity, model, {"spearman": "spearman_cosine", "pearson": "pearson_cosine"}, "sts"))
-    return _joined(parts)
+        parts.append(("sts", similarity, {"spearman": "spearman_cosine", "pearson": "pearson_cosine"}))
+    return _measure(model, parts)
 
 
 def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Path) -> Measure:
     """Measure a cross-encoder: ``pairs.mrr@10``, ``pairs.ndcg@10``, ``sts.spearman``, ``sts.pearson``."""
-    from sentence_transformers.cross_encoder.evaluation import (
-        CrossEncoderCorrelationEvaluator,
-        CrossEncoderRerankingEvaluator,
-    )
-
-    parts: list[Measure] = []
+    parts: list[_Part] = []
     if evaluation.pairs is not None:
         reranking = CrossEncoderRerankingEvaluator(_candidates(evaluation.pairs, cache), at_k=10, write_csv=False)
-        parts.append(_part(reranking, model, {"mrr@10": "mrr@10", "ndcg@10": "ndcg@10"}, "pairs"))
+        parts.append(("pairs", reranking, {"mrr@10": "mrr@10", "ndcg@10": "ndcg@10"}))
     if evaluation.sts is not None:
         first, second, scores = _scored(evaluation.sts, cache)
         pairs = [[one, other] for one, other in zip(first, second, strict=True)]
         correlation = CrossEncoderCorrelationEvaluator(pairs, scores, write_csv=False)
-        parts.append(_part(correlation, model, {"spearman": "spearman", "pearson": "pearson"}, "sts"))
-    return _joined(parts)
+        parts.append(("sts", correlation, {"spearman": "spearman", "pearson": "pearson"}))
+    return _measure(model, parts)
 
 
-def _joined(parts: list[Measure]) -> Measure:
-    return lambda: {name: score for part in parts for name, score in part().items()}
-
-
-def _candidates(path: Path, cache: Path) -> list[dict[str, Any]]:
-    """Return the positives and negatives of anchors with negatives; DocumentError if no anchor has any."""
-    positives: dict[str, dict[str, None]] = {}
-    negatives: dict[str, dict[str, None]] = {}
-    for row in _all(open_rows(Source(path=path), "binary", cache)):
-        positives.setdefault(row["anchor"], {})[row["positive"]] = None
-        negatives.setdefault(row["anchor"], {}).update(dict.fromkeys(row.get("negatives", ())))
-    samples = [
-        {"query": anchor, "positive": list(own), "negative": [text for text in negatives[anchor] if text not in own]}
-        for anchor, own in positives.items()
-    ]
-    samples = [sample for sample in samples if sample["negative"]]
-    if not samples:
-        raise DocumentError(
-            f"{path}: has no negatives, among which a cross-encoder could find the positives; 'twinvec mine' finds some"
-        )
-    return samples
-
-
-def _part(evaluator: Any, model: Any, names: dict[str, str], group: str) -> Measure:
+def _measure(model: Any, parts: list[_Part]) -> Measure:
     def measure() -> Scores:
-        found = evaluator(model)
-        scores = {f"{group}.{ours}": 100 * float(found[theirs]) for ours, theirs in names.items()}
+        scores: Scores = {}
+        for group, evaluator, names in parts:
+            found = evaluator(model)
+            scores |= {f"{group}.{ours}": 100 * float(found[theirs]) for ours, theirs in names.items()}
         for name, score in scores.items():
             if not math.isfinite(score):
                 raise ConfigurationError(
@@ -109,10 +87,30 @@ def _part(evaluator: Any, model: Any, names: dict[str, str], group: str) -> Meas
     return measure
 
 
+def _candidates(path: Path, cache: Path) -> list[dict[str, Any]]:
+    """Return the positives and negatives of anchors with negatives; DocumentError if no anchor has any."""
+    positives: dict[str, dict[str, None]] = {}
+    negatives: dict[str, dict[str, None]] = {}
+    for row in _all_rows(Source(path=path), "binary", cache):
+        positives.setdefault(row["anchor"], {})[row["positive"]] = None
+        negatives.setdefault(row["anchor"], {}).update(dict.fromkeys(row.get("negatives", ())))
+    samples = [
+        {"query": anchor, "positive": list(own), "negative": others}
+        for anchor, own in positives.items()
+        if (others := [text for text in negatives[anchor] if text not in own])
+    ]
+    if not samples:
+        raise DocumentError(
+            f"{path}: has no negatives, among which a cross-encoder could find the positives; 'twinvec mine' finds some"
+        )
+    return samples
+
+
 def _scored(path: Path, cache: Path) -> tuple[list[str], list[str], list[float]]:
-    rows = _all(open_rows(Source(path=path, score_range=None), "sts", cache))
+    rows = _all_rows(Source(path=path, score_range=None), "sts", cache)
     return [row["sentence1"] for row in rows], [row["sentence2"] for row in rows], [row["score"] for row in rows]
 
 
-def _all(rows: Rows) -> list[dict[str, Any]]:
+def _all_rows(source: Source, objective: str, cache: Path) -> list[Row]:
+    rows = open_rows(source, objective, cache)
     return rows.rows(range(len(rows)))

@@ -1,10 +1,12 @@
-"""sentence-transformers' loop, optimiser and processes, with this package's batches, checkpoints and measurements."""
+"""sentence-transformers' loop, optimiser and processes, with our settings, batches, checkpoints and measurements."""
 
 from __future__ import annotations
 
-import contextlib
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,12 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import TrainerCallback, TrainerState
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.progress import Advance, progress_bar
+from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec.training.data.batch_sampler import BatchPlan
 from twinvec.training.data.rows import PairRows, Rows
 from twinvec.training.losses.distributed import own_part, wait_for_all
 from twinvec.training.losses.negatives_mask import text_hashes
+from twinvec.training.run.config import TrainConfig
 from twinvec.training.run.evaluators import Measure
 from twinvec.training.run.run_folder import mark_complete
 
@@ -29,7 +32,7 @@ _TENSORS = "tensors.safetensors"
 
 
 class RowDataset(Dataset[dict[str, Any]]):
-    """Several sources as one, with rows numbered through all of them."""
+    """Several sources as one, with rows numbered through all of them; each process reads its own part of a batch."""
 
     def __init__(self, sources: Sequence[Rows | PairRows]) -> None:
         self._sources = sources
@@ -38,11 +41,9 @@ class RowDataset(Dataset[dict[str, Any]]):
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.__getitems__([index])[0]
-
-    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the rows of a batch; each source is read once."""
+    def __getitems__(self, batch: list[int]) -> list[dict[str, Any]]:
+        """Return this process' rows of a batch; each source is read once."""
+        indices = own_part(batch)
         owners = torch.bucketize(torch.tensor(indices), self._ends, right=True).tolist()
         rows: list[dict[str, Any]] = [{}] * len(indices)
         for owner, source in enumerate(self._sources):
@@ -53,21 +54,18 @@ class RowDataset(Dataset[dict[str, Any]]):
         return rows
 
 
+@dataclass(frozen=True)
 class TextCollator:
     """Turns rows into labels and each arm's features, by ``preprocess(texts, role)``; ``hashed`` adds text hashes."""
 
+    preprocess: Callable[[list[str], str], dict[str, Any]]
+    roles: Sequence[str]
+    hashed: bool
     valid_label_columns = ("label", "score")
-
-    def __init__(
-        self, preprocess: Callable[[list[str], str], dict[str, Any]], roles: Sequence[str], hashed: bool
-    ) -> None:
-        self._preprocess = preprocess
-        self._roles = roles
-        self._hashed = hashed
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         batch: dict[str, Any] = {}
-        for role in self._roles:
+        for role in self.roles:
             if role in self.valid_label_columns:
                 batch["label"] = torch.tensor([row[role] for row in rows])
                 continue
@@ -77,51 +75,28 @@ class TextCollator:
         return batch
 
     def _features(self, texts: list[str], role: str) -> dict[str, Any]:
-        features = self._preprocess(texts or [""], role)
+        features = self.preprocess(texts or [""], role)
         if not texts:  # this arm has no rows here, but other processes may have some
             features = {name: value[:0] if isinstance(value, Tensor) else value for name, value in features.items()}
-        if self._hashed:
+        if self.hashed:
             features["text_hash"] = text_hashes(texts)
         return features
-
-
-class _OwnParts:
-    """The planned batches; each holds only the rows that this process computes."""
-
-    def __init__(self, plan: BatchPlan) -> None:
-        self._plan = plan
-        self.batch_size = plan.batch_size
-        self.drop_last = False
-
-    def __len__(self) -> int:
-        return len(self._plan)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return map(own_part, self._plan)
 
 
 class TrainerOverrides:
     """The changes to both trainers: batches, checkpoints (all tensors of model and loss), measurements, progress."""
 
     def prepare_run(
-        self,
-        dataset: RowDataset,
-        plan: BatchPlan,
-        measure: Measure | None,
-        *,
-        label: str,
-        checkpoint_every: int,
-        patience: int | None,
+        self: Any, config: TrainConfig, dataset: RowDataset, plan: BatchPlan, measure: Measure | None, label: str
     ) -> None:
         """Set what to train on, what to measure, and when to save and to stop; call it before ``train``."""
         self._dataset = dataset
         self._plan = plan
         self._measure = measure
-        self._patience = patience
-        self.bar = contextlib.ExitStack()
+        self._patience = config.evaluation.patience if config.evaluation is not None else None
+        self.bar = ExitStack()
         """Closes the progress bar that ``train`` opens, however training ends."""
-        watcher = _Watcher(plan, label, checkpoint_every, patience, self.bar)
-        self.add_callback(watcher)  # type: ignore[attr-defined]
+        self.add_callback(_Watcher(plan, label, config.schedule.checkpoint_every, self.bar))
 
     def resume_if_finished(self: Any, checkpoint: Path) -> bool:
         """Return whether the run had finished with its last checkpoint, and restore its end in this case.
@@ -129,8 +104,7 @@ class TrainerOverrides:
         The library would train one more step if the end is not the end of an epoch.
         """
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        gave_up = self._patience and gains_nothing(state.log_history, self.args.metric_for_best_model, self._patience)
-        if state.global_step < state.max_steps and not gave_up:
+        if state.global_step < state.max_steps and not self._gains_nothing(state):
             return False
         self.state = state
         self._load_from_checkpoint(_checkpoint(self.args, state.best_global_step or state.global_step))
@@ -142,7 +116,7 @@ class TrainerOverrides:
     def get_train_dataloader(self: Any) -> Any:
         loader: DataLoader[Any] = DataLoader(
             self._dataset,
-            batch_sampler=_OwnParts(self._plan),
+            batch_sampler=self._plan,
             collate_fn=self.data_collator,
             pin_memory=self.args.dataloader_pin_memory,
         )
@@ -153,7 +127,15 @@ class TrainerOverrides:
         scores = {f"eval_{name}": score for name, score in self._measure().items()}
         self.log(scores)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, scores)
+        if self._gains_nothing(self.state):
+            self.control.should_training_stop = True
         return scores
+
+    def _gains_nothing(self: Any, state: TrainerState) -> bool:
+        """Return whether too many measurements follow the best one in the log, which a resumed run has too."""
+        metric = self.args.metric_for_best_model
+        scores = [entry[metric] for entry in state.log_history if metric in entry]
+        return bool(self._patience and scores) and len(scores) - 1 - scores.index(max(scores)) >= self._patience
 
     def _save(self: Any, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
@@ -185,33 +167,29 @@ class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
     """Trains a cross-encoder."""
 
 
+@dataclass(eq=False)
 class _Watcher(TrainerCallback):
-    """Moves the bar and the plan, and marks checkpoints. The log alone ends a run, so that a resumed run ends alike."""
+    """Moves the bar and the plan, and marks checkpoints."""
 
-    def __init__(
-        self, plan: BatchPlan, label: str, checkpoint_every: int, patience: int | None, bar: contextlib.ExitStack
-    ) -> None:
-        self._plan = plan
-        self._label = label
-        self._checkpoint_every = checkpoint_every
-        self._patience = patience
-        self._bar = bar
-        self._advance: Advance | None = None
+    plan: BatchPlan
+    label: str
+    checkpoint_every: int
+    bar: ExitStack
+    advance: Advance = unseen
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         shown = state.is_world_process_zero
-        self._advance = self._bar.enter_context(progress_bar(self._label, state.max_steps, "steps", shown=shown))
-        self._advance(state.global_step)
+        self.advance = self.bar.enter_context(progress_bar(self.label, state.max_steps, "steps", shown=shown))
+        self.advance(state.global_step)
         if state.best_global_step:  # the folder may have moved since
             state.best_model_checkpoint = str(_checkpoint(args, state.best_global_step))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._plan.set_epoch(int(state.epoch))
+        self.plan.epoch = int(state.epoch)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        assert self._advance is not None
-        self._advance(1)
-        if state.global_step % self._checkpoint_every == 0:  # also between measurements
+        self.advance(1)
+        if state.global_step % self.checkpoint_every == 0:  # also between measurements
             control.should_save = True
         if control.should_training_stop and not any("loss" in entry for entry in state.log_history):
             control.should_log = True  # the run has fewer steps than log_every
@@ -220,20 +198,63 @@ class _Watcher(TrainerCallback):
         if not math.isfinite(more["logs"].get("loss", 0.0)):
             raise _diverged("the loss is", state.global_step)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._patience and gains_nothing(state.log_history, args.metric_for_best_model, self._patience):
-            control.should_training_stop = True
-
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         wait_for_all()  # each process adds the state of its random generator
         if state.is_world_process_zero:
             mark_complete(_checkpoint(args, state.global_step))
 
 
-def gains_nothing(history: list[dict[str, Any]], metric: str, patience: int) -> bool:
-    """Return whether ``patience`` measurements follow the best one in a trainer's log."""
-    scores = [entry[metric] for entry in history if metric in entry]
-    return bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
+def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
+    """Return the settings of sentence-transformers' trainer, which writes to ``checkpoints``, by argument name."""
+    schedule, evaluation = config.schedule, config.evaluation
+    on_cpu = config.device == "cpu" or not torch.cuda.is_available()
+    every = evaluation.every if evaluation is not None else None
+    arguments: dict[str, Any] = {
+        "output_dir": str(checkpoints.absolute()),
+        "per_device_train_batch_size": config.batches.size,
+        "num_train_epochs": schedule.epochs,
+        "max_steps": schedule.steps or -1,
+        "learning_rate": schedule.learning_rate,
+        "lr_scheduler_type": schedule.decay,
+        "warmup_steps": schedule.warmup,
+        "weight_decay": schedule.weight_decay,
+        "max_grad_norm": schedule.gradient_clip,
+        "bf16": schedule.precision == "bfloat16",
+        "fp16": schedule.precision == "float16",
+        "seed": schedule.seed,
+        "logging_steps": schedule.log_every,
+        "logging_nan_inf_filter": False,  # a loss that is not finite ends the run
+        "save_strategy": "steps",
+        "save_steps": every or schedule.checkpoint_every,
+        "save_total_limit": 3 if every else 2,  # the best one; the previous one, until the new one is complete
+        "eval_strategy": "steps" if every else "no",
+        "eval_steps": every,
+        "report_to": list(schedule.report_to) or "none",
+        "disable_tqdm": True,
+        "use_cpu": on_cpu,
+        "dataloader_pin_memory": not on_cpu,
+    }
+    if evaluation is not None and every:
+        best = "pairs.mrr@10" if evaluation.pairs is not None else "sts.spearman"
+        arguments |= {
+            "load_best_model_at_end": True,
+            "metric_for_best_model": f"eval_{best}",
+            "greater_is_better": True,
+        }
+    return arguments
+
+
+@contextmanager
+def tensorboard_folder(folder: Path) -> Iterator[None]:
+    """Let a trainer made inside log to ``folder``, unless the user has set the variable that the trainer reads."""
+    if "TENSORBOARD_LOGGING_DIR" in os.environ:
+        yield
+        return
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder.absolute())
+    try:
+        yield
+    finally:
+        del os.environ["TENSORBOARD_LOGGING_DIR"]
 
 
 def _checkpoint(args: Any, step: int) -> Path:

@@ -1,17 +1,39 @@
-"""The model card of a trained model: data, objective, settings, results, and the curves as a picture."""
+"""The report of a training run, and the model card: data, objective, settings, results, and the curves as a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twinvec.training.run.config import TrainConfig
 
-if TYPE_CHECKING:
-    from twinvec.training.run.report import TrainReport
-
 _CURVES = "training.png"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainReport:
+    """What a run did.
+
+    Attributes:
+        steps: Steps of the whole run, including those before it was resumed.
+        rows: Rows of all datasets.
+        before: Scores x 100 of the model before training.
+        after: Scores x 100 of the saved model.
+        best_step: The step whose weights were kept: the best by score, or the last if nothing is measured.
+        loss: Mean loss over the last ``log_every`` steps (over all steps if fewer).
+        seconds: Training time of this process.
+    """
+
+    folder: str
+    steps: int
+    rows: int
+    before: dict[str, float]
+    after: dict[str, float]
+    best_step: int
+    loss: float | None
+    seconds: float
 
 
 def write_card(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, ModelIntegrityError
 from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, read_object
 from twinvec.training.losses import modules as losses
-
-if TYPE_CHECKING:
-    from twinvec.encoder import Encoder
+from twinvec.training.objectives import pair_features
 
 _HEAD = "softmax_head"
 
@@ -57,10 +56,6 @@ class PairClassifier:
 
     def label(self, pairs: list[tuple[str, str]]) -> list[str]:
         """Return the most probable label of each pair."""
-        import torch
-
-        from twinvec.training.objectives import pair_features
-
         u_BD, v_BD = (torch.from_numpy(self._encoder.encode([pair[side] for pair in pairs])) for side in (0, 1))
         with torch.inference_mode():
             scores_BK: Tensor = self._head.classifier(pair_features(u_BD, v_BD, self._head.concatenation))

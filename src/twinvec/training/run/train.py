@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.extras import import_extra
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
-from twinvec.training.data.rows import PairRows, Rows, open_rows
+from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
 from twinvec.training.run.config import TrainConfig
-from twinvec.training.run.evaluators import Measure, cross_encoder_measure, encoder_measure
-from twinvec.training.run.library_arguments import library_arguments, tensorboard_folder
-from twinvec.training.run.report import TrainReport
+from twinvec.training.run.model_card import TrainReport, write_card
 from twinvec.training.run.run_folder import RunFolder, run_fingerprint
-from twinvec.training.settings import Evaluation, InfoNCE
+from twinvec.training.run.softmax_head import save_head
+from twinvec.training.settings import InfoNCE
+from twinvec.version import __version__
 
 logger = logging.getLogger(__name__)
 
@@ -52,66 +50,15 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         return _Run(config, run, sources).run()
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What differs between training a bi-encoder and training a cross-encoder."""
-
-    model: Any
-    loss: Any
-    rows: list[Any]
-    collator: Any
-    trainer_class: Any
-    measure: Callable[[Any, Evaluation, Path], Measure]
-
-
-def _encoder_parts(config: TrainConfig, sources: list[Rows]) -> _Parts:
-    from twinvec.training.run import building
-    from twinvec.training.run.library_trainers import EncoderTrainer, TextCollator
-
-    model = building.build_encoder(config)
-    loss = building.build_loss(config, model, sources[0].labels)
-    hashed = isinstance(config.objective, InfoNCE) and config.objective.mask_texts
-    roles = list(dict.fromkeys(role for rows in sources for role in rows.roles))
-    collator = TextCollator(building.with_prompts(model), roles, hashed)
-    return _Parts(model, loss, list(sources), collator, EncoderTrainer, encoder_measure)
-
-
-def _cross_encoder_parts(config: TrainConfig, sources: list[Rows]) -> _Parts:
-    from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCollator
-
-    from twinvec.training.losses.modules import PairScoreLoss
-    from twinvec.training.run import building
-    from twinvec.training.run.library_trainers import PairTrainer
-
-    model = building.build_cross_encoder(config)
-    collator = CrossEncoderDataCollator(preprocess_fn=model.preprocess)
-    rows = [PairRows(each) for each in sources]
-    return _Parts(model, PairScoreLoss(model), rows, collator, PairTrainer, cross_encoder_measure)
-
-
 class _Run:
     def __init__(self, config: TrainConfig, folder: RunFolder, sources: list[Rows]) -> None:
-        from transformers import set_seed
+        from twinvec.training.run.building import build_parts, build_trainer
 
-        from twinvec.training.run.library_trainers import RowDataset
-
-        set_seed(config.schedule.seed)  # before the model is built: a new head is random
         self._config = config
         self._folder = folder
-        self._parts = (_encoder_parts if config.kind == "bi-encoder" else _cross_encoder_parts)(config, sources)
-        self._rows = self._parts.rows
-        self._measure: Measure | None = None
-        if config.evaluation is not None:
-            self._measure = self._parts.measure(self._parts.model, config.evaluation, folder.checkpoints / "data")
-        self._trainer = self._make_trainer()
-        self._trainer.prepare_run(
-            RowDataset(self._rows),
-            self._plan(),
-            self._measure,
-            label=f"Training {folder.path.name}",
-            checkpoint_every=config.schedule.checkpoint_every,
-            patience=config.evaluation.patience if config.evaluation is not None else None,
-        )
+        self._parts = build_parts(config, sources, folder.checkpoints / "data")
+        self._measure = self._parts.measure
+        self._trainer = build_trainer(self._parts, config, folder, self._plan())
 
     def run(self) -> TrainReport:
         """Measure, train from the last checkpoint or from the start, measure again, and save."""
@@ -130,7 +77,7 @@ class _Run:
         report = TrainReport(
             folder=str(self._folder.path),
             steps=state.global_step,
-            rows=sum(len(rows) for rows in self._rows),
+            rows=sum(len(rows) for rows in self._parts.rows),
             before=before,
             after=self._measure() if self._measure else {},
             best_step=state.best_global_step or state.global_step,
@@ -156,54 +103,26 @@ class _Run:
         return time.perf_counter() - started
 
     def _save(self, report: TrainReport) -> None:
-        from twinvec.training.run.model_card import write_card
-        from twinvec.training.run.softmax_head import save_head
-        from twinvec.version import __version__
-
         def write_model(target: Path) -> None:
             self._parts.model.save_pretrained(str(target), create_model_card=False)
             save_head(getattr(self._trainer.loss, "loss", self._trainer.loss), target)
-            write_card(target, self._config, self._rows, report, self._trainer.state.log_history)
+            write_card(target, self._config, self._parts.rows, report, self._trainer.state.log_history)
 
-        self._folder.remember("report", {name: getattr(report, name) for name in report.__slots__})
+        self._folder.remember("report", asdict(report))
         self._folder.finish(write_model, {"trained_with": f"twinvec {__version__}"})
 
     def _plan(self) -> BatchPlan:
         batches = self._config.batches
         given = [source.weight for source in self._config.data if source.weight is not None]
-        sizes = [len(rows) for rows in self._rows]
+        sizes = [len(rows) for rows in self._parts.rows]
         return BatchPlan(
-            [getattr(rows, "hashes", np.zeros((len(rows), 0), dtype=np.int64)) for rows in self._rows],
+            [getattr(rows, "hashes", np.zeros((len(rows), 0), dtype=np.int64)) for rows in self._parts.rows],
             batches.size,
             weights=dataset_weights(sizes, power=batches.power, cap=batches.cap, given=given or None),
             datasets=batches.datasets,
             unique_texts=batches.unique_texts and isinstance(self._config.objective, InfoNCE),
             seed=self._config.schedule.seed,
         )
-
-    def _make_trainer(self) -> Any:
-        from transformers import PrinterCallback
-
-        trainer_class = self._parts.trainer_class
-        arguments = trainer_class.training_args_class(**library_arguments(self._config, self._folder.checkpoints))
-        with tensorboard_folder(self._folder.path / "runs"):
-            trainer = trainer_class(
-                model=self._parts.model,
-                args=arguments,
-                train_dataset=_placeholder(),
-                eval_dataset=_placeholder() if self._measure else None,
-                loss=self._parts.loss,
-                data_collator=self._parts.collator,
-            )
-        trainer.remove_callback(PrinterCallback)  # it prints to stdout
-        return trainer
-
-
-def _placeholder() -> Any:
-    """Return a dataset for the trainer to look at; the rows come through its data loader."""
-    from datasets import Dataset
-
-    return Dataset.from_dict({"anchor": [""], "positive": [""]})
 
 
 def _open(config: TrainConfig, cache: Path) -> list[Rows]:

@@ -108,7 +108,7 @@ def test_a_small_dataset_comes_again_and_again():
 def test_the_seed_and_the_epoch_decide():
     def drawn(seed, epoch):
         chosen = plan(distinct(90, 30), 8, datasets=2, seed=seed)
-        chosen.set_epoch(epoch)
+        chosen.epoch = epoch
         return list(chosen)
 
     assert drawn(1, 2) == drawn(1, 2)

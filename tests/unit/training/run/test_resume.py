@@ -197,9 +197,7 @@ def test_datasets_with_and_without_hard_negatives_share_a_batch(run, tmp_path, f
 
 def test_the_schedule_is_followed(run, tmp_path, monkeypatch):
     histories = []
-    monkeypatch.setattr(
-        "twinvec.training.run.model_card.write_card", lambda *arguments: histories.append(arguments[-1])
-    )
+    monkeypatch.setattr("twinvec.training.run.train.write_card", lambda *arguments: histories.append(arguments[-1]))
     for folder, schedule in {
         "linear": {"warmup": 0.5},
         "cosine": {"warmup": 0, "decay": "cosine"},
