@@ -116,7 +116,7 @@ def contrastive(
         margin: Distance beyond which a negative pair costs nothing.
     """
     _check_pairs("contrastive", u_BD, v_BD, labels_B)
-    distances_B = _contrastive_distance(u_BD, v_BD, distance)
+    distances_B = _distance(u_BD, v_BD, distance, eps=1e-6)
     labels_B = labels_B.to(distances_B.dtype)
     return (labels_B * distances_B**2 + (1 - labels_B) * (margin - distances_B).relu() ** 2).mean()
 
@@ -130,7 +130,7 @@ def online_contrastive(
     than the farthest positive pair. In a batch of one kind, the pairs beyond its mean are hard. Labels are 0 or 1.
     """
     _check_pairs("online_contrastive", u_BD, v_BD, labels_B)
-    distances_B = _contrastive_distance(u_BD, v_BD, distance)
+    distances_B = _distance(u_BD, v_BD, distance, eps=1e-6)
     positives, negatives = distances_B[labels_B == 1], distances_B[labels_B == 0]
     hard_positives = positives[positives > (negatives.min() if len(negatives) else positives.mean())]
     hard_negatives = negatives[negatives < (positives.max() if len(positives) else negatives.mean())]
@@ -220,22 +220,11 @@ def _check_pairs(name: str, u_BD: Tensor, v_BD: Tensor, labels_B: Tensor) -> Non
         )
 
 
-def _contrastive_distance(u_BD: Tensor, v_BD: Tensor, distance: str) -> Tensor:
-    # torch's pairwise_distance adds 1e-6 to the difference, as sentence-transformers does here but not in triplets
+def _distance(u_BD: Tensor, v_BD: Tensor, distance: str, eps: float = 0.0) -> Tensor:
+    """Return distances; norms are of the difference plus ``eps``: pairs of sentence-transformers have 1e-6."""
     if distance == "cosine":
         return 1 - functional.cosine_similarity(u_BD, v_BD)
-    return functional.pairwise_distance(u_BD, v_BD, p=_order(distance))
-
-
-def _distance(u_BD: Tensor, v_BD: Tensor, distance: str) -> Tensor:
-    if distance == "cosine":
-        return 1 - functional.cosine_similarity(u_BD, v_BD)
-    norms_B: Tensor = torch.linalg.vector_norm(u_BD - v_BD, ord=_order(distance), dim=-1)
-    return norms_B
-
-
-def _order(distance: str) -> int:
     orders = {"euclidean": 2, "manhattan": 1}
     if distance not in orders:
         raise ConfigurationError(f"distance must be 'cosine', 'euclidean' or 'manhattan', got {distance!r}")
-    return orders[distance]
+    return functional.pairwise_distance(u_BD, v_BD, p=orders[distance], eps=eps)

@@ -31,6 +31,21 @@ def model(_loaded):
     return model
 
 
+@pytest.fixture
+def excluded():
+    """``excluded(texts)``: the mask of all pairs that ``PairTexts`` excludes, as ``info_nce`` takes it."""
+
+    def mask(texts):
+        whole = torch.zeros(len(texts.anchors_B), len(texts.candidates_N), dtype=torch.bool)
+        found = texts.tile(*map(slice, (0, 0), whole.shape))
+        if found is not None:
+            columns, pairs = found
+            whole[:, columns] = pairs
+        return whole
+
+    return mask
+
+
 @pytest.fixture(autouse=True)
 def _one_thread():
     """Models this small gain nothing from threads, which only wait for one another on a busy machine."""

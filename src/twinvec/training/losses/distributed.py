@@ -1,7 +1,6 @@
 """The vectors of all processes in one place, for objectives that compare every row with every other.
 
 Every process differentiates the loss of the whole batch by its own vectors, so nothing is sent back.
-Shapes: M texts of all arms, B rows, D dimensions.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.nn import functional
 
 
 def world_size() -> int:
@@ -61,41 +59,18 @@ def share_of_batch(rows: int, device: torch.device) -> float:
     return rows * world_size() / int(total)
 
 
-def gather_labels(labels_B: Tensor) -> Tensor:
-    """Return the labels of all processes, in order of rank."""
-    counts = _gather_rows(torch.tensor([len(labels_B)], device=labels_B.device))
-    return torch.cat(_gather_ragged(labels_B, [int(count) for count in counts]))
+def gather(local: Tensor) -> Tensor:
+    """Return the rows of all processes, in order of rank; their numbers may differ. Gradients flow to local rows."""
+    counts = _gather_equal(torch.tensor([len(local)], device=local.device))
+    padded = local.new_zeros(max(int(count) for count in counts), *local.shape[1:])
+    padded[: len(local)] = local.detach()
+    parts = [part[:count] for part, count in zip(_gather_equal(padded), counts, strict=True)]
+    parts[dist.get_rank()] = local
+    return torch.cat(parts)
 
 
-def gather(vectors: list[Tensor], hashes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return each arm's vectors and hashes of all processes, in order of rank; their numbers of rows may differ."""
-    rows_by_rank = _gather_rows(torch.tensor([len(arm) for arm in vectors], device=vectors[0].device))
-    local = torch.cat(vectors)
-    payload = functional.pad(local.detach(), (0, 8))
-    if hashes:
-        payload[:, -8:] = torch.cat(hashes).view(torch.uint8).view(-1, 8).to(local.dtype)
-    received = _gather_ragged(payload, [int(rows.sum()) for rows in rows_by_rank])
-    vectors_of: list[list[Tensor]] = [[] for _ in vectors]
-    hashes_of: list[list[Tensor]] = [[] for _ in hashes]
-    for rank, (rows, block) in enumerate(zip(rows_by_rank, received, strict=True)):
-        own = rank == dist.get_rank()
-        for arm, part in enumerate(torch.split(block, rows.tolist())):
-            vectors_of[arm].append(vectors[arm] if own else part[:, :-8])
-            if hashes:
-                hashes_of[arm].append(part[:, -8:].to(torch.uint8).contiguous().view(torch.int64).squeeze(1))
-    return [torch.cat(arm) for arm in vectors_of], [torch.cat(arm) for arm in hashes_of]
-
-
-def _gather_ragged(local: Tensor, counts: list[int]) -> list[Tensor]:
-    """Return the tensors of all processes, in order of rank; ``counts`` holds their first dimensions."""
-    padded = local.new_zeros(max(counts), *local.shape[1:])
-    padded[: len(local)] = local
-    received = [torch.empty_like(padded) for _ in counts]
-    dist.all_gather(received, padded)
-    return [part[:count] for part, count in zip(received, counts, strict=True)]
-
-
-def _gather_rows(rows: Tensor) -> list[Tensor]:
-    received = [torch.empty_like(rows) for _ in range(world_size())]
-    dist.all_gather(received, rows)
+def _gather_equal(local: Tensor) -> list[Tensor]:
+    """Return the tensors of all processes, which have one shape."""
+    received = [torch.empty_like(local) for _ in range(world_size())]
+    dist.all_gather(received, local)
     return received

@@ -8,8 +8,8 @@ Shapes: M texts of all arms together, T tokens, D dimensions.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -40,15 +40,12 @@ def embed_in_two_passes(
     a chunk, and ``kept_tokens`` the padded tokens whose activations are held until the backward pass.
     """
     chunks = _Chunks(model, arms, token_budget)
+    vectors = list(chunks.first_pass(kept_tokens if torch.is_grad_enabled() else 0))
+    kept = {index: each for index, each in enumerate(vectors) if each.requires_grad}
+    vectors_MD = torch.cat([each.detach() for each in vectors])[chunks.places()]
     if not torch.is_grad_enabled():
-        return objective(torch.cat([vectors for _, vectors in chunks.first_pass(0)])[chunks.places()])
-    kept: list[tuple[int, Tensor]] = []
-    vectors: list[Tensor] = []
-    for index, chunk_vectors in chunks.first_pass(kept_tokens):
-        vectors.append(chunk_vectors.detach())
-        if chunk_vectors.requires_grad:
-            kept.append((index, chunk_vectors))
-    vectors_MD = torch.cat(vectors)[chunks.places()].requires_grad_()
+        return objective(vectors_MD)
+    vectors_MD.requires_grad_()
     value = objective(vectors_MD)
     loss = value.detach().requires_grad_()
 
@@ -71,14 +68,15 @@ class _Chunks:
         self._features = _concatenate(arms, self._left)
         mask_MT = self._features["attention_mask"]
         lengths_M = mask_MT.sum(1).clamp(min=1).cpu().numpy()
+        self._device = mask_MT.device
         self._chunks: list[Tensor] = []
+        self._widths: list[int] = []
         self._settings: list[dict[str, Any]] = []
         for settings, rows in _groups(arms):
             for part in token_budget_batches(lengths_M[rows], token_budget):
-                self._chunks.append(rows[part])
+                self._chunks.append(rows[part].to(self._device))
+                self._widths.append(int(lengths_M[rows[part]].max()))
                 self._settings.append(settings)
-        self._widths = [int(lengths_M[rows].max()) for rows in self._chunks]
-        self._device = mask_MT.device
         # with gradient checkpointing, the backward pass must compute again exactly what the forward pass computed
         self._checkpoints = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
         self._states: list[tuple[Tensor, list[int], list[Tensor]] | None] = []
@@ -87,13 +85,10 @@ class _Chunks:
 
     def places(self) -> Tensor:
         """Return the place of each text in the concatenated chunks: (M,)."""
-        order = torch.cat(self._chunks)
-        places = torch.empty_like(order)
-        places[order] = torch.arange(len(order))
-        return places.to(self._device)
+        return torch.cat(self._chunks).argsort()
 
-    def first_pass(self, kept_tokens: int) -> Iterator[tuple[int, Tensor]]:
-        """Yield each chunk's number and vectors; the first chunks, up to ``kept_tokens`` tokens, keep their graph."""
+    def first_pass(self, kept_tokens: int) -> Iterator[Tensor]:
+        """Yield each chunk's vectors; the first chunks, up to ``kept_tokens`` tokens, keep their graph."""
         spent = 0
         for index, rows in enumerate(self._chunks):
             spent += len(rows) * self._widths[index]
@@ -102,58 +97,51 @@ class _Chunks:
             self._states.append(
                 None if keep else (torch.get_rng_state(), *get_device_states(self._features["input_ids"]))
             )
-            with torch.set_grad_enabled(keep and torch.is_grad_enabled()), self._unsynchronised():
+            with torch.set_grad_enabled(keep), self._unsynchronised():
                 vectors = self._run(index)
-            yield index, vectors
+            yield vectors
 
-    def second_pass(self, grads_MD: Tensor, kept: list[tuple[int, Tensor]]) -> None:
-        """Propagate the gradients of all vectors to the model's parameters."""
-        with self._unsynchronised():
-            if kept:
-                torch.autograd.backward([vectors for _, vectors in kept], [self._part(grads_MD, i) for i, _ in kept])
-        again = [index for index, state in enumerate(self._states) if state is not None]
-        for index in again:
-            last = index == again[-1]
-            with contextlib.nullcontext() if last else self._unsynchronised(), self._replayed(index):
+    def second_pass(self, grads_MD: Tensor, kept: dict[int, Tensor]) -> None:
+        """Propagate the gradients of all vectors to the model's parameters; ``kept`` has vectors with their graph."""
+        if kept:
+            with self._unsynchronised():
+                torch.autograd.backward(list(kept.values()), [grads_MD[self._chunks[index]] for index in kept])
+        again = [(index, state) for index, state in enumerate(self._states) if state is not None]
+        for index, state in again:
+            last = index == again[-1][0]
+            with nullcontext() if last else self._unsynchronised(), _replayed(*state):
                 with torch.enable_grad(), torch.autocast(self._device.type, self._autocast, self._autocasts):
                     vectors = self._run(index)
-                torch.autograd.backward(vectors, self._part(grads_MD, index))
+                torch.autograd.backward(vectors, grads_MD[self._chunks[index]])
 
     def _run(self, index: int) -> Tensor:
-        rows, width = self._chunks[index].to(self._device), self._widths[index]
+        rows, width = self._chunks[index], self._widths[index]
         columns = slice(-width, None) if self._left else slice(0, width)
         cut = {name: values[rows, columns] for name, values in self._features.items()}
         with self._fast_ops():
             vectors: Tensor = self._model({**self._settings[index], **cut})["sentence_embedding"]
         return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
-    def _part(self, grads_MD: Tensor, index: int) -> Tensor:
-        return grads_MD[self._chunks[index].to(self._device)]
-
     @property
     def _distributed(self) -> bool:
         return isinstance(self._model, DistributedDataParallel)
 
-    def _unsynchronised(self) -> contextlib.AbstractContextManager[None]:
+    def _unsynchronised(self) -> AbstractContextManager[None]:
         """Keep DistributedDataParallel from averaging the gradients before the last chunk of a step."""
-        if isinstance(self._model, DistributedDataParallel):
-            return self._model.no_sync()
-        return contextlib.nullcontext()
+        return self._model.no_sync() if isinstance(self._model, DistributedDataParallel) else nullcontext()
 
-    def _fast_ops(self) -> contextlib.AbstractContextManager[object]:
+    def _fast_ops(self) -> AbstractContextManager[object]:
         fast = self._device.type == "cpu" and not self._checkpoints
-        return FastCpuOps(sparse=not self._distributed) if fast else contextlib.nullcontext()
+        return FastCpuOps(sparse=not self._distributed) if fast else nullcontext()
 
-    @contextlib.contextmanager
-    def _replayed(self, index: int) -> Iterator[None]:
-        """Restore the random state that the chunk's first pass started from."""
-        state = self._states[index]
-        assert state is not None
-        cpu_state, devices, device_states = state
-        with torch.random.fork_rng(devices=devices):
-            torch.set_rng_state(cpu_state)
-            set_device_states(devices, device_states)
-            yield
+
+@contextmanager
+def _replayed(cpu_state: Tensor, devices: list[int], device_states: list[Tensor]) -> Iterator[None]:
+    """Restore the random state that a chunk's first pass started from."""
+    with torch.random.fork_rng(devices=devices):
+        torch.set_rng_state(cpu_state)
+        set_device_states(devices, device_states)
+        yield
 
 
 def _groups(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:

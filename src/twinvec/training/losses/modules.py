@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from twinvec.errors import ConfigurationError
 from twinvec.training import objectives
-from twinvec.training.losses.distributed import average, gather, gather_labels, share_of_batch, world_size
+from twinvec.training.losses.distributed import average, gather, share_of_batch, world_size
 from twinvec.training.losses.gradient_cache import embed_in_two_passes
 from twinvec.training.losses.negatives_mask import PairTexts
 from twinvec.training.losses.tiled_info_nce import InfoNCESettings, tiled_info_nce
@@ -153,9 +153,8 @@ class EmbeddingLoss(nn.Module):
             if not gathered:
                 loss: Tensor = self.loss(vectors, labels, hashes or None)
                 return loss if self.loss.whole_batch else loss * share_of_batch(rows[0], loss.device)
-            vectors, all_hashes = gather(vectors, hashes)
-            all_labels = None if labels is None else gather_labels(labels)
-            whole: Tensor = self.loss(vectors, all_labels, all_hashes or None)
+            all_labels = None if labels is None else gather(labels)
+            whole: Tensor = self.loss(list(map(gather, vectors)), all_labels, list(map(gather, hashes)) or None)
             # the processes' gradients are averaged, but each holds only its own part: multiply by their number
             return whole + (whole - whole.detach()) * (world_size() - 1)
 

@@ -40,35 +40,20 @@ class PairTexts:
                 f"{tuple(self.candidates_N.shape)}"
             )
 
-    def excluded(self) -> Tensor:
-        """Return the mask of all excluded pairs: (B, N), True for a pair that must not count."""
-        rows, columns = len(self.anchors_B), len(self.candidates_N)
-        excluded_BN = torch.zeros(rows, columns, dtype=torch.bool, device=self.anchors_B.device)
-        found = self.tile(slice(0, rows), slice(0, columns))
-        if found is not None:
-            excluded_BN[:, found[0]] = found[1]
-        return excluded_BN
-
     def tile(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor] | None:
         """Return a tile's excluded pairs as S column offsets and a mask (R, S); None if its columns repeat no text."""
         columns_S = self._repeated[columns].nonzero().squeeze(1)
         if not len(columns_S):
             return None
         whole_S = columns_S + columns.start
-        candidates_S, owners_S = self.candidates_N[whole_S], self._owners[whole_S]
+        candidates_S = self.candidates_N[whole_S]
+        owners_S = self.anchors_B[whole_S.clamp(max=len(self.anchors_B) - 1)]  # of positives; the others do not count
         anchors_R1 = self.anchors_B[rows].unsqueeze(1)
         positives_R1 = self.candidates_N[rows].unsqueeze(1)
         excluded_RS = (candidates_S == positives_R1) | (candidates_S == anchors_R1)
         excluded_RS |= (owners_S == anchors_R1) & (whole_S < len(self.anchors_B))
         own_R1 = torch.arange(rows.start, rows.stop, device=whole_S.device).unsqueeze(1)
         return columns_S, excluded_RS & (whole_S != own_R1)
-
-    @cached_property
-    def _owners(self) -> Tensor:
-        """The hash of the anchor of each positive; 0 for hard negatives, never read."""
-        owners_N = torch.zeros_like(self.candidates_N)
-        owners_N[: len(self.anchors_B)] = self.anchors_B
-        return owners_N
 
     @cached_property
     def _repeated(self) -> Tensor:

@@ -32,11 +32,6 @@ class InfoNCESettings:
     symmetric: bool = False
     false_negative_margin: float | None = None
 
-    @property
-    def scaled_margin(self) -> float | None:
-        """The margin on the scale of the scores."""
-        return None if self.false_negative_margin is None else self.scale * self.false_negative_margin
-
 
 def tiled_info_nce(
     anchors_BD: Tensor,
@@ -144,8 +139,9 @@ def _tile_scores(
     if found is not None:
         columns_S, excluded_RS = found
         scores_RC[:, columns_S] = scores_RC[:, columns_S].masked_fill(excluded_RS, float("-inf"))
-    margin = options.settings.scaled_margin
-    reverse_RC = _reverse(scores_RC, positives_B, at, margin) if options.settings.symmetric else None
+    settings = options.settings
+    margin = None if settings.false_negative_margin is None else settings.scale * settings.false_negative_margin
+    reverse_RC = _reverse(scores_RC, positives_B, at, margin) if settings.symmetric else None
     if margin is not None:
         _fill_but_own(scores_RC, scores_RC > (positives_B[at.rows] + margin).unsqueeze(1), at)
     return scores_RC, reverse_RC
