@@ -85,8 +85,7 @@ def mine(
     twinvec mine pairs.jsonl -o rows.jsonl --negatives 2 --first-rank 3 --last-rank 30
     twinvec mine pairs.jsonl -o rows.jsonl --collection docs --margin 0.05
     """
-    from twinvec.training.mining.denoising import ProbabilityScorer
-    from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions
+    from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, ProbabilityScorer
     from twinvec.training.mining.output_file import check_output
 
     if collection is None and (path is not None or url is not None):
@@ -139,7 +138,7 @@ def _mine_positives(job: MiningJob, model: str, *, progress: bool) -> MiningRepo
 
 def _identified(job: MiningJob, retriever: str) -> MiningJob:
     """Return the job with the identity that the output file records: the retriever's, and the scorer's if any."""
-    from twinvec.training.mining.denoising import ProbabilityScorer
+    from twinvec.training.mining.hard_negatives import ProbabilityScorer
 
     suffix = f", {job.scorer.identity}" if isinstance(job.scorer, ProbabilityScorer) else ""
     return replace(job, identity=f"{retriever}{suffix}")

@@ -178,13 +178,8 @@ def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") 
         v_BD: The second text of each pair.
         concatenation: Any of u, v, |u-v| and u*v, in any order; spaces and outer parentheses are ignored.
     """
-    names = concatenation_parts(concatenation)
-    parts = {"u": u_BD, "v": v_BD}
-    if "|u-v|" in names:
-        parts["|u-v|"] = (u_BD - v_BD).abs()
-    if "u*v" in names:
-        parts["u*v"] = u_BD * v_BD
-    return torch.cat([parts[name] for name in names], dim=-1)
+    parts = {"u": u_BD, "v": v_BD, "|u-v|": (u_BD - v_BD).abs(), "u*v": u_BD * v_BD}
+    return torch.cat([parts[name] for name in concatenation_parts(concatenation)], dim=-1)
 
 
 def concatenation_parts(concatenation: str) -> tuple[str, ...]:

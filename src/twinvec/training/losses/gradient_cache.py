@@ -147,11 +147,9 @@ def _replayed(cpu_state: Tensor, devices: list[int], device_states: list[Tensor]
 def _groups(arms: Sequence[Features]) -> list[tuple[dict[str, Any], Tensor]]:
     """Return settings and text numbers of each group that may share chunks: the texts of arms with equal settings."""
     groups: list[tuple[dict[str, Any], list[Tensor]]] = []
-    start = 0
-    for arm in arms:
+    sizes = [len(arm["input_ids"]) for arm in arms]
+    for arm, numbers in zip(arms, torch.split(torch.arange(sum(sizes)), sizes), strict=True):
         settings = {name: value for name, value in arm.items() if not isinstance(value, Tensor)}
-        numbers = torch.arange(start, start + len(arm["input_ids"]))
-        start += len(numbers)
         same = next((rows for known, rows in groups if known == settings), None)
         if same is not None:
             same.append(numbers)

@@ -8,7 +8,6 @@ Shapes: B rows, N candidates, M texts of all arms, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from twinvec.training.losses.distributed import average, gather, share_of_batch,
 from twinvec.training.losses.gradient_cache import embed_in_two_passes
 from twinvec.training.losses.negatives_mask import PairTexts
 from twinvec.training.losses.tiled_info_nce import InfoNCESettings, tiled_info_nce
-from twinvec.training.objectives import Distance, Similarity
+from twinvec.training.objectives import Distance
 
 _ON_CPU = (1024, 6144)  # token budget, kept tokens; a CPU is fastest while a chunk fits in its cache
 _ON_GPU = (16384, 16384)
@@ -42,15 +41,9 @@ class InfoNCELoss(VectorLoss):
 
     whole_batch = True
 
-    def __init__(
-        self,
-        scale: float = 20.0,
-        similarity: Similarity = "cosine",
-        symmetric: bool = False,
-        false_negative_margin: float | None = None,
-    ) -> None:
+    def __init__(self, settings: InfoNCESettings | None = None) -> None:
         super().__init__()
-        self.settings = InfoNCESettings(scale, similarity, symmetric, false_negative_margin)
+        self.settings = settings or InfoNCESettings()
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
         texts = PairTexts(hashes[0], torch.cat(hashes[1:])) if hashes else None
@@ -145,11 +138,10 @@ class EmbeddingLoss(nn.Module):
         arms = [dict(features) for features in sentence_features]
         hashes = [arm.pop("text_hash") for arm in arms if "text_hash" in arm]
         rows = [len(arm["input_ids"]) for arm in arms]
-        ends = list(accumulate(rows))
         gathered = self.loss.whole_batch and world_size() > 1 and torch.is_grad_enabled()
 
         def objective(vectors_MD: Tensor) -> Tensor:
-            vectors = [vectors_MD[end - count : end] for count, end in zip(rows, ends, strict=True)]
+            vectors = list(torch.split(vectors_MD, rows))
             if not gathered:
                 loss: Tensor = self.loss(vectors, labels, hashes or None)
                 return loss if self.loss.whole_batch else loss * share_of_batch(rows[0], loss.device)

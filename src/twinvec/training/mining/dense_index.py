@@ -41,7 +41,10 @@ class DenseIndex:
     def __init__(self, encoder: Encoder, source: Path, vectors: Path, *, progress: bool = False) -> None:
         self._encoder = encoder
         self._source = source
-        self._offsets = _first_occurrences(source)
+        first: dict[int, int] = {}
+        for offset, row in numbered_rows(source):
+            first.setdefault(text_hash(row["positive"]), offset)
+        self._offsets = array("q", first.values())
         if not self._offsets:
             raise InputError(f"{source}: has no pairs")
         if not vectors.is_file():
@@ -114,14 +117,3 @@ class DenseIndex:
         done = (file.seek(0, os.SEEK_END) - start) // (size * _WINDOW) * _WINDOW
         file.truncate(start + size * done)
         return done
-
-
-def _first_occurrences(source: Path) -> array[int]:
-    """Return where in the file the line of each distinct positive begins."""
-    offsets = array("q")
-    seen: set[int] = set()
-    for offset, row in numbered_rows(source):
-        if (found := text_hash(row["positive"])) not in seen:
-            seen.add(found)
-            offsets.append(offset)
-    return offsets

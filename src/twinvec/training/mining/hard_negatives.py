@@ -12,11 +12,16 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, tee
 from pathlib import Path
 from typing import Any, Protocol
 
+from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError
+from twinvec.models.cross_encoder_spec import ACTIVATIONS, read_classifier
+from twinvec.models.finding import find_model
+from twinvec.models.space import classifier_digest
+from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.retrieve_rerank import search_many
 from twinvec.support.progress import progress_bar
@@ -26,6 +31,7 @@ from twinvec.training.mining.output_file import MinedFile
 from twinvec.training.mining.pair_file import PairFile
 
 _WINDOW = 256
+_SIGMOID = ACTIVATIONS["torch.nn.Sigmoid"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +41,21 @@ class PairScorer(Protocol):
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Any:
         """Return (n,) scores for n pairs (query, text)."""
+
+
+class ProbabilityScorer:
+    """A ``CrossEncoderReranker`` with the sigmoid of its logits as scores; ``identity`` is a digest of the model."""
+
+    def __init__(self, model: str) -> None:
+        spec = read_classifier(find_model(model).path)
+        self.identity = classifier_digest(spec)
+        self._gives_logits = spec.activate is not _SIGMOID
+        self._scorer = CrossEncoderReranker(model)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
+        """Return the probabilities of pairs (query, text), in their order: (n,)."""
+        scores = self._scorer.score(pairs)
+        return _SIGMOID(scores) if self._gives_logits else scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,23 +177,17 @@ def mine_file(job: MiningJob, retriever: Retriever, *, progress: bool = False) -
         done = file.resume(_WINDOW)
         with progress_bar("Mining", len(pairs), "rows", shown=progress) as advance:
             advance(done)
-            mined = mine_negatives(pairs.pairs(done), retriever, known, job.options, scorer=job.scorer)
-            rows = zip(pairs.rows(done), mined, strict=True)
-            for _ in file.write((row | {"negatives": each.negatives}, each.found) for row, each in rows):
+            rows, again = tee(pairs.rows(done))
+            asked = ((row["anchor"], row["positive"]) for row in again)
+            mined = zip(rows, mine_negatives(asked, retriever, known, job.options, scorer=job.scorer), strict=True)
+            for _ in file.write((row | {"negatives": each.negatives}, each.found) for row, each in mined):
                 advance(1)
-        report = _counted(file.finish())
+        counts = [(len(row["negatives"]), found) for row, found in file.finish()]
+    numbers = [number for number, _ in counts]
+    unfound = sum(not found for _, found in counts)
+    report = MiningReport(len(counts), sum(numbers), numbers.count(0), unfound)
     _warn(report, job)
     return report
-
-
-def _counted(rows: Iterable[tuple[dict[str, Any], bool]]) -> MiningReport:
-    """Count rows, each given with whether its positive was found."""
-    counts: list[int] = []
-    unfound = 0
-    for row, found in rows:
-        counts.append(len(row["negatives"]))
-        unfound += not found
-    return MiningReport(len(counts), sum(counts), counts.count(0), unfound)
 
 
 class _Candidates:

@@ -7,29 +7,19 @@ Case, spacing and Unicode form do not count. A short text must match whole words
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
 from twinvec.retrieval.base import Hit
 from twinvec.training.data.text_hash import normalised, text_hash
+from twinvec.training.mining.pair_file import PairFile
 
 _LONG = 20  # characters: too long to occur in another text by chance, even in scripts without spaces
 
 
-class Pairs(Protocol):
-    """Pairs (anchor, positive): a list of them, or a ``PairFile``."""
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield all pairs, in order."""
-
-    def __getitem__(self, index: int, /) -> tuple[str, str]:
-        """Return one pair."""
-
-
 class KnownPositives:
-    """The known positives of each anchor; ``pairs`` are read again when an anchor is looked up."""
+    """The known positives of each anchor; ``pairs`` (anchor, positive) are read again when an anchor is looked up."""
 
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: PairFile | Sequence[tuple[str, str]]) -> None:
         self._pairs = pairs
         self._positives: dict[int, dict[int, int]] = {}
         for index, (anchor, positive) in enumerate(pairs):

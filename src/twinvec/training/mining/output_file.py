@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,9 @@ class MinedFile:
                     "delete it to start over"
                 )
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep other runs from mining into the file; raise ConfigurationError if one is doing so."""
-        with exclusive_lock(self._partial.with_suffix(".lock"), f"{self._output}: another process is mining into it"):
-            yield
+        return exclusive_lock(self._partial.with_suffix(".lock"), f"{self._output}: another process is mining into it")
 
     def resume(self, window: int) -> int:
         """Truncate the partial file after its complete windows; return how many rows they hold.

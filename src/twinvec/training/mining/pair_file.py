@@ -25,7 +25,7 @@ class PairFile:
         return len(self._offsets)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return self.pairs()
+        return ((row["anchor"], row["positive"]) for row in self.rows())
 
     def __getitem__(self, index: int) -> tuple[str, str]:
         with self.path.open("rb") as file:
@@ -33,12 +33,8 @@ class PairFile:
             row = parse_row(file.readline(), f"{self.path}, pair {index + 1}")
         return row["anchor"], row["positive"]
 
-    def pairs(self, start: int = 0) -> Iterator[tuple[str, str]]:
-        """Return the pairs from number ``start`` on, counted from 0."""
-        return ((row["anchor"], row["positive"]) for row in self.rows(start))
-
     def rows(self, start: int = 0) -> Iterator[dict[str, Any]]:
-        """Yield the same pairs with all fields of their rows."""
+        """Yield the rows with all fields, from number ``start`` on, counted from 0."""
         if start < len(self):
             yield from (row for _, row in numbered_rows(self.path, self._offsets[start]))
 

@@ -13,6 +13,7 @@ from sentence_transformers.cross_encoder.data_collator import CrossEncoderDataCo
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 from torch import nn
 from transformers import PrinterCallback, set_seed
+from transformers.integrations.integration_utils import TensorBoardCallback
 
 from twinvec.errors import ConfigurationError
 from twinvec.models.backbone import max_input_tokens, position_limit, read_transformer_config
@@ -24,6 +25,7 @@ from twinvec.training import settings
 from twinvec.training.data.batch_sampler import BatchPlan
 from twinvec.training.data.rows import PairRows, Rows
 from twinvec.training.losses import modules as losses
+from twinvec.training.losses.tiled_info_nce import InfoNCESettings
 from twinvec.training.run.config import TrainConfig
 from twinvec.training.run.evaluators import Measure, cross_encoder_measure, encoder_measure
 from twinvec.training.run.library_trainers import (
@@ -32,7 +34,6 @@ from twinvec.training.run.library_trainers import (
     RowDataset,
     TextCollator,
     library_arguments,
-    tensorboard_folder,
 )
 from twinvec.training.run.run_folder import RunFolder
 
@@ -84,16 +85,18 @@ def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: Ba
     """Return a trainer that is ready to train."""
     arguments = parts.trainer_class.training_args_class(**library_arguments(config, folder.checkpoints))
     stand_in = Dataset.from_dict({"anchor": [""], "positive": [""]})  # the rows come through the data loader
-    with tensorboard_folder(folder.path / "runs"):
-        trainer = parts.trainer_class(
-            model=parts.model,
-            args=arguments,
-            train_dataset=stand_in,
-            eval_dataset=stand_in if parts.measure else None,
-            loss=parts.loss,
-            data_collator=parts.collator,
-        )
+    trainer = parts.trainer_class(
+        model=parts.model,
+        args=arguments,
+        train_dataset=stand_in,
+        eval_dataset=stand_in if parts.measure else None,
+        loss=parts.loss,
+        data_collator=parts.collator,
+    )
     trainer.remove_callback(PrinterCallback)  # it prints to stdout
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # not set by the environment
+            callback.logging_dir = str((folder.path / "runs").absolute())
     trainer.prepare_run(config, RowDataset(parts.rows), plan, parts.measure, f"Training {folder.path.name}")
     return trainer
 
@@ -166,7 +169,7 @@ def merge_adapters(model: SentenceTransformer) -> None:
     """Merge low-rank adapters into the weights that they adapt."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    backbone = _backbone(model)
+    backbone: Any = model[0].auto_model
     for name, module in list(backbone.named_modules()):
         if isinstance(module, BaseTunerLayer):
             module.merge()
@@ -199,13 +202,10 @@ def _input_limit(config: TrainConfig, folder: Path) -> int:
     return config.max_tokens
 
 
-def _backbone(model: SentenceTransformer) -> Any:
-    return model[0].auto_model
-
-
 def _add_adapters(model: SentenceTransformer, lora: settings.Lora) -> None:
     peft = import_extra("peft", "train", "lora")
-    layers = {name.rpartition(".")[2] for name, _ in _backbone(model).named_modules()}
+    backbone: Any = model[0].auto_model
+    layers = {name.rpartition(".")[2] for name, _ in backbone.named_modules()}
     unknown = sorted({target.rpartition(".")[2] for target in lora.targets} - layers)
     if unknown:
         raise ConfigurationError(f"lora: the model has no layer {unknown[0]!r}, one of 'targets'")
@@ -218,19 +218,15 @@ def _add_adapters(model: SentenceTransformer, lora: settings.Lora) -> None:
 
 
 def _vector_loss(objective: Any, dim: int, labels: tuple[str, ...]) -> losses.VectorLoss:
+    given = objective.model_dump(exclude={"name", "mask_texts"})
     match objective:
         case settings.InfoNCE():
-            return losses.InfoNCELoss(
-                objective.scale, objective.similarity, objective.symmetric, objective.false_negative_margin
-            )
+            return losses.InfoNCELoss(InfoNCESettings(**given))
         case settings.Triplet():
-            return losses.TripletLoss(objective.distance, objective.margin)
-        case settings.Contrastive():
-            online = objective.name == "online_contrastive"
-            return losses.ContrastiveLoss(objective.distance, objective.margin, online)
+            return losses.TripletLoss(**given)
         case settings.Regression():
             return losses.CosineRegressionLoss()
         case settings.Softmax():
-            return losses.SoftmaxLoss(dim, labels, objective.concatenation)
+            return losses.SoftmaxLoss(dim, labels, **given)
         case _:
-            raise ConfigurationError(f"objective {objective.name!r} is not for a bi-encoder")
+            return losses.ContrastiveLoss(**given, online=objective.name == "online_contrastive")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,16 +70,13 @@ class TextCollator:
                 continue
             ragged = role == "negatives"
             texts = [text for row in rows for text in row.get(role, ())] if ragged else [row[role] for row in rows]
-            batch |= {f"{role}_{name}": values for name, values in self._features(texts, role).items()}
+            features = self.preprocess(texts or [""], role)
+            if not texts:  # this arm has no rows here, but other processes may have some
+                features = {name: value[:0] if isinstance(value, Tensor) else value for name, value in features.items()}
+            if self.hashed:
+                features["text_hash"] = text_hashes(texts)
+            batch |= {f"{role}_{name}": values for name, values in features.items()}
         return batch
-
-    def _features(self, texts: list[str], role: str) -> dict[str, Any]:
-        features = self.preprocess(texts or [""], role)
-        if not texts:  # this arm has no rows here, but other processes may have some
-            features = {name: value[:0] if isinstance(value, Tensor) else value for name, value in features.items()}
-        if self.hashed:
-            features["text_hash"] = text_hashes(texts)
-        return features
 
 
 class TrainerOverrides:
@@ -242,19 +238,6 @@ def library_arguments(config: TrainConfig, checkpoints: Path) -> dict[str, Any]:
             "greater_is_better": True,
         }
     return arguments
-
-
-@contextmanager
-def tensorboard_folder(folder: Path) -> Iterator[None]:
-    """Let a trainer made inside log to ``folder``, unless the user has set the variable that the trainer reads."""
-    if "TENSORBOARD_LOGGING_DIR" in os.environ:
-        yield
-        return
-    os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder.absolute())
-    try:
-        yield
-    finally:
-        del os.environ["TENSORBOARD_LOGGING_DIR"]
 
 
 def _checkpoint(args: Any, step: int) -> Path:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from twinvec.errors import ConfigurationError
-from twinvec.models.integrity import MANIFEST, write_manifest
+from twinvec.errors import ConfigurationError, ModelIntegrityError
+from twinvec.models.integrity import MANIFEST, read_object, write_manifest
 from twinvec.support.atomic import PARTIAL, atomic_write, sync_files
 from twinvec.support.locks import exclusive_lock
 from twinvec.training.run.config import TrainConfig
@@ -59,7 +59,11 @@ class RunFolder:
         if path.exists() and not path.is_dir():
             raise ConfigurationError(f"{path}: is a file; choose another folder")
         if self._record_path.is_file():
-            self._record: dict[str, Any] = _read(self._record_path)
+            try:
+                self._record = read_object(self._record_path)
+            except ModelIntegrityError as error:
+                reason = "is not the record of a run; choose another folder, or delete it"
+                raise ConfigurationError(f"{self._record_path}: {reason}") from error
             if self._record.get("digest") != digest:
                 raise ConfigurationError(
                     f"{path}: holds a run with another configuration or other data; choose another folder, or delete it"
@@ -102,7 +106,7 @@ class RunFolder:
     def last_checkpoint(self) -> Path | None:
         """Return the newest complete checkpoint."""
         complete = (path.parent for path in self.checkpoints.glob(f"checkpoint-*/{_MARKER}"))
-        return max(complete, key=_step, default=None)
+        return max(complete, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
 
     def drop_incomplete(self) -> None:
         """Remove the checkpoints that are not complete."""
@@ -130,17 +134,3 @@ def mark_complete(checkpoint: Path) -> None:
     """Sync all files of a checkpoint to disk, then write its marker."""
     sync_files(checkpoint)
     atomic_write(checkpoint / _MARKER, "")
-
-
-def _step(folder: Path) -> int:
-    return int(folder.name.rpartition("-")[2])
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_bytes())
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise ConfigurationError(f"{path}: is not the record of a run; choose another folder, or delete it")
-    return record

@@ -15,6 +15,7 @@ from twinvec import Encoder
 from twinvec.training.losses import modules as losses
 from twinvec.training.losses.gradient_cache import embed_in_two_passes
 from twinvec.training.losses.negatives_mask import text_hashes
+from twinvec.training.losses.tiled_info_nce import InfoNCESettings
 from twinvec.training.run.building import with_prompts
 
 ANCHORS = ["how to list files", "a much longer question about the way in which one finds large files", "x", "copy"]
@@ -111,7 +112,8 @@ def test_equals_their_ranking_loss(model, arms, kept_tokens):
 def test_equals_their_symmetric_loss(model):
     model.eval()
     both = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
-    ours = losses.EmbeddingLoss(model, losses.InfoNCELoss(symmetric=True), token_budget=30, kept_tokens=0)
+    symmetric = losses.InfoNCELoss(InfoNCESettings(symmetric=True))
+    ours = losses.EmbeddingLoss(model, symmetric, token_budget=30, kept_tokens=0)
     expected = step(model, theirs.MultipleNegativesRankingLoss(model, **both), features(model, ANCHORS, POSITIVES))
     assert_same(step(model, ours, features(model, ANCHORS, POSITIVES)), expected)
 

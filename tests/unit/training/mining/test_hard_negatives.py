@@ -13,9 +13,14 @@ import torch
 from twinvec import CrossEncoderReranker, Encoder, Hit, MemoryIndex
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.locks import exclusive_lock
-from twinvec.training.mining.denoising import ProbabilityScorer
 from twinvec.training.mining.dense_index import DenseIndex
-from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, mine_file, mine_negatives
+from twinvec.training.mining.hard_negatives import (
+    MiningJob,
+    MiningOptions,
+    ProbabilityScorer,
+    mine_file,
+    mine_negatives,
+)
 from twinvec.training.mining.known_positives import KnownPositives
 from twinvec.training.mining.pair_file import PairFile
 
@@ -286,8 +291,8 @@ def test_a_file_without_pairs_is_refused(tmp_path):
 def test_a_pair_is_looked_up_by_its_number(source):
     pairs = PairFile(source)
     assert [pairs[index] for index in range(len(pairs))] == list(pairs) == PAIRS
-    assert list(pairs.pairs(5)) == PAIRS[5:]
-    assert not list(pairs.pairs(7))
+    assert [(row["anchor"], row["positive"]) for row in pairs.rows(5)] == PAIRS[5:]
+    assert not list(pairs.rows(7))
 
 
 class Dying(Fixed):

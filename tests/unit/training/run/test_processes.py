@@ -81,6 +81,7 @@ def gradients(folder, name, kept_tokens, rows, world):
     from torch.nn.parallel import DistributedDataParallel
 
     from twinvec.training.losses import modules as losses
+    from twinvec.training.losses.tiled_info_nce import InfoNCESettings
     from twinvec.training.run.building import with_prompts
     from twinvec.training.run.library_trainers import TextCollator
 
@@ -89,7 +90,7 @@ def gradients(folder, name, kept_tokens, rows, world):
     model.train()
     objective = {
         "info_nce": lambda: losses.InfoNCELoss(),
-        "symmetric with hard negatives and masks": lambda: losses.InfoNCELoss(symmetric=True),
+        "symmetric with hard negatives and masks": lambda: losses.InfoNCELoss(InfoNCESettings(symmetric=True)),
         "hard negatives of one process": lambda: losses.InfoNCELoss(),
         "softmax": lambda: losses.SoftmaxLoss(32, ["no", "yes", "perhaps"]),
         "triplet": lambda: losses.TripletLoss(margin=5.0),
