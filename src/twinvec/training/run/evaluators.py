@@ -20,9 +20,9 @@ from sentence_transformers.util import cos_sim
 
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.training.data.rows import Row, open_rows
+from twinvec.training.run.model_card import Scores
 from twinvec.training.settings import Evaluation, Source
 
-Scores = dict[str, float]
 Measure = Callable[[], Scores]
 _Part = tuple[str, Any, dict[str, str]]
 """The scores' first word, the library's evaluator, and its name for each score."""

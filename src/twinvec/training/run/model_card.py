@@ -10,6 +10,8 @@ from typing import Any
 from twinvec.training.run.config import TrainConfig
 
 _CURVES = "training.png"
+Scores = dict[str, float]
+"""Measure -> score x 100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,8 @@ class TrainReport:
     folder: str
     steps: int
     rows: int
-    before: dict[str, float]
-    after: dict[str, float]
+    before: Scores
+    after: Scores
     best_step: int
     loss: float | None
     seconds: float
