@@ -13,8 +13,8 @@ import qdrant_edge as edge
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_client import QdrantClient
-
 from qdrant_stand_in import StandIn
+
 from twinvec import Document
 from twinvec.retrieval.filters import matches, parse_filter
 from twinvec_qdrant import Collection, drop_collection

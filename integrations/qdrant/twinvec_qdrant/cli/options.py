@@ -38,7 +38,7 @@ FilterOption = Annotated[
         metavar="KEY=VALUE|JSON",
         help="Filter on a payload field or on id; also !=, >=, <=, >, <. Repeat to AND. "
         "Values are parsed as JSON: 5 is a number, '\"5\"' is text. "
-        "JSON states any filter: '{\"or\": [{\"lang\": \"en\"}, {\"year\": {\"exists\": false}}]}'.",
+        'JSON states any filter: \'{"or": [{"lang": "en"}, {"year": {"exists": false}}]}\'.',
     ),
 ]
 

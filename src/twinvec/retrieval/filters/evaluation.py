@@ -112,4 +112,4 @@ def _number(value: Any) -> float | None:
     try:
         return float(value)
     except OverflowError:  # beyond what a collection stores
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
