@@ -123,7 +123,13 @@ def needed_indexes(conditions: Conditions) -> set[tuple[str, IndexType]]:
 
     A test of a number can use an integer index too.
     """
-    return {(test.path, _index_type(test)) for condition in conditions for test in _fields(tests_of(condition))}
+    return {(test.path, _index_type(test)) for test in field_tests_of(conditions)}
+
+
+def field_tests_of(conditions: Conditions) -> Iterator[FieldTest]:
+    """Yield every test of a field."""
+    for condition in conditions:
+        yield from _fields(tests_of(condition))
 
 
 def _at(path: str, test: Test) -> Iterator[Tests]:

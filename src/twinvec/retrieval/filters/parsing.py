@@ -194,7 +194,7 @@ def _value(key: str, value: object) -> Scalar:
 def _range(key: str, bounds: Mapping[str, Any]) -> Between | During:
     for name, limit in bounds.items():
         if isinstance(limit, bool) or not isinstance(limit, (int, float, str, date)):
-            raise FilterError(f"filter {key!r}: {name} takes a number or a date, not {limit!r}")
+            raise FilterError(f"filter {key!r}: limits are numbers or dates, not {limit!r} ({name})")
     numbers = {name: limit for name, limit in bounds.items() if isinstance(limit, (int, float))}
     if not numbers:
         return During(tuple((name, _moment(key, name, limit)) for name, limit in bounds.items()))
@@ -209,8 +209,8 @@ def _moment(key: str, name: str, value: str | date) -> datetime:
     moment = moment_of(value)
     if moment is None:
         raise FilterError(
-            f"filter {key!r}: {name} takes a number or a date in ISO 8601, such as '2024-05-01' or "
-            f"'2024-05-01T10:30:00Z', not {value!r}"
+            f"filter {key!r}: limits are numbers, or dates in ISO 8601 such as '2024-05-01' or "
+            f"'2024-05-01T10:30:00Z', not {value!r} ({name})"
         )
     return moment
 
