@@ -152,6 +152,14 @@ def test_alpha_is_honoured_at_its_ends_and_refused_between(filled, embed_model) 
         (where(("year", "==", 2020), condition="not"), "leave pay laptop overtime"),
         (where(where(("year", "==", 2020), ("year", "==", 2021), condition="or"), ("teams", "==", "vpn")), "vpn"),
         (where(("year", "==", 2020), where()), "vpn"),
+        (where(("year", "!=", 2020), ("year", "<", 2022), ("year", ">", 2019)), "pay"),
+        (where(where(("year", "==", 2020), ("teams", "all", ["hr"])), ("year", "==", 2021), condition="or"), "vpn pay"),
+        (where(where(("year", "==", 2020)), where(("year", "==", 2021)), condition="not"), "leave laptop overtime"),
+        (where(where(), condition="not"), ""),
+        (where(where(), ("year", "==", 2020), condition="or"), "leave vpn pay laptop overtime"),
+        (where(condition="not"), "leave vpn pay laptop overtime"),
+        (where(("teams", "text_match", "VPN hr")), "vpn"),
+        (where(("teams", "is_empty", None)), "overtime"),
         (where(("year", "==", 1900), ("year", "==", 1901), condition="or"), ""),
         (where(), "leave vpn pay laptop overtime"),
     ],
@@ -165,7 +173,7 @@ def test_filters_mean_what_llama_index_says(filled, embed_model, filters, expect
 @pytest.mark.parametrize(
     ("filters", "named"),
     [
-        (where(("year", "text_match", "x")), "text_match"),
+        (where(("teams", "text_match", 3)), "take a text"),
         (where(("year", "in", 2020)), "list"),
         (where(("year", "==", ["a"])), "one value"),
         (where(("id", "==", "vpn")), "node_ids"),
@@ -175,6 +183,25 @@ def test_filters_mean_what_llama_index_says(filled, embed_model, filters, expect
 def test_a_filter_that_cannot_be_honoured_is_named(filled, embed_model, filters, named) -> None:
     with pytest.raises(FilterError, match=named):
         filled.query(asked(embed_model, filters=filters))
+
+
+def test_filters_name_the_tenant_with_every_operator(encoder, embed_model, nodes) -> None:
+    place = {"client": QdrantClient(":memory:"), "encoder": encoder, "chunking": False, "tenant_key": "team"}
+    with Collection.open("shared", **place) as collection:
+        store = TwinvecVectorStore(collection=collection)
+        hidden = ["year", "teams", "team"]
+        for node in nodes:
+            metadata = {**node.metadata, "team": node.node_id[0]}
+            store.add([node.model_copy(update={"metadata": metadata, "excluded_embed_metadata_keys": hidden})])
+        tenant = where(("team", "in", ["p", "v"]))
+        for wanted, found in (
+            (where(tenant, ("year", "!=", 2020)), ["pay"]),
+            (where(tenant, ("year", ">=", 2020), ("year", "<", 2021)), ["vpn"]),
+            (where(tenant, where(("year", "==", 2020), ("year", "==", 2019), condition="or")), ["vpn"]),
+        ):
+            assert store.query(asked(embed_model, filters=wanted)).ids == found
+        with pytest.raises(FilterError, match="tenants"):
+            store.query(asked(embed_model, filters=where(("team", "!=", "a"))))
 
 
 def test_a_search_may_be_kept_to_nodes_and_documents(filled, embed_model) -> None:

@@ -31,6 +31,16 @@ QuantizationOption = Annotated[
     Quantization | None,
     typer.Option("--quantization", help="Number format of the small copies of vectors that the index searches."),
 ]
+FilterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        metavar="KEY=VALUE|JSON",
+        help="Filter on a payload field or on id; also !=, >=, <=, >, <. Repeat to AND. "
+        "Values are parsed as JSON: 5 is a number, '\"5\"' is text. "
+        'JSON states any filter: \'{"or": [{"lang": "en"}, {"year": {"exists": false}}]}\'.',
+    ),
+]
 
 
 class CollectionPlace(NamedTuple):

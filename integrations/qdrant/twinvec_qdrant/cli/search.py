@@ -19,7 +19,7 @@ from twinvec.cli.options import (
 )
 from twinvec.cli.terminal import named_text, show, show_json, table
 from twinvec_qdrant.cli.filters import parse_filter_options
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait, open_from_options
+from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, FilterOption, Wait, open_from_options
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import Hit, Reranker
@@ -48,15 +48,7 @@ def search_command(
     limit: Annotated[int, typer.Option(min=1, help="Number of hits for each query.")] = 10,
     offset: Annotated[int, typer.Option(min=0, help="Skip the best N hits: the earlier pages.")] = 0,
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filter",
-            metavar="KEY=VALUE",
-            help="Filter on a payload field or on id; also >=, <=, >, <. Repeat to AND. "
-            "Values are parsed as JSON: 5 is a number, '\"5\"' is text.",
-        ),
-    ] = None,
+    where: FilterOption = None,
     chunks: Annotated[
         bool, typer.Option("--chunks", help="Show every chunk. Default: the best chunk of each document.")
     ] = False,

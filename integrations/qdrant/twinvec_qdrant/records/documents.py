@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec_qdrant.records.commits import Catalog
-from twinvec_qdrant.records.schema import CHUNKS, RECORDS, filter_conditions, user_payload
+from twinvec_qdrant.records.schema import CHUNKS, RECORDS, filter_conditions, record_id, user_payload
 
 
 class StoredDocuments:
@@ -41,5 +41,7 @@ class StoredDocuments:
         committed = self._catalog.records(sources)
         there = {point.id for point in found}
         return [
-            source for source, record in committed.items() if not record.chunks or not there.isdisjoint(record.chunks)
+            source
+            for source, record in committed.items()
+            if not there.isdisjoint(record.chunks or (record_id(source),))
         ]

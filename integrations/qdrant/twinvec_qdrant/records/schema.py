@@ -24,7 +24,7 @@ from uuid import UUID, uuid5
 
 from twinvec.errors import ConfigurationError, DocumentError, FilterError
 from twinvec.retrieval.documents import Document
-from twinvec.retrieval.filters import Condition
+from twinvec.retrieval.filters.conditions import AllOf, Condition, Not, OneOf, split_key
 from twinvec.text import check_text
 from twinvec_qdrant.stores.conditions import FieldIs, StoreCondition, field_is
 
@@ -163,12 +163,20 @@ def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def filter_conditions(filter: Iterable[Condition]) -> tuple[StoreCondition, ...]:
     """Return the parsed filter as conditions on all that hits show; raise ``FilterError`` on an unusable key."""
-    return tuple(
-        FieldIs(("source",), each.any_of, each.bounds)
-        if each.key == "id"
-        else FieldIs(_paths(each.key), each.any_of, each.bounds, each.key if each.key in SHOWN_FIELDS else "")
-        for each in filter
-    )
+    return tuple(map(_stored, filter))
+
+
+def _stored(condition: Condition) -> StoreCondition:
+    if isinstance(condition, AllOf):
+        return AllOf(filter_conditions(condition.parts))
+    if isinstance(condition, OneOf):
+        return OneOf(filter_conditions(condition.parts))
+    if isinstance(condition, Not):
+        return Not(_stored(condition.part))
+    key = condition.key
+    if key == "id":
+        return FieldIs(("source",), condition.test)
+    return FieldIs(_paths(key), condition.test, key if key in SHOWN_FIELDS else "")
 
 
 def tenant_path(key: str | None) -> str | None:
@@ -184,14 +192,15 @@ def tenant_path(key: str | None) -> str | None:
 
 def _paths(key: str) -> tuple[str, ...]:
     """Return the JSON paths below ``metadata`` where the key may lie: any inner part may hold a list of mappings."""
-    parts = key.split(".")
+    parts = split_key(key)
     if len(parts) > _LIST_DEPTH:
         raise FilterError(f"filter {key!r}: at most {_LIST_DEPTH} levels")
-    quoted = [_quoted(key, part) for part in parts]
+    marks = [("[]",) if listed else ("", "[]") for _, listed in parts[:-1]]
+    quoted = [_quoted(key, part) for part, _ in parts]
     lifted = (key,) if key in LLAMA_INDEX_KEYS else ()
     return lifted + tuple(
-        ".".join(["metadata", *(part + mark for part, mark in zip(quoted, (*marks, ""), strict=True))])
-        for marks in product(("", "[]"), repeat=len(parts) - 1)
+        ".".join(["metadata", *(part + mark for part, mark in zip(quoted, (*chosen, ""), strict=True))])
+        for chosen in product(*marks)
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import InitVar, dataclass, field
 
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import MAX_LIMIT, Mode, check_limit
-from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec.retrieval.filters import Filter, listed_keys, parse_filter
 from twinvec.support.checks import check_choice, is_integer
 from twinvec_qdrant.records.schema import filter_conditions
 from twinvec_qdrant.stores.conditions import StoreCondition
@@ -16,7 +16,7 @@ from twinvec_qdrant.stores.conditions import StoreCondition
 class SearchRequest:
     """The checked arguments of ``Collection.search``; errors are the same, except that fusion checks the weights.
 
-    ``named`` holds the payload keys for which the filter lists values.
+    ``named`` holds the payload keys that the filter restricts to listed values.
     """
 
     limit: int = 10
@@ -36,7 +36,7 @@ class SearchRequest:
         check_choice(self.mode, Mode, "mode")
         parsed = parse_filter(filter)
         object.__setattr__(self, "conditions", filter_conditions(parsed))
-        object.__setattr__(self, "named", frozenset(each.key for each in parsed if each.any_of))
+        object.__setattr__(self, "named", listed_keys(parsed))
 
     @property
     def depth(self) -> int:

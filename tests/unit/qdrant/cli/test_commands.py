@@ -195,12 +195,23 @@ def test_filters(twinvec, place, tmp_path, tiny):
     assert found("year=2022") == {"2022"}
     assert found('year="2022"') == set(), "a quoted value is a text"
     assert found('lang="=en"', "lang=" + "[" * 5000) == set()
-    for wrong in ("year", "=3", "year~3", "year>=soon", "year>=1e999", "year=1e999", "lang!=en", "lang != en"):
+    assert found("lang!=en") == found("lang != en") == {"2020", "2022"}
+    assert found("lang!=en", "lang!=fr", "year>=2000") == {"2020"}
+    assert found('{"or": [{"lang": "en"}, {"year": {"gt": 2021}}]}', "year>2019") == {"2021", "2022"}
+    assert found(' {"not": {"lang": "en"}}') == {"2020", "2022"}
+    for wrong in ("year", "=3", "year~3", "year>=soon", "year>=1e999", "year=1e999", "{", "{}", '{"or": 3, "$or": 3}',
+                  "{" * 5000, '{"lang": ' * 9999):  # fmt: skip
         done = twinvec("search", "rain", *place, "--filter", wrong)
         assert done.code in (1, 2)
         assert "filter" in done.err
         assert "unexpected" not in done.err
-    meant = {"year==2020": "year=2020", "year=>2020": "year>=2020", "year =< 2021": "year<=2021", "lang==en": "lang=en"}
+    meant = {
+        "year==2020": "year=2020",
+        "year=>2020": "year>=2020",
+        "year =< 2021": "year<=2021",
+        "lang==en": "lang=en",
+        "lang!==en": "lang!=en",
+    }
     for wrong, right in meant.items():
         done = twinvec("search", "rain", *place, "--filter", wrong)
         assert done.code == 2

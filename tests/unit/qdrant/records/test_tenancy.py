@@ -31,7 +31,16 @@ def test_a_search_finds_the_documents_of_its_tenant(shared, words):
     ):
         assert {hit.id for hit in search(filter={"tenant": "acme"})} == {"a1", "a2"}
         assert {hit.id for hit in search(filter={"tenant": ["acme", "bolt"], "id": ["a1", "b1"]})} == {"a1", "b1"}
-        for nobody in (None, {}, {"id": "a1"}, {"tenant": {"gte": 1}}):
+        for acme in (
+            {"and": [{"id": ["a1", "a2", "b1"]}, {"and": [{"tenant": {"eq": "acme"}}]}]},
+            {"or": [{"tenant": "acme", "id": "a1"}, {"tenant": ["acme"], "id": "a2"}]},
+            {"tenant": "acme", "not": {"tenant": "bolt"}},
+        ):
+            assert {hit.id for hit in search(filter=acme)} == {"a1", "a2"}
+        unnamed = [None, {}, {"id": "a1"}, {"tenant": {"gte": 1}}, {"tenant": {"ne": "bolt"}}]
+        unnamed += [{"not": {"tenant": "bolt"}}, {"tenant": {"exists": True}}, {"tenant": {"not_in": ["bolt"]}}]
+        unnamed += [{"or": [{"tenant": "acme"}, {"id": "b1"}]}]
+        for nobody in unnamed:
             with pytest.raises(FilterError, match="tenant"):
                 search(filter=nobody)
 

@@ -201,8 +201,6 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         refuse_unknown(others)
         mode = _mode(query)
         conditions = self._conditions(query)
-        if conditions is None:
-            return []
         text, vector, collection = query.query_str or "", query.query_embedding, self._collection
         limit = query.similarity_top_k
         if mode in _SPARSE:
@@ -218,23 +216,18 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             return collection.search(text, limit, "dense" if words is None else "hybrid", conditions)
         return collection.search_vector(vector, limit, conditions, words=words)
 
-    def _conditions(self, query: VectorStoreQuery) -> Filter | None:
-        """Return the filter of all conditions of the query, or None if no node can match."""
-        conditions = as_filter(query.filters, self._collection.find)
+    def _conditions(self, query: VectorStoreQuery) -> Filter:
+        """Return the filter of all conditions of the query."""
         # an empty list means any node: VectorIndexRetriever passes it
-        for key, wanted in (("id", query.node_ids), ("doc_id", query.doc_ids)):
-            if wanted:
-                conditions = both(conditions, {key: list(wanted)}, self._collection.find)
-        return conditions
+        named = {"id": query.node_ids, "doc_id": query.doc_ids}
+        return both(as_filter(query.filters), {key: list(wanted) for key, wanted in named.items() if wanted})
 
     def _selected(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> list[str]:
         if filters is None:
             return self._collection.find() if node_ids is None else node_ids
-        conditions = as_filter(filters, self._collection.find)
-        found = [] if conditions is None else self._collection.find(conditions)
         if node_ids is None:
-            return found
-        there = set(found)
+            return self._collection.find(as_filter(filters))
+        there = set(self._collection.find(both(as_filter(filters), {"id": node_ids}))) if node_ids else set()
         return [key for key in node_ids if key in there]
 
     def _check_space(self, nodes: dict[str, BaseNode], vectors: dict[str, list[float]]) -> None:

@@ -8,7 +8,10 @@ import numpy as np
 import qdrant_edge as edge
 
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec_qdrant.stores import conditions as neutral
+from twinvec.retrieval.filters.conditions import AllOf, Not, OneOf
+from twinvec_qdrant.stores import field_tests
+from twinvec_qdrant.stores.conditions import Conditions, IdIs
+from twinvec_qdrant.stores.field_tests import tests_of
 from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors
 
 TOKEN_STATES = edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
@@ -58,28 +61,40 @@ def edge_request(query: Query) -> edge.QueryRequest:
     )
 
 
-def edge_filter(conditions: neutral.Conditions) -> edge.Filter | None:
+def edge_filter(conditions: Conditions) -> edge.Filter | None:
     """Return a filter that requires all conditions; None if the list is empty."""
-    return edge.Filter(must=[_condition(each) for each in conditions]) if conditions else None
+    return edge.Filter(must=[_condition(tests_of(each)) for each in conditions]) if conditions else None
 
 
-def _condition(condition: neutral.StoreCondition) -> Any:
-    if isinstance(condition, neutral.IdIs):
-        return edge.HasIdCondition(set(condition.ids))
-    if isinstance(condition, neutral.LacksVector):
-        return edge.Filter(must_not=[edge.HasVectorCondition(condition.name)])
-    found: list[Any] = [_test(each) for each in neutral.alternatives(condition)]
-    if condition.instead:
-        instead = edge.Filter(should=[_test(each) for each in neutral.alternatives(condition, condition.instead)])
-        found.append(edge.Filter(must=[edge.IsEmptyCondition(condition.paths[0]), instead]))
-    return edge.Filter(should=found)
+def _condition(tests: field_tests.Tests) -> Any:
+    if isinstance(tests, AllOf):
+        return edge.Filter(must=list(map(_condition, tests.parts)))
+    if isinstance(tests, OneOf):
+        return edge.Filter(should=list(map(_condition, tests.parts)))
+    if isinstance(tests, Not):
+        return edge.Filter(must_not=[_condition(tests.part)])
+    if isinstance(tests, IdIs):
+        return edge.HasIdCondition(set(tests.ids))
+    if isinstance(tests, field_tests.HasVector):
+        return edge.HasVectorCondition(tests.name)
+    if isinstance(tests, field_tests.HasValue):
+        return edge.Filter(must_not=[edge.IsEmptyCondition(tests.path)])
+    return _field(tests)
 
 
-def _test(test: neutral.Test) -> edge.FieldCondition:
-    if isinstance(test, neutral.AnyText):
+def _field(test: field_tests.FieldTest) -> edge.FieldCondition:
+    if isinstance(test, field_tests.AnyText):
         return edge.FieldCondition(test.path, match=edge.MatchAny(list(test.texts)))
-    if isinstance(test, neutral.Exactly):
+    if isinstance(test, field_tests.Exactly):
         # the engine reads Python's bool as an integer
         value = cast(bool, np.bool_(test.value)) if isinstance(test.value, bool) else test.value
         return edge.FieldCondition(test.path, match=edge.MatchValue(value))
-    return edge.FieldCondition(test.path, range=edge.RangeFloat(**dict(test.bounds)))
+    if isinstance(test, field_tests.Within):
+        return edge.FieldCondition(test.path, range=edge.RangeFloat(**dict(test.bounds)))
+    if isinstance(test, field_tests.WithinDates):
+        limits = {name: limit.isoformat() for name, limit in test.bounds}
+        return edge.FieldCondition(test.path, range=edge.RangeDateTime(**limits))
+    if isinstance(test, field_tests.HasText):
+        match = edge.MatchPhrase(test.text) if test.phrase else edge.MatchText(test.text)
+        return edge.FieldCondition(test.path, match=match)
+    return edge.FieldCondition(test.path, is_null=True)

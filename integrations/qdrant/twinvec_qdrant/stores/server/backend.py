@@ -15,7 +15,7 @@ from qdrant_client import QdrantClient, models
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, Backend, indexed_chunks
-from twinvec_qdrant.stores.conditions import Conditions, FieldIs, IdIs
+from twinvec_qdrant.stores.conditions import Conditions, IdIs, field_is
 from twinvec_qdrant.stores.points import (
     DENSE,
     PAGE,
@@ -119,7 +119,7 @@ class ServerBackend(Backend):
         for page in pages(ids):
             selector: models.PointsSelector = models.PointIdsList(points=list(page))
             if revisions is not None:
-                unchanged = (IdIs(tuple(page)), FieldIs(("revision",), tuple(revisions)))
+                unchanged = (IdIs(tuple(page)), field_is("revision", *revisions))
                 selector = models.FilterSelector(filter=client_filter(unchanged) or models.Filter())
             self._requests.call(self._client.delete, selector, wait=True)
 

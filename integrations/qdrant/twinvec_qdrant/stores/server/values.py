@@ -5,8 +5,11 @@ from __future__ import annotations
 from qdrant_client import models
 
 from twinvec.retrieval.bm25 import SparseVector
+from twinvec.retrieval.filters.conditions import AllOf, Not, OneOf
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores import conditions as neutral
+from twinvec_qdrant.stores import field_tests
+from twinvec_qdrant.stores.conditions import Conditions, IdIs
+from twinvec_qdrant.stores.field_tests import tests_of
 from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors
 
 
@@ -84,27 +87,38 @@ def client_quantization(settings: IndexSettings) -> models.QuantizationConfig | 
     return None
 
 
-def client_filter(conditions: neutral.Conditions) -> models.Filter | None:
+def client_filter(conditions: Conditions) -> models.Filter | None:
     """Return a filter that requires all conditions; None if the list is empty."""
-    return models.Filter(must=[_condition(each) for each in conditions]) if conditions else None
+    return models.Filter(must=[_condition(tests_of(each)) for each in conditions]) if conditions else None
 
 
-def _condition(condition: neutral.StoreCondition) -> models.Condition:
-    if isinstance(condition, neutral.IdIs):
-        return models.HasIdCondition(has_id=list(condition.ids))
-    if isinstance(condition, neutral.LacksVector):
-        return models.Filter(must_not=[models.HasVectorCondition(has_vector=condition.name)])
-    found: list[models.Condition] = [_test(each) for each in neutral.alternatives(condition)]
-    if condition.instead:
-        instead = models.Filter(should=[_test(each) for each in neutral.alternatives(condition, condition.instead)])
-        missing = models.IsEmptyCondition(is_empty=models.PayloadField(key=condition.paths[0]))
-        found.append(models.Filter(must=[missing, instead]))
-    return models.Filter(should=found)
+def _condition(tests: field_tests.Tests) -> models.Condition:
+    if isinstance(tests, AllOf):
+        return models.Filter(must=list(map(_condition, tests.parts)))
+    if isinstance(tests, OneOf):
+        return models.Filter(should=list(map(_condition, tests.parts)))
+    if isinstance(tests, Not):
+        return models.Filter(must_not=[_condition(tests.part)])
+    if isinstance(tests, IdIs):
+        return models.HasIdCondition(has_id=list(tests.ids))
+    if isinstance(tests, field_tests.HasVector):
+        return models.HasVectorCondition(has_vector=tests.name)
+    if isinstance(tests, field_tests.HasValue):
+        empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=tests.path))
+        return models.Filter(must_not=[empty])
+    return _field(tests)
 
 
-def _test(test: neutral.Test) -> models.FieldCondition:
-    if isinstance(test, neutral.AnyText):
+def _field(test: field_tests.FieldTest) -> models.FieldCondition:
+    if isinstance(test, field_tests.AnyText):
         return models.FieldCondition(key=test.path, match=models.MatchAny(any=list(test.texts)))
-    if isinstance(test, neutral.Exactly):
+    if isinstance(test, field_tests.Exactly):
         return models.FieldCondition(key=test.path, match=models.MatchValue(value=test.value))
-    return models.FieldCondition(key=test.path, range=models.Range(**dict(test.bounds)))
+    if isinstance(test, field_tests.Within):
+        return models.FieldCondition(key=test.path, range=models.Range(**dict(test.bounds)))
+    if isinstance(test, field_tests.WithinDates):
+        return models.FieldCondition(key=test.path, range=models.DatetimeRange(**dict(test.bounds)))
+    if isinstance(test, field_tests.HasText):
+        match = models.MatchPhrase(phrase=test.text) if test.phrase else models.MatchText(text=test.text)
+        return models.FieldCondition(key=test.path, match=match)
+    return models.FieldCondition(key=test.path, is_null=True)

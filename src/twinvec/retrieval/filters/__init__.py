@@ -1,0 +1,50 @@
+"""Filters on payloads: one language for every retriever, store and command.
+
+A filter is a mapping, as in JSON. All of its entries must hold:
+
+    filter     {KEY: WANTED, ...}
+               {"and": [FILTER, ...]}            all of them
+               {"or": [FILTER, ...]}             at least one of them
+               {"not": FILTER}                   not this one
+    WANTED     VALUE                             equal
+               [VALUE, ...]                      any of
+               {OPERATOR: ARGUMENT, ...}         all operators
+    VALUE      text, number, boolean, date or datetime
+
+    operator                  holds if
+    eq, ne                    equal; not equal
+    in, not_in (or nin)       any of a list of values; none of them
+    gt, gte, lt, lte          a number between numbers, or a date between dates
+    exists                    true: the key has a value other than null and the empty list; false: it has none
+    null                      true: the value is null; false: it is not
+    text                      the text has all of these words, in any order
+    phrase                    the text has these words one after another
+
+``and``, ``or``, ``not`` and the operators may begin with ``$``, as in MongoDB.
+
+Keys: ``author.name`` is the key ``name`` of the mapping ``author``, or of a mapping in the list ``author``;
+``author[].name`` is only the latter. ``id`` is the document's own id.
+
+Values:
+
+- A list in the payload matches if one of its elements does. Both limits of a range must hold for the same element. The
+  words of ``text`` may stand in several elements, those of ``phrase`` stand in one.
+- A key that is missing never matches, so ``ne``, ``not_in`` and ``not`` hold for a document without the key.
+- 1 equals 1.0, and neither equals true or "1". Ranges compare numbers as 64-bit floats.
+- Dates in the payload are texts in ISO 8601: ``2024-05-01``, ``2024-05-01T10:30``, ``2024-05-01T10:30:00.5+02:00``.
+  Limits are such texts, or Python's ``date`` and ``datetime``. A date is its first moment. Without an offset, a time is
+  in UTC. In ``eq`` and ``in``, a text is a text.
+- Words consist of letters and digits. Upper and lower case are the same.
+
+A payload key named ``and`` or ``or`` can be compared with values and by operators, one named ``not`` with values and by
+ranges.
+
+This package checks filters (``parsing``) and evaluates them in memory (``evaluation``). Stores translate them to their
+own language; their answers are those of ``matches``.
+"""
+
+from twinvec.retrieval.filters.conditions import Condition, Filter, Scalar, listed_keys
+from twinvec.retrieval.filters.evaluation import matches
+from twinvec.retrieval.filters.parsing import parse_filter
+
+__all__ = ["Condition", "Filter", "Scalar", "listed_keys", "matches", "parse_filter"]

@@ -1,0 +1,124 @@
+"""The parts of a checked filter: tests of one field, and their combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+Part = TypeVar("Part")
+
+Scalar = str | int | float | bool | datetime
+"""A value that fields are compared with. A datetime has a time zone."""
+
+Filter = Mapping[str, Any]
+"""A mapping in the language that ``twinvec.retrieval.filters`` describes."""
+
+EXACT_INTEGER = 2**53
+"""Largest integer up to which a float64 represents all integers. Larger ones equal integers only."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """The field is any of the values; a datetime equals texts of the same moment."""
+
+    values: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The field is a number within all bounds: operator (gt, gte, lt, lte) and limit."""
+
+    bounds: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class During:
+    """The field is a date within all bounds: operator (gt, gte, lt, lte) and a limit with a time zone."""
+
+    bounds: tuple[tuple[str, datetime], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The field has a value that is neither null nor an empty list."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """The field is null."""
+
+
+@dataclass(frozen=True, slots=True)
+class HasWords:
+    """The field's texts have all words of ``text`` together."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class HasPhrase:
+    """One of the field's texts has the words of ``text`` one after another."""
+
+    text: str
+
+
+Test = AnyOf | Between | During | Exists | IsNull | HasWords | HasPhrase
+"""What a field is tested for. A list passes if an element does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The field named ``key`` passes the test."""
+
+    key: str
+    test: Test
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(Generic[Part]):
+    """All parts hold."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf(Generic[Part]):
+    """At least one part holds."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Generic[Part]):
+    """The part does not hold."""
+
+    part: Part
+
+
+Condition = Field | AllOf["Condition"] | OneOf["Condition"] | Not["Condition"]
+"""A node of a checked filter."""
+
+
+def listed_keys(conditions: Iterable[Condition]) -> frozenset[str]:
+    """Return the keys that are one of listed values in every document that satisfies all conditions."""
+    return frozenset().union(*map(_listed, conditions))
+
+
+def split_key(key: str) -> list[tuple[str, bool]]:
+    """Return the parts of a dotted key, each with whether it must hold a list: ``a[].b`` is a list of mappings."""
+    *inner, last = key.split(".")
+    return [(part[:-2], True) if part.endswith("[]") and part != "[]" else (part, False) for part in inner] + [
+        (last, False)
+    ]
+
+
+def _listed(condition: Condition) -> frozenset[str]:
+    if isinstance(condition, AllOf):
+        return listed_keys(condition.parts)
+    if isinstance(condition, OneOf):
+        return frozenset.intersection(*map(_listed, condition.parts))
+    if isinstance(condition, Field) and isinstance(condition.test, AnyOf):
+        return frozenset((condition.key,))
+    return frozenset()

@@ -1,0 +1,115 @@
+"""Filters evaluated in memory: what they mean, for every store."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from twinvec.retrieval.filters.conditions import (
+    EXACT_INTEGER,
+    AllOf,
+    AnyOf,
+    Between,
+    Condition,
+    During,
+    Exists,
+    Field,
+    HasPhrase,
+    HasWords,
+    IsNull,
+    OneOf,
+    Scalar,
+    Test,
+    split_key,
+)
+from twinvec.retrieval.filters.instants import microseconds, moment
+from twinvec.retrieval.filters.words import has_phrase, words
+
+_COMPARE = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+
+
+def matches(conditions: Iterable[Condition], identity: str, payload: Mapping[str, Any]) -> bool:
+    """Return whether a document satisfies every condition."""
+    return all(_holds(each, identity, payload) for each in conditions)
+
+
+def _holds(condition: Condition, identity: str, payload: Mapping[str, Any]) -> bool:
+    if isinstance(condition, Field):
+        return _passes(condition.test, _found(identity, payload, condition.key))
+    if isinstance(condition, AllOf):
+        return matches(condition.parts, identity, payload)
+    if isinstance(condition, OneOf):
+        return any(_holds(each, identity, payload) for each in condition.parts)
+    return not _holds(condition.part, identity, payload)
+
+
+def _found(identity: str, payload: Mapping[str, Any], key: str) -> list[Any]:
+    """Return the values at a key; a list is one value."""
+    if key == "id":
+        return [identity]
+    found: list[Any] = [payload]
+    parts = split_key(key)
+    for index, (part, listed) in enumerate(parts):
+        found = [item[part] for item in found if isinstance(item, Mapping) and part in item]
+        if listed:
+            found = [item for item in found if isinstance(item, (list, tuple))]
+        if index < len(parts) - 1:
+            found = _elements(found)
+    return found
+
+
+def _elements(values: Iterable[Any]) -> list[Any]:
+    return [each for value in values for each in (value if isinstance(value, (list, tuple)) else [value])]
+
+
+def _passes(test: Test, found: list[Any]) -> bool:
+    if isinstance(test, Exists):
+        return any(value is not None and value not in ([], ()) for value in found)
+    values = _elements(found)
+    if isinstance(test, IsNull):
+        return any(value is None for value in values)
+    if isinstance(test, AnyOf):
+        return any(_equal(value, option) for value in values for option in test.values)
+    if isinstance(test, Between):
+        return any(_between(test, value) for value in values)
+    texts = [value for value in values if isinstance(value, str)]
+    if isinstance(test, During):
+        return any(_during(test, text) for text in texts)
+    if isinstance(test, HasWords):
+        return set(words(test.text)).issubset(word for text in texts for word in words(text))
+    assert isinstance(test, HasPhrase)
+    return any(has_phrase(text, test.text) for text in texts)
+
+
+def _equal(value: Any, option: Scalar) -> bool:
+    if isinstance(option, datetime):
+        return isinstance(value, str) and moment(value) == microseconds(option)
+    if isinstance(option, (str, bool)):
+        return isinstance(value, type(option)) and value == option
+    if isinstance(option, int) and abs(option) > EXACT_INTEGER:
+        return isinstance(value, int) and value == option
+    number = _number(value)
+    return number is not None and number == float(option)
+
+
+def _between(test: Between, value: Any) -> bool:
+    number = _number(value)
+    return number is not None and all(_COMPARE[name](number, float(limit)) for name, limit in test.bounds)
+
+
+def _during(test: During, text: str) -> bool:
+    found = moment(text)
+    return found is not None and all(_COMPARE[name](found, microseconds(limit)) for name, limit in test.bounds)
+
+
+def _number(value: Any) -> float | None:
+    """Return a number as stores compare it, or None if the value is not one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # beyond what a collection stores
+        return math.inf if value > 0 else -math.inf

@@ -1,0 +1,229 @@
+"""Checks of filters: a mapping becomes a tree of conditions, or an error that names the mistake."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from typing import Any
+
+from twinvec.errors import FilterError, TextError
+from twinvec.retrieval.filters.conditions import (
+    AllOf,
+    AnyOf,
+    Between,
+    Condition,
+    During,
+    Exists,
+    Field,
+    Filter,
+    HasPhrase,
+    HasWords,
+    IsNull,
+    Not,
+    OneOf,
+    Scalar,
+    Test,
+)
+from twinvec.retrieval.filters.instants import limit as moment_of
+from twinvec.retrieval.filters.words import words
+from twinvec.text import check_text
+
+MAX_DEPTH = 16
+"""Filters in filters, at most."""
+
+_BOUNDS = ("gt", "gte", "lt", "lte")
+_OPERATORS = ("eq", "ne", "in", "not_in", *_BOUNDS, "exists", "null", "text", "phrase")
+_ALIASES = {"nin": "not_in"}
+_INT64 = range(-(2**63), 2**63)
+
+
+def parse_filter(filter: Filter | None) -> list[Condition]:
+    """Check a filter and return its conditions, which must all hold.
+
+    Raise FilterError if the filter does not follow the grammar, or a value cannot be compared: a type other than
+    string, number, boolean and date, a number that is not finite or exceeds 64 bits, or a lone surrogate.
+    """
+    return [] if filter is None else _conditions(filter, 1)
+
+
+def _conditions(filter: object, depth: int) -> list[Condition]:
+    if not isinstance(filter, Mapping):
+        raise FilterError(f"a filter is a mapping of payload keys to values, got {type(filter).__name__}")
+    if depth > MAX_DEPTH:
+        raise FilterError(f"a filter holds filters up to {MAX_DEPTH} levels deep")
+    return [each for key, wanted in filter.items() for each in _entry(key, wanted, depth)]
+
+
+def _entry(key: object, wanted: object, depth: int) -> list[Condition]:
+    if not isinstance(key, str) or not key:
+        raise FilterError(f"filter keys are non-empty strings, got {key!r}")
+    _check_text(key, key)
+    if _combines(key, wanted):
+        name = key.removeprefix("$")
+        if name == "not":
+            return [Not(_all(_inner(key, wanted, depth)))]
+        if not isinstance(wanted, (list, tuple)) or not wanted:
+            raise FilterError(f"filter {key!r}: expected a list of filters, such as [{{'lang': 'en'}}], got {wanted!r}")
+        parts = tuple(_all(_inner(key, each, depth)) for each in wanted)
+        return [AllOf(parts) if name == "and" else OneOf(parts)]
+    return _field(key, wanted)
+
+
+def _combines(key: str, wanted: object) -> bool:
+    """Return whether the key is ``and``, ``or`` or ``not`` and no payload key of that name."""
+    if key.startswith("$"):
+        return key in ("$and", "$or", "$not")
+    if key == "not":
+        ranged = isinstance(wanted, Mapping) and wanted and set(wanted) <= set(_BOUNDS)
+        return _holds_filters(wanted) and not ranged
+    return key in ("and", "or") and _holds_filters(wanted) and not _is_operators(wanted)
+
+
+def _holds_filters(wanted: object) -> bool:
+    if isinstance(wanted, (list, tuple)):
+        return any(isinstance(each, Mapping) for each in wanted)
+    return isinstance(wanted, Mapping)
+
+
+def _is_operators(wanted: object) -> bool:
+    return isinstance(wanted, Mapping) and all(_operator(name) in _OPERATORS for name in wanted)
+
+
+def _inner(key: str, filter: object, depth: int) -> list[Condition]:
+    if not isinstance(filter, Mapping) or not filter:
+        raise FilterError(
+            f"filter {key!r}: expected a filter with conditions, such as {{'lang': 'en'}}, got {filter!r}"
+        )
+    return _conditions(filter, depth + 1)
+
+
+def _all(conditions: list[Condition]) -> Condition:
+    return conditions[0] if len(conditions) == 1 else AllOf(tuple(conditions))
+
+
+def _field(key: str, wanted: object) -> list[Condition]:
+    if not isinstance(wanted, Mapping):
+        listed = isinstance(wanted, (list, tuple, set, frozenset))
+        return [Field(key, _any_of(key, wanted) if listed else _equal(key, wanted))]
+    given: dict[str, Any] = {}
+    for name, argument in wanted.items():
+        operator = _operator(name)
+        if operator not in _OPERATORS:
+            raise FilterError(
+                f"filter {key!r}: unknown operator {name!r}; known operators: {', '.join(_OPERATORS)}. "
+                f"Write {f'{key}.{name}'!r} for a nested key"
+            )
+        if operator in given:
+            raise FilterError(f"filter {key!r}: {operator!r} is given twice")
+        given[operator] = argument
+    if not given:
+        raise FilterError(f"filter {key!r}: expected an operator in the mapping: {', '.join(_OPERATORS)}")
+    bounds = {name: given.pop(name) for name in _BOUNDS if name in given}
+    conditions = [_OPERATE[name](key, argument) for name, argument in given.items()]
+    return [Field(key, _range(key, bounds)), *conditions] if bounds else conditions
+
+
+def _operator(name: object) -> str:
+    if not isinstance(name, str):
+        return ""
+    plain = name.removeprefix("$")
+    return _ALIASES.get(plain, plain)
+
+
+def _flag(test: Test) -> Callable[[str, Any], Condition]:
+    def condition(key: str, argument: Any) -> Condition:
+        if not isinstance(argument, bool):
+            raise FilterError(f"filter {key!r}: exists and null take true or false, not {argument!r}")
+        return Field(key, test) if argument else Not(Field(key, test))
+
+    return condition
+
+
+def _text(test: type[HasWords | HasPhrase]) -> Callable[[str, Any], Condition]:
+    def condition(key: str, argument: Any) -> Condition:
+        if not isinstance(argument, str):
+            raise FilterError(f"filter {key!r}: text and phrase take a text, not {argument!r}")
+        _check_text(key, argument)
+        if not words(argument):
+            raise FilterError(f"filter {key!r}: {argument!r} has no word")
+        return Field(key, test(argument))
+
+    return condition
+
+
+_OPERATE: dict[str, Callable[[str, Any], Condition]] = {
+    "eq": lambda key, argument: Field(key, _equal(key, argument)),
+    "ne": lambda key, argument: Not(Field(key, _equal(key, argument))),
+    "in": lambda key, argument: Field(key, _any_of(key, argument)),
+    "not_in": lambda key, argument: Not(Field(key, _any_of(key, argument))),
+    "exists": _flag(Exists()),
+    "null": _flag(IsNull()),
+    "text": _text(HasWords),
+    "phrase": _text(HasPhrase),
+}
+
+
+def _equal(key: str, wanted: object) -> AnyOf:
+    if isinstance(wanted, (list, tuple, set, frozenset)):
+        raise FilterError(f"filter {key!r}: eq and ne take one value; use in or not_in for {wanted!r}")
+    return AnyOf((_value(key, wanted),))
+
+
+def _any_of(key: str, wanted: object) -> AnyOf:
+    if not isinstance(wanted, (list, tuple, set, frozenset)):
+        raise FilterError(f"filter {key!r}: in and not_in take a list of values, not {wanted!r}")
+    if not wanted:
+        raise FilterError(f"filter {key!r}: an empty list matches nothing")
+    return AnyOf(tuple(_value(key, each) for each in wanted))
+
+
+def _value(key: str, value: object) -> Scalar:
+    if isinstance(value, str):
+        _check_text(key, value)
+        return value
+    if isinstance(value, (int, float)):
+        _check_number(key, value)
+        return value
+    if isinstance(value, date) and (moment := moment_of(value)):
+        return moment
+    hint = "; write {'null': True} or {'exists': False}" if value is None else ""
+    raise FilterError(f"filter {key!r}: compare with strings, numbers, booleans or dates, not {value!r}{hint}")
+
+
+def _range(key: str, bounds: Mapping[str, Any]) -> Between | During:
+    for name, limit in bounds.items():
+        if isinstance(limit, bool) or not isinstance(limit, (int, float, str, date)):
+            raise FilterError(f"filter {key!r}: limits are numbers or dates, not {limit!r} ({name})")
+    numbers = {name: limit for name, limit in bounds.items() if isinstance(limit, (int, float))}
+    if not numbers:
+        return During(tuple((name, _moment(key, name, limit)) for name, limit in bounds.items()))
+    if len(numbers) < len(bounds):
+        raise FilterError(f"filter {key!r}: the limits of a range are numbers or dates, not both: {dict(bounds)!r}")
+    for number in numbers.values():
+        _check_number(key, number)
+    return Between(tuple(numbers.items()))
+
+
+def _moment(key: str, name: str, value: str | date) -> datetime:
+    moment = moment_of(value)
+    if moment is None:
+        raise FilterError(
+            f"filter {key!r}: limits are numbers, or dates in ISO 8601 such as '2024-05-01' or "
+            f"'2024-05-01T10:30:00Z', not {value!r} ({name})"
+        )
+    return moment
+
+
+def _check_number(key: str, number: float) -> None:
+    if isinstance(number, int) and number not in _INT64:
+        raise FilterError(f"filter {key!r}: an integer that does not fit into 64 bits")
+    if not math.isfinite(number):
+        raise FilterError(f"filter {key!r}: compare with finite numbers, not {number!r}")
+
+
+def _check_text(key: str, text: str) -> None:
+    try:
+        check_text(text, f"filter {key!r}")
+    except TextError as error:
+        raise FilterError(str(error)) from None

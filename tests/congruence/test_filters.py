@@ -1,0 +1,150 @@
+"""One filter, one answer: the index in memory and every store agree on documents with values of every kind."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from datetime import date, datetime, timedelta, timezone
+from uuid import uuid4
+
+import pytest
+import qdrant_edge as edge
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from qdrant_client import QdrantClient
+from qdrant_stand_in import StandIn
+
+from twinvec import Document
+from twinvec.retrieval.filters import matches, parse_filter
+from twinvec_qdrant import Collection, drop_collection
+from twinvec_qdrant.records.schema import CHUNKS, filter_conditions
+from words import WordEncoder
+
+SCALARS = [
+    *(0, 1, 1.0, 1.5, -2, 2.0, 2**53, True, False, None),
+    *("", "1", "true", "x", "red apple", "Red, APPLE pie!", "apple-red", "redapple", "apple", "naïve Straße 42"),
+    *("2024-05-01", "2024-05-01T00:00:00Z", "2024-05-01T02:00:00+02:00", "2024-05-01 10:30", "2024-5-2", "2024-05"),
+]
+LISTS = [[], [None], [None, 1], [1, "x"], [1.5, True], ["red", "apple"], ["x", "2024-05-01"], [[]], [[1]], [{}]]
+NESTED = [{"b": 1}, {"b": None}, {"b": []}, {"c": {"d": "x"}}, {"b": {"d": 1.5}}, {}, [{"b": 1}, {"b": "red apple"}]]
+KEYS = ["a", "b", "a.b", "a[].b", "a.b.d", "a.c.d", "a[].c[].d", "id", "missing", "with space", "and", "a.0"]
+
+
+def payloads() -> list[dict]:
+    """Payloads with each value alone, and with random pairs."""
+    chosen, values = random.Random(17), [*SCALARS, *LISTS, *NESTED]
+    found = [{}, {"with space": "x"}, {"and": 1, "x": "y"}, {"a": [[{"b": 1}]]}, {"a": [{"c": [{"d": "x"}]}, 3]}]
+    found += [{"a": value} for value in values] + [{"a": {"b": value}} for value in values]
+    found += [{"a": [{"b": value}, {"c": 0}]} for value in values]
+    return found + [{"a": chosen.choice(values), "b": chosen.choice(values)} for _ in range(60)]
+
+
+DOCUMENTS = [Document(f"{row:03}", f"tea {row}", "", payload) for row, payload in enumerate(payloads())]
+VALUES = st.sampled_from(
+    [
+        *(value for value in SCALARS if value is not None),
+        *(date(2024, 5, 1), datetime(2024, 5, 1, 2, tzinfo=timezone(timedelta(hours=2))), "007"),
+    ]
+)
+DATES = ["2024-05-01", "2024-05-01T10:30:00Z", "2024-05-01 02:00:00+02:00", date(2024, 5, 2), datetime(2024, 5, 1)]
+BOUNDS = st.sampled_from(["gt", "gte", "lt", "lte"])
+RANGES = st.one_of(
+    st.dictionaries(BOUNDS, st.sampled_from([0, 1, 1.0, 1.5, -7, 2**53, 1e300]), min_size=1, max_size=2),
+    st.dictionaries(BOUNDS, st.sampled_from(DATES), min_size=1, max_size=2),
+)
+TEXTS = st.sampled_from(
+    ["apple", "RED apple", "apple red", "red-apple", "straße", "x", "42 naïve", "pie apple", "2024"]
+)
+OPERATORS = st.one_of(
+    RANGES,
+    st.fixed_dictionaries({}, optional={"eq": VALUES, "ne": VALUES, "$exists": st.booleans()}).filter(bool),
+    st.fixed_dictionaries({}, optional={"text": TEXTS, "phrase": TEXTS, "null": st.booleans()}).filter(bool),
+    st.dictionaries(st.sampled_from(["in", "$nin"]), st.lists(VALUES, min_size=1, max_size=3), min_size=1),
+)
+FIELDS = st.dictionaries(
+    st.sampled_from(KEYS), VALUES | st.lists(VALUES, min_size=1, max_size=3) | OPERATORS, min_size=1, max_size=2
+)
+FILTERS = st.recursive(
+    FIELDS,
+    lambda inner: st.one_of(
+        st.dictionaries(st.sampled_from(["and", "$or", "or"]), st.lists(inner, min_size=1, max_size=3), min_size=1),
+        inner.map(lambda one: {"not": one}),
+        st.tuples(inner, inner).map(lambda two: {**two[0], "$and": [two[1]]}),
+    ),
+    max_leaves=5,
+)
+
+
+@pytest.fixture(scope="module", params=["embedded", "text index", "client", "stand-in", "server"])
+def stored(request, tmp_path_factory):
+    """The documents in each store."""
+    name, running = f"twinvec-{uuid4().hex}", None
+    if request.param == "client":
+        place = {"client": QdrantClient(":memory:")}
+    elif request.param == "stand-in":
+        running = StandIn().running()
+        place = {"url": running.__enter__().url}
+    elif request.param != "server":
+        place = {"path": tmp_path_factory.mktemp("store")}
+    elif not (place := {"url": os.environ.get("QDRANT_URL")})["url"]:
+        pytest.skip("no Qdrant server: set QDRANT_URL (and QDRANT_API_KEY) to run the suite on one")
+    with Collection.open(name, encoder=WordEncoder(), chunking=False, **place) as collection:
+        collection.ingest(DOCUMENTS)
+        if request.param == "text index":
+            index_texts(collection)
+        yield collection
+    if request.param == "server":
+        drop_collection(name, **place)
+    if running is not None:
+        running.__exit__(None, None, None)
+
+
+def index_texts(collection: Collection) -> None:
+    """Index the paths of every key for words."""
+    params = edge.TextIndexParams(tokenizer=edge.TokenizerType.Word, phrase_matching=True)
+    for path in ("a", "b", "a.b", "a[].b"):
+        collection._catalog.backend._update(edge.UpdateOperation.create_field_index(f"metadata.{path}", params))
+
+
+def answers(collection: Collection, wanted: dict) -> set[str]:
+    """The ids of the documents that the store finds."""
+    conditions = [CHUNKS, *filter_conditions(parse_filter(wanted))]
+    return {point.payload["source"] for point in collection._catalog.backend.scroll(conditions, ["source"])}
+
+
+def truth(wanted: dict) -> set[str]:
+    """The ids of the documents that the filter means."""
+    conditions = parse_filter(wanted)
+    return {each.id for each in DOCUMENTS if matches(conditions, each.id, each.payload)}
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(wanted=FILTERS)
+def test_every_store_finds_what_the_filter_means(stored, wanted):
+    assert answers(stored, wanted) == truth(wanted)
+
+
+def test_every_operator_on_every_value_alone(stored):
+    tried, found = 0, set()
+    values = [value for value in SCALARS if value is not None]
+    wanted = [{name: value} for value in values for name in ("eq", "ne")]
+    wanted += [{name: limit} for limit in (1, 1.5, *DATES) for name in ("gt", "gte", "lt", "lte")]
+    wanted += [{name: yes} for name in ("exists", "null") for yes in (True, False)]
+    wanted += [{name: text} for name in ("text", "phrase") for text in ("apple", "red apple", "apple red")]
+    for key, operators in itertools.product(("a", "a.b", "a[].b"), wanted):
+        expected = truth({key: operators})
+        assert answers(stored, {key: operators}) == expected, (key, operators)
+        found.add(frozenset(expected))
+        tried += 1
+    assert tried > 200
+    assert len(found) > 60, "the filters find different documents"
+
+
+def test_searches_and_finds_take_the_same_filters(stored):
+    wanted = {"or": [{"a": {"gte": "2024-05-01"}}, {"not": {"a": {"exists": True}}}], "a.b": {"ne": 1}}
+    expected = truth(wanted)
+    assert 10 < len(expected) < len(DOCUMENTS) - 10
+    assert set(stored.find(wanted)) == expected
+    assert {hit.id for hit in stored.search("tea", len(DOCUMENTS), "dense", wanted)} == expected
+    assert sorted(stored.find({})) == sorted(stored.find())

@@ -1,0 +1,159 @@
+"""Filters are checked: what the grammar allows, what it refuses, and by which words."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+
+from twinvec.errors import FilterError
+from twinvec.retrieval.filters import listed_keys, parse_filter
+from twinvec.retrieval.filters.conditions import AllOf, AnyOf, Between, During, Exists, Field, Not, OneOf
+
+
+def test_forms_of_one_condition():
+    equal = [Field("lang", AnyOf(("en",)))]
+    assert (
+        parse_filter({"lang": "en"}) == parse_filter({"lang": {"eq": "en"}}) == parse_filter({"lang": ["en"]}) == equal
+    )
+    assert parse_filter({"lang": {"$in": ("en",)}}) == equal
+    assert parse_filter({"and": [{"lang": "en"}]}) == [AllOf(tuple(equal))]
+    assert parse_filter({"lang": {"ne": "en"}}) == parse_filter({"not": {"lang": "en"}}) == [Not(equal[0])]
+    assert parse_filter({"lang": {"not_in": ["en"]}}) == parse_filter({"lang": {"$nin": ["en"]}}) == [Not(equal[0])]
+    assert parse_filter({"lang": {"exists": False}}) == [Not(Field("lang", Exists()))]
+    assert parse_filter(None) == parse_filter({}) == []
+
+
+def test_both_limits_of_a_range_belong_together_and_other_operators_stand_alone():
+    year = Field("year", Between((("gte", 2020), ("lt", 2024))))
+    assert parse_filter({"year": {"lt": 2024, "gte": 2020}}) == [year]
+    assert parse_filter({"year": {"gte": 2020, "ne": 2022, "lt": 2024}}) == [year, Not(Field("year", AnyOf((2022,))))]
+
+
+def test_combinations_may_have_a_dollar_sign():
+    parts = [{"lang": "en"}, {"year": 1, "lang": "de"}]
+    en, year, de = (Field(key, AnyOf((value,))) for key, value in (("lang", "en"), ("year", 1), ("lang", "de")))
+    for sign in ("", "$"):
+        assert parse_filter({f"{sign}and": parts}) == [AllOf((en, AllOf((year, de))))]
+        assert parse_filter({f"{sign}or": parts, "lang": "en"}) == [OneOf((en, AllOf((year, de)))), en]
+        assert parse_filter({f"{sign}not": parts[1]}) == [Not(AllOf((year, de)))]
+
+
+def test_payload_keys_named_like_combinations_keep_their_meaning():
+    assert parse_filter({"and": "x", "or": ["x", 1], "not": True}) == [
+        Field("and", AnyOf(("x",))),
+        Field("or", AnyOf(("x", 1))),
+        Field("not", AnyOf((True,))),
+    ]
+    assert parse_filter({"not": {"gte": 1}, "and": {"lt": 2}}) == [
+        Field("not", Between((("gte", 1),))),
+        Field("and", Between((("lt", 2),))),
+    ]
+    assert parse_filter({"not": {"text": "x"}}) == [Not(Field("text", AnyOf(("x",))))]
+
+
+def test_limits_of_dates_are_moments():
+    tokyo = timezone(timedelta(hours=9))
+    for limit in ("2024-05-01", date(2024, 5, 1), datetime(2024, 5, 1), datetime(2024, 5, 1, 9, tzinfo=tokyo),
+                  "2024-05-01T09:00:00+09:00", "2024-05-01 00:00", "2024-05-01T00:00:00Z"):  # fmt: skip
+        assert parse_filter({"day": {"gte": limit}}) == [
+            Field("day", During((("gte", datetime(2024, 5, 1, tzinfo=UTC)),)))
+        ]
+    assert parse_filter({"day": date(2024, 5, 1)}) == [Field("day", AnyOf((datetime(2024, 5, 1, tzinfo=UTC),)))]
+    assert parse_filter({"day": "2024-05-01"}) == [Field("day", AnyOf(("2024-05-01",)))], "a text is a text"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        ("year = 3", "a mapping of payload keys"),
+        ([{"year": 3}], "a mapping of payload keys"),
+        ({3: "x"}, "non-empty strings"),
+        ({"": "x"}, "non-empty strings"),
+        ({"year": None}, "'null': True"),
+        ({"year": {"eq": None}}, "'null': True"),
+        ({"year": object()}, "compare with strings, numbers, booleans or dates"),
+        ({"year": []}, "an empty list matches nothing"),
+        ({"year": {}}, "expected an operator"),
+        ({"year": {"near": 3}}, "unknown operator 'near'; known operators: eq, ne, in"),
+        ({"year": {7: 3}}, "unknown operator 7"),
+        ({"author": {"name": "Ada"}}, "'author.name' for a nested key"),
+        ({"year": {"gte": 1, "$gte": 2}}, "'gte' is given twice"),
+        ({"year": {"not_in": [1], "nin": [2]}}, "'not_in' is given twice"),
+        ({"year": {"eq": [1]}}, "use in or not_in"),
+        ({"year": {"ne": [1]}}, "use in or not_in"),
+        ({"year": {"in": 1}}, "in and not_in take a list"),
+        ({"year": {"not_in": []}}, "an empty list"),
+        ({"year": {"in": [None]}}, "'null': True"),
+        ({"year": {"gte": "soon"}}, "numbers, or dates in ISO 8601"),
+        ({"year": {"gte": "2024"}}, "numbers, or dates in ISO 8601"),
+        ({"year": {"gte": "2024-5-1"}}, "numbers, or dates in ISO 8601"),
+        ({"year": {"gte": "2024-13-01"}}, "numbers, or dates in ISO 8601"),
+        ({"year": {"gte": "0001-01-01T00:00:00+05:00"}}, "numbers, or dates in ISO 8601"),
+        ({"year": {"gte": True}}, "limits are numbers or dates, not True"),
+        ({"year": {"lt": None}}, "limits are numbers or dates"),
+        ({"year": {"lt": [3]}}, "limits are numbers or dates"),
+        ({"year": {"gte": 3, "lt": "2024-05-01"}}, "not both"),
+        ({"year": {"lt": math.nan}}, "finite numbers"),
+        ({"year": {"lt": 10**400}}, "64 bits"),
+        ({"year": 2**63}, "64 bits"),
+        ({"year": {"ne": math.inf}}, "finite numbers"),
+        ({"year": {"exists": 1}}, "take true or false"),
+        ({"year": {"null": None}}, "take true or false"),
+        ({"body": {"text": 3}}, "take a text"),
+        ({"body": {"text": ["a"]}}, "take a text"),
+        ({"body": {"text": " "}}, "has no word"),
+        ({"body": {"phrase": "!?"}}, "has no word"),
+        ({"body": {"text": "\ud800"}}, "body"),
+        ({"tags": "\ud800"}, "tags"),
+        ({"\ud800": "x"}, "surrogate"),
+        ({"and": {"lang": "en"}}, "expected a list of filters"),
+        ({"$or": []}, "expected a list of filters"),
+        ({"$and": "x"}, "expected a list of filters"),
+        ({"or": [{"lang": "en"}, "x"]}, "'or': expected a filter"),
+        ({"or": [{"lang": "en"}, {}]}, "'or': expected a filter"),
+        ({"not": [{"lang": "en"}]}, "'not': expected a filter"),
+        ({"$not": "x"}, "'\\$not': expected a filter"),
+        ({"not": {}}, "'not': expected a filter"),
+        ({"and": [{"or": [{"year": {"above": 1}}]}]}, "'year': unknown operator 'above'"),
+    ],
+)
+def test_a_malformed_filter_is_refused_by_name(wanted, named):
+    with pytest.raises(FilterError, match=named):
+        parse_filter(wanted)
+
+
+def test_filters_are_no_deeper_than_they_can_be_evaluated():
+    wanted = {"lang": "en"}
+    for _ in range(15):
+        wanted = {"not": wanted}
+    assert parse_filter(wanted)
+    with pytest.raises(FilterError, match="16 levels"):
+        parse_filter({"and": [wanted]})
+    endless: dict = {}
+    endless["not"] = endless
+    with pytest.raises(FilterError, match="16 levels"):
+        parse_filter(endless)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "listed"),
+    [
+        ({"team": "a", "year": {"gte": 1}}, {"team"}),
+        ({"team": ["a", "b"]}, {"team"}),
+        ({"and": [{"year": 1}, {"$and": [{"team": {"eq": "a", "ne": "b"}}]}]}, {"year", "team"}),
+        ({"or": [{"team": "a", "year": 1}, {"team": {"in": ["b"]}}]}, {"team"}),
+        ({"or": [{"team": "a"}, {"year": 1}]}, set()),
+        ({"not": {"team": "a"}}, set()),
+        ({"not": {"not": {"team": "a"}}}, set()),
+        ({"team": {"ne": "a"}}, set()),
+        ({"team": {"not_in": ["a"]}}, set()),
+        ({"team": {"exists": True}}, set()),
+        ({"team": {"text": "a"}}, set()),
+        ({"team": {"gte": "2024-05-01"}}, set()),
+        ({}, set()),
+    ],
+)
+def test_keys_that_are_one_of_listed_values_are_known(wanted, listed):
+    assert listed_keys(parse_filter(wanted)) == listed
