@@ -98,10 +98,13 @@ class Catalog:
             for vector in vectors:  # a migration still encodes the chunks written by now
                 check_current_model(backend, vector)
             backend.commit(records, [change.old.revision if change.old else None for change in changes])
-            now = self.revisions(record.id for record in records)
-            won = [
-                now.get(record.id) == change.record.revision for change, record in zip(changes, records, strict=True)
-            ]
+            won = [True] * len(changes)
+            if not backend.exclusive:
+                now = self.revisions(record.id for record in records)
+                won = [
+                    now.get(record.id) == change.record.revision
+                    for record, change in zip(records, changes, strict=True)
+                ]
             lost = [change for change, is_won in zip(changes, won, strict=True) if not is_won]
             backend.delete([*_replaced(changes, won), *self._wasted(lost)], revisions)
             self._intents.remove([change.draft.intent for change in changes if change.draft and change.draft.chunks])

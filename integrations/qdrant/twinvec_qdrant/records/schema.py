@@ -125,8 +125,10 @@ def _point_id(*parts: str) -> str:
 
 def digest(*parts: str) -> str:
     """Return a length-prefixed hex digest: ("ab", "c") and ("a", "bc") differ."""
-    data = [part.encode() for part in parts]
-    prefixed = b"".join([len(part).to_bytes(8, "big") + part for part in data])
+    prefixed = b""
+    for part in parts:
+        data = part.encode()
+        prefixed += len(data).to_bytes(8, "big") + data
     return hashlib.blake2b(prefixed, digest_size=16).hexdigest()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -97,7 +98,14 @@ def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
 
 def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
     """Cut points into batches of a few megabytes, because requests and the engine's log entries have a size limit."""
-    return sliced_by_weight(points, size_of, most=_BATCH_POINTS, heaviest=_BATCH_BYTES)
+    return (batch for batch, _ in weighed_batches(points))
+
+
+def weighed_batches(points: Sequence[Point]) -> Iterator[tuple[list[Point], int]]:
+    """Cut points as ``in_batches`` does, and return the size of each batch with it."""
+    sizes = [(point, size_of(point)) for point in points]
+    for batch in sliced_by_weight(sizes, itemgetter(1), most=_BATCH_POINTS, heaviest=_BATCH_BYTES):
+        yield [point for point, _ in batch], sum([size for _, size in batch])
 
 
 def size_of(point: Point) -> int:
