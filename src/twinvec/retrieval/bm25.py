@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +44,14 @@ _WORDS = normalizers.Sequence(
 # StandardAnalyzer.
 _TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
 
+# ``_WORDS`` takes long. What it does to ASCII is simple, and other text is given to it piece by piece, cut at white
+# space: no step of it looks across a space. Most pieces occur again.
+_ASCII_TERM = re.compile(r"[a-z0-9_]{2,}|[0-9]")
+_ASCII_CONTROLS = dict.fromkeys(code for code in (*range(32), 127) if chr(code) not in "\t\n\r")
+_PIECE = re.compile(r"[^ \t\n\r]+")
+_REMEMBERED_LENGTH = 64  # characters; longer words hardly occur again
+_REMEMBERED_STEMS = 2**17
+
 
 class Analyzer:
     """Turn text into stemmed terms; raise ConfigurationError for a ``language`` without a Snowball stemmer.
@@ -58,10 +67,47 @@ class Analyzer:
 
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each text, in order and with repetitions."""
+        words = [_words(text) for text in texts]
+        known = _known_stems(self.language)
+        distinct = set().union(*words) - _stop_words(self.language)
+        unknown = [word for word in distinct if word not in known]
         stemmer = Stemmer.Stemmer(self.language)  # not shared: it is not safe between threads
-        stop_words = _stop_words(self.language)
-        words = (_TERM.findall(_WORDS.normalize_str(text)) for text in texts)
-        return [stemmer.stemWords([word for word in each if word not in stop_words]) for each in words]
+        stems = dict(zip(unknown, stemmer.stemWords(unknown), strict=True))
+        if len(known) < _REMEMBERED_STEMS:
+            known.update((word, stem) for word, stem in stems.items() if len(word) <= _REMEMBERED_LENGTH)
+        stems.update((word, known[word]) for word in distinct - stems.keys())
+        return [[stem for stem in map(stems.get, each) if stem is not None] for each in words]
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text in lower case, in order, without single Latin letters."""
+    if text.isascii():
+        return _ascii_words(text)
+    words: list[str] = []
+    for is_ascii, pieces in groupby(_PIECE.findall(text), str.isascii):
+        if is_ascii:
+            words += _ascii_words(" ".join(pieces))
+        else:
+            for piece in pieces:
+                words += _known_words(piece) if len(piece) <= _REMEMBERED_LENGTH else _normalized_words(piece)
+    return words
+
+
+def _ascii_words(text: str) -> list[str]:
+    return _ASCII_TERM.findall(text.translate(_ASCII_CONTROLS).lower())
+
+
+def _normalized_words(text: str) -> list[str]:
+    return _TERM.findall(_WORDS.normalize_str(text))
+
+
+_known_words = lru_cache(maxsize=65536)(_normalized_words)
+
+
+@cache
+def _known_stems(language: str) -> dict[str, str]:
+    """Return the stems of the first words of the language, by word; it grows, and never shrinks."""
+    return {}
 
 
 @cache
@@ -106,23 +152,31 @@ def document_vector(terms: Sequence[str], average_length: float) -> SparseVector
 
     If ``average_length``, in terms, is 0 (unknown), the document counts as one of average length.
     """
-    if not terms:
-        return _vector({})
-    norm = K1 * (1 - B + B * len(terms) / (average_length or len(terms)))
-    return _vector({term: tf / (tf + norm) for term, tf in Counter(terms).items()})
+    ids, counts = _counted(terms)
+    norm = K1 * (1 - B + B * len(terms) / (average_length or len(terms) or 1))
+    return _merged(ids, counts / (counts + norm))
 
 
 def query_vector(terms: Sequence[str]) -> SparseVector:
     """Return the counts of a query's terms."""
-    return _vector(dict(Counter(terms)))
+    return _merged(*_counted(terms))
 
 
-def _vector(weights: dict[str, float]) -> SparseVector:
-    merged: dict[int, float] = {}  # terms with the same id share a dimension, because stores refuse a repeated id
-    for term, weight in weights.items():
-        merged[term_id(term)] = merged.get(term_id(term), 0.0) + weight
-    ids = sorted(merged)
-    return np.array(ids, dtype=np.int64), np.array([merged[each] for each in ids], dtype=np.float32)
+def _counted(terms: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the dimension of each distinct term, and how often it occurs."""
+    counts = Counter(terms)
+    ids = np.fromiter(map(term_id, counts), np.int64, len(counts))
+    return ids, np.fromiter(counts.values(), np.float64, len(counts))
+
+
+def _merged(ids: npt.NDArray[np.int64], weights: npt.NDArray[np.float64]) -> SparseVector:
+    """Sort by dimension; terms with the same one share it, because stores refuse a repeated id."""
+    order = np.argsort(ids, kind="stable")
+    ids, weights = ids[order], weights[order]
+    if (same := ids[1:] == ids[:-1]).any():
+        first = np.flatnonzero(np.concatenate([[True], ~same]))
+        ids, weights = ids[first], np.add.reduceat(weights, first)
+    return ids, weights.astype(np.float32)
 
 
 @lru_cache(maxsize=65536)

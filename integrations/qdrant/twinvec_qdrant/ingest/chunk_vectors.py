@@ -1,13 +1,14 @@
-"""Vectors of the chunks to be written: kept from the committed version, given by the caller, or encoded."""
+"""Vectors of the chunks to be written: kept from the committed version, given by the caller, or encoded.
+
+The vectors that a killed ingest wrote without a commit count as kept, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import BadVectorError, InputError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.encoders import checked_vectors, token_states
 from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, texts
@@ -19,21 +20,17 @@ OnTexts = Callable[[int], None]
 """Called with the number of texts that have just been encoded."""
 
 
-@dataclass(slots=True)
-class Encoded:
-    """The vectors of a batch by text key, the number of encoded texts, and (source, reason) of each failed document."""
-
-    vectors: dict[str, TextVectors]
-    encoded: int = 0
-    failures: list[tuple[str, str]] = field(default_factory=list)
-
-
 class ChunkVectors:
-    """Finds the vectors of batches; ``given`` holds those of whole documents, by id."""
+    """Finds the vectors of chunks; ``given`` holds those of whole documents, by id.
+
+    Attributes:
+        left: The sources of which a killed writer may have left chunks.
+    """
 
     def __init__(
         self, backend: Backend, encoder: SpaceEncoder, model: Generation, given: Mapping[str, FloatArray]
     ) -> None:
+        self.left: Collection[str] = ()
         self._backend = backend
         self._encoder = encoder
         self._vector = model.vector
@@ -42,49 +39,37 @@ class ChunkVectors:
 
     def known(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
         """Return the vectors that need no encoding, by the key of their text."""
-        old = [chunk for planned in batch if planned.old for chunk in planned.old.chunks]
-        points = self._backend.retrieve(old, ["content"], self._vector).values() if old else ()
-        wanted = texts(batch)
-        kept = {each.payload["content"]: each for each in points if each.payload["content"] in wanted}
-        states: Mapping[str, States] = {}
-        if self._states_dim is not None:
-            states = self._backend.states([point.id for point in kept.values()], self._vector)
-        known = {
-            key: TextVectors(point.dense, states.get(point.id))
-            for key, point in kept.items()
-            if point.dense is not None and (self._states_dim is None or point.id in states)
-        }
+        known = self._stored(batch)
         for planned in batch:
             if planned.document.id in self._given:
                 known.update(dict.fromkeys(planned.keys, TextVectors(self._given[planned.document.id])))
         return known
 
-    def complete(
-        self, batch: Sequence[PlannedDocument], known: Mapping[str, TextVectors], on_texts: OnTexts
-    ) -> Encoded:
-        """Return the vectors of all texts without reading the store; a bad text fails its own documents only."""
-        found = Encoded(dict(known))
-        try:
-            self._encode(texts(batch), found, on_texts)
-        except (BadVectorError, InputError):
-            for planned in batch:
-                try:
-                    self._encode(texts([planned]), found, on_texts)
-                except (BadVectorError, InputError) as error:
-                    found.failures.append((planned.document.id, str(error)))
-        return found
-
-    def _encode(self, texts: Mapping[str, str], found: Encoded, on_texts: OnTexts) -> None:
-        missing = [key for key in texts if key not in found.vectors]
-        if not missing:
-            return
+    def encoded(self, texts: Sequence[str], on_texts: OnTexts) -> list[TextVectors]:
+        """Encode texts without reading the store; raise ``BadVectorError`` or ``InputError`` on a bad text."""
         from twinvec.encoder import Encoder
 
-        wanted = [texts[key] for key in missing]
         options: dict[str, Any] = {"on_batch": on_texts} if isinstance(self._encoder, Encoder) else {}
-        vectors_ND = checked_vectors(self._encoder, self._encoder.encode_document(wanted, **options), wanted)
-        states: Sequence[States | None] = [None] * len(wanted)
+        vectors_ND = checked_vectors(self._encoder, self._encoder.encode_document(list(texts), **options), texts)
+        states: Sequence[States | None] = [None] * len(texts)
         if self._states_dim is not None:
-            states = token_states(self._encoder, wanted, self._states_dim)
-        found.vectors.update(zip(missing, map(TextVectors, vectors_ND, states), strict=True))
-        found.encoded += len(missing)
+            states = token_states(self._encoder, texts, self._states_dim)
+        return list(map(TextVectors, vectors_ND, states))
+
+    def _stored(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
+        """Return the vectors that the store has."""
+        ids = [chunk for planned in batch if planned.old for chunk in planned.old.chunks]
+        ids += [chunk for planned in batch if planned.document.id in self.left for chunk in planned.ids]
+        if not ids:
+            return {}
+        points = self._backend.retrieve(list(dict.fromkeys(ids)), ["content"], self._vector).values()
+        wanted = texts(batch)
+        kept = {each.payload["content"]: each for each in points if each.payload["content"] in wanted}
+        states: Mapping[str, States] = {}
+        if self._states_dim is not None:
+            states = self._backend.states([point.id for point in kept.values()], self._vector)
+        return {
+            key: TextVectors(point.dense, states.get(point.id))
+            for key, point in kept.items()
+            if point.dense is not None and (self._states_dim is None or point.id in states)
+        }

@@ -2,7 +2,8 @@
 
 ``document_gate`` checks a document, ``planned`` compares it with its record and cuts it into chunks, ``chunk_vectors``
 finds or encodes their vectors, and ``records.commits`` commits the points. An unchanged document goes no further than
-the comparison. A thread encodes one batch while this one commits the batch before it and plans the one after it.
+the comparison. A thread encodes one portion of a batch (``encoding``) while this one writes the portion before it and
+plans the next batch. Of a document that is not encoded whole yet, the chunks so far are written without a commit.
 
 A broken document fails alone, and its older version stays. A broken store or encoder ends the ingest with its error;
 the committed documents stay, and the next ingest continues.
@@ -12,20 +13,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from operator import length_hint
+from uuid import uuid4
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import DocumentError, StoreUnavailableError
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec.support.progress import Advance, progress_bar
-from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors, Encoded
+from twinvec.support.progress import progress_bar
+from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import DocumentGate
-from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, document_batches, texts
+from twinvec_qdrant.ingest.encoding import Encoding, Portion
+from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, WeighedText, document_batches, texts
 from twinvec_qdrant.records.bm25_weights import BM25Weights
-from twinvec_qdrant.records.commits import Catalog
+from twinvec_qdrant.records.commits import Catalog, Draft
 from twinvec_qdrant.records.description import Description, check_current_model
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
@@ -58,7 +59,8 @@ class Ingestion:
         self._planner = Planner(catalog, self._tenants, Chunker(encoder, chunking), report)
         self._gate = DocumentGate(chunking.as_dict(), key, self._planner.refused, self._planner.unchanged)
         self._vectors = ChunkVectors(self._backend, encoder, description, given)
-        self._encoding = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")
+        self._encoding = Encoding(self._vectors, encoder)
+        self._drafts: dict[str, Draft] = {}
 
     def run(
         self, documents: Iterable[object], *, prune: bool, allow_empty: bool, dry_run: bool, progress: bool
@@ -85,7 +87,8 @@ class Ingestion:
             error.add_note(f"committed before the error: {self._report}")
             raise
         finally:
-            self._encoding.shutdown(cancel_futures=True)
+            self._encoding.close()
+            self._catalog.leave(self._drafts.values())
         return self._report
 
     def _count_only(self, batches: Iterable[Sequence[PlannedDocument]]) -> None:
@@ -96,51 +99,59 @@ class Ingestion:
             self._planner.advance(len(batch))
 
     def _write(self, batches: Iterator[Sequence[PlannedDocument]]) -> None:
-        self._catalog.recover()
+        left = self._catalog.leftovers()
+        self._vectors.left = left.sources
         self._bm25.refresh()
         if not self._backend.count([CHUNKS]):
             self._backend.begin_load(tenant_path(self._description.tenant_key))
-        for batch, encoded in self._encoded(batches):
+        waiting: Sequence[PlannedDocument] = ()
+        vectors: dict[str, TextVectors] = {}
+        for portion in self._encoding.portions(batches, self._planner.advance):
             failed = self._report.failed
-            self._commit(batch.documents, encoded.result())
-            self._planner.advance(len(batch.documents) - batch.moved, failed=self._report.failed - failed)
+            if portion.is_first:
+                waiting, vectors = portion.batch, {}
+                self._bm25.begin([chunk.text for planned in waiting for chunk in planned.chunks])
+            vectors.update(portion.vectors)
+            waiting = self._write_portion(portion, waiting, vectors)
+            self._planner.advance(portion.unseen, failed=self._report.failed - failed)
+        self._catalog.clear(left)
 
-    def _encoded(self, batches: Iterator[Sequence[PlannedDocument]]) -> Iterator[tuple[_Batch, Future[Encoded]]]:
-        """Yield each batch with its vectors once the next batch is planned and waits for the encoder.
-
-        If planning fails, the batches that were planned before come first.
-        """
-        current: tuple[_Batch, Future[Encoded]] | None = None
-        try:
-            for planned in batches:
-                following = self._start(planned)
-                if current is not None:
-                    yield current
-                current = following
-        except Exception:
-            if current is not None:
-                yield current
-            raise
-        if current is not None:
-            yield current
-
-    def _start(self, planned: Sequence[PlannedDocument]) -> tuple[_Batch, Future[Encoded]]:
-        known = self._vectors.known(planned)
-        batch = _Batch(planned, len(texts(planned).keys() - known.keys()), self._planner.advance)
-        return batch, self._encoding.submit(self._vectors.complete, planned, known, batch.on_texts)
-
-    def _commit(self, batch: Sequence[PlannedDocument], encoded: Encoded) -> None:
-        """Commit a batch; plan a document again if another writer has changed it meanwhile."""
+    def _write_portion(
+        self, portion: Portion, waiting: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]
+    ) -> list[PlannedDocument]:
+        """Commit the documents that have all their vectors, draft and return the others; drop those that failed."""
         check_current_model(self._backend, self._description.vector)
-        for source, reason in encoded.failures:
+        self._report.encoded += portion.encoded
+        for source, reason in portion.failures:
             self._report.fail(source, reason)
-        self._report.encoded += encoded.encoded
-        left = [each for each in batch if all(key in encoded.vectors for key in each.keys)]
+            if source in self._drafts:
+                self._catalog.discard(self._drafts.pop(source))
+        failed = {source for source, _ in portion.failures}
+        whole: list[PlannedDocument] = []
+        partly: list[PlannedDocument] = []
+        for planned in waiting:
+            if planned.document.id not in failed:
+                (whole if all(key in vectors for key in planned.keys) else partly).append(planned)
+        self._commit(whole, vectors)
+        for planned in partly:
+            self._stage(planned, portion.vectors)
+        return partly
+
+    def _stage(self, planned: PlannedDocument, vectors: Mapping[str, TextVectors]) -> None:
+        """Write the chunks that have just got their vectors."""
+        rows = [row for row, key in enumerate(planned.keys) if key in vectors]
+        chunks = self._weighed([planned.keys[row] for row in rows], [planned.chunks[row].text for row in rows], vectors)
+        draft = self._drafts.setdefault(planned.document.id, Draft(planned.document.id, uuid4().hex))
+        if points := planned.points(rows, chunks, self._description.vector, draft.revision):
+            self._catalog.stage(draft, points)
+
+    def _commit(self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]) -> None:
+        """Commit documents; plan a document again if another writer has changed it meanwhile."""
+        left = batch
         for _ in range(_ROUNDS):
-            lost = self._commit_once(left, encoded.vectors)
-            if not lost:
+            if not left:
                 return
-            left = self._planner.planned_again(lost)
+            left = self._planner.planned_again(lost) if (lost := self._commit_once(left, vectors)) else ()
         for each in left:
             self._report.fail(each.document.id, "another writer keeps changing it")
 
@@ -148,11 +159,18 @@ class Ingestion:
         self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]
     ) -> list[PlannedDocument]:
         """Commit documents; return those that another writer won."""
-        terms = self._bm25.terms([chunk.text for planned in batch for chunk in planned.chunks])
-        weights = zip(self._bm25.documents(terms), map(len, terms), strict=True)
-        changes = [planned.change(vectors, weights, self._description.vector) for planned in batch]
+        keys = [key for planned in batch for key in planned.keys]
+        chunks = self._weighed(keys, [chunk.text for planned in batch for chunk in planned.chunks], vectors)
+        revision = uuid4().hex
+        changes = []
+        for planned in batch:
+            draft = self._drafts.get(planned.document.id)
+            own = draft.revision if draft else revision
+            changes.append(planned.change(chunks, self._description.vector, own, draft))
         won_by_others = {change.record.source for change in self._catalog.write(changes)}
         lost = []
+        for planned in batch:
+            self._drafts.pop(planned.document.id, None)
         for planned, change in zip(batch, changes, strict=True):
             if planned.document.id in won_by_others:
                 lost.append(planned)
@@ -160,6 +178,14 @@ class Ingestion:
                 self._bm25.changed(planned.old, change.record)
                 self._count(planned, len(change.points))
         return lost
+
+    def _weighed(
+        self, keys: Sequence[str], texts: Sequence[str], vectors: Mapping[str, TextVectors]
+    ) -> dict[str, WeighedText]:
+        """Return all vectors of texts by key."""
+        terms = self._bm25.terms(texts)
+        weights = zip(keys, self._bm25.documents(terms), terms, strict=True)
+        return {key: WeighedText(vectors[key], sparse, len(each)) for key, sparse, each in weights}
 
     def _count(self, planned: PlannedDocument, written: int) -> None:
         if planned.old is None:
@@ -197,21 +223,3 @@ class Ingestion:
             self._backend.build_index(self._description.index)
         except StoreUnavailableError as error:  # searches work without the index, only more slowly
             logger.warning("no index was built: %s", error)
-
-
-@dataclass(slots=True)
-class _Batch:
-    """A batch that is being encoded; ``advance`` moves the progress bar, which has ``moved`` by that many documents."""
-
-    documents: Sequence[PlannedDocument]
-    texts: int
-    advance: Advance
-    encoded: int = 0
-    moved: int = 0
-
-    def on_texts(self, count: int) -> None:
-        """Move the progress bar after ``count`` more texts are encoded."""
-        self.encoded = min(self.encoded + count, self.texts)
-        step = len(self.documents) * self.encoded // self.texts - self.moved
-        self.moved += step
-        self.advance(step)

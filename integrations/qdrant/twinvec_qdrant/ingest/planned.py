@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import DocumentError, InputError
@@ -13,15 +12,15 @@ from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, unseen
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
-from twinvec_qdrant.records.commits import Catalog, Change
+from twinvec_qdrant.records.commits import Catalog, Change, Draft
 from twinvec_qdrant.records.schema import Record, canonical, chunk_id, digest, point_payload
 from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.stores.points import Point, States
 
-BATCH_CHARACTERS = 256 * 1024
+BATCH_CHARACTERS = 1024 * 1024
 BATCH_CHUNKS = 1024
-"""A batch is complete when it reaches one of these sizes. A kill costs at most the batches under way."""
+"""A batch is complete when it reaches one of these sizes; what is encoded of it is written earlier (``pace``)."""
 
 
 class TextVectors(NamedTuple):
@@ -31,9 +30,17 @@ class TextVectors(NamedTuple):
     states: States | None = None
 
 
+class WeighedText(NamedTuple):
+    """All vectors of a text, and its number of terms."""
+
+    vectors: TextVectors
+    sparse: SparseVector
+    length: int
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedDocument:
-    """A document to write, and its chunks with the hash of each text (``keys``).
+    """A document to write, its chunks, and for each the hash of its text (``keys``) and its point id (``ids``).
 
     ``version`` is the hash of all that decides the chunks. ``old`` is the committed version that this plan starts from;
     None for a new document.
@@ -43,51 +50,49 @@ class PlannedDocument:
     version: str
     chunks: list[Chunk]
     keys: list[str]
+    ids: list[str]
     old: Record | None
 
     def new_chunks(self) -> int:
         """Return the number of chunks that the committed version lacks."""
-        kept = self._kept()
-        return sum(identity not in kept for identity, _ in self._identified())
+        return len(self.ids) - len(self._kept().intersection(self.ids))
 
-    def change(
-        self, vectors: Mapping[str, TextVectors], weights: Iterator[tuple[SparseVector, int]], vector: str
-    ) -> Change:
-        """Return the commit of this document; ``vector`` names the dense vectors.
+    def points(self, rows: Iterable[int], chunks: Mapping[str, WeighedText], vector: str, revision: str) -> list[Point]:
+        """Return the points of those chunks among ``rows`` that the committed version lacks.
 
-        ``vectors`` holds those of its texts by key. Each chunk takes the next of ``weights``: vector and term count.
+        ``chunks`` has what is known of a text by its key, and ``vector`` names the dense vectors.
         """
-        source, revision, kept = self.document.id, uuid4().hex, self._kept()
-        points, chunks, terms = [], [], 0
-        for (identity, payload), key in zip(self._identified(), self.keys, strict=True):
-            sparse, length = next(weights)
-            dense, states = vectors[key]
-            terms += length
-            chunks.append(identity)
-            if identity not in kept:
-                points.append(Point(identity, {**payload, "revision": revision}, dense, sparse, vector, states))
-        kept_payload = {} if chunks else self.document.payload
-        return Change(Record(source, self.version, revision, tuple(chunks), terms, kept_payload), points, self.old)
+        kept = self._kept()
+        points = []
+        for row in rows:
+            if self.ids[row] not in kept:
+                (dense, states), sparse, _ = chunks[self.keys[row]]
+                points.append(Point(self.ids[row], self._payload(row, revision), dense, sparse, vector, states))
+        return points
+
+    def change(self, chunks: Mapping[str, WeighedText], vector: str, revision: str, draft: Draft | None) -> Change:
+        """Return the commit of this document; the other arguments as for ``points``."""
+        points = self.points(range(len(self.ids)), chunks, vector, revision)
+        terms = sum(chunks[key].length for key in self.keys)
+        kept_payload = {} if self.ids else self.document.payload
+        record = Record(self.document.id, self.version, revision, tuple(self.ids), terms, kept_payload)
+        return Change(record, points, self.old, draft)
 
     def _kept(self) -> frozenset[str]:
         return frozenset(self.old.chunks) if self.old else frozenset()
 
-    def _identified(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the id and the payload of each chunk, without the revision of the commit."""
-        source, title = self.document.id, self.document.title
-        payload = canonical(self.document.payload)
-        for chunk, key in zip(self.chunks, self.keys, strict=True):
-            own = {
-                "kind": "chunk",
-                "source": source,
-                "position": chunk.position,
-                "heading": chunk.heading,
-                **({"title": title} if title else {}),
-                "text": chunk.text,
-                "content": key,
-            }
-            content = digest(key, chunk.heading, title, payload)
-            yield chunk_id(source, chunk.position, content), point_payload(own, self.document.payload)
+    def _payload(self, row: int, revision: str) -> dict[str, Any]:
+        chunk, title = self.chunks[row], self.document.title
+        own = {
+            "kind": "chunk",
+            "source": self.document.id,
+            "position": chunk.position,
+            "heading": chunk.heading,
+            **({"title": title} if title else {}),
+            "text": chunk.text,
+            "content": self.keys[row],
+        }
+        return {**point_payload(own, self.document.payload), "revision": revision}
 
 
 class Planner:
@@ -120,8 +125,7 @@ class Planner:
                 except InputError as error:
                     self.refused(document.id, str(error))
                 else:
-                    keys, old = [digest(chunk.text) for chunk in chunks], records.get(document.id)
-                    yield PlannedDocument(document, versions[document.id], chunks, keys, old)
+                    yield _planned(document, versions[document.id], chunks, records.get(document.id))
 
     def planned_again(self, lost: Sequence[PlannedDocument]) -> list[PlannedDocument]:
         """Return the same documents, planned on the versions that other writers have committed meanwhile."""
@@ -142,6 +146,16 @@ class Planner:
         self.advance(1, failed=1)
 
 
+def _planned(document: Document, version: str, chunks: list[Chunk], old: Record | None) -> PlannedDocument:
+    keys = [digest(chunk.text) for chunk in chunks]
+    payload = canonical(document.payload)
+    ids = [
+        chunk_id(document.id, chunk.position, digest(key, chunk.heading, document.title, payload))
+        for chunk, key in zip(chunks, keys, strict=True)
+    ]
+    return PlannedDocument(document, version, chunks, keys, ids, old)
+
+
 def texts(batch: Iterable[PlannedDocument]) -> dict[str, str]:
     """Return the distinct texts of a batch, by key."""
     return {key: chunk.text for planned in batch for key, chunk in zip(planned.keys, planned.chunks, strict=True)}
@@ -154,7 +168,7 @@ def document_batches(documents: Iterable[PlannedDocument]) -> Iterator[list[Plan
     for planned in documents:
         batch.append(planned)
         chunks += len(planned.chunks)
-        characters += sum(len(chunk.text) for chunk in planned.chunks)
+        characters += sum([len(chunk.text) for chunk in planned.chunks])
         if chunks >= BATCH_CHUNKS or characters >= BATCH_CHARACTERS:
             yield batch
             batch, chunks, characters = [], 0, 0

@@ -36,9 +36,13 @@ class BM25Weights:
 
     def documents(self, terms: Sequence[list[str]]) -> list[SparseVector]:
         """Return the vectors of chunks, from their terms; the first chunks of a collection set the average."""
-        if not self.average_length and any(terms):
-            self._record(sum(map(len, terms)) / len(terms))
+        self._assume(terms)
         return [document_vector(each, self.average_length) for each in terms]
+
+    def begin(self, texts: Sequence[str]) -> None:
+        """Let these chunks, the first of a collection, set its average; do nothing if it has one."""
+        if not self.average_length:
+            self._assume(self.terms(texts))
 
     def queries(self, texts: Sequence[str]) -> list[SparseVector]:
         """Return the vectors of queries."""
@@ -72,6 +76,10 @@ class BM25Weights:
             self._weigh(page, average)
         self._backend.flush()
         self._record(average)
+
+    def _assume(self, terms: Sequence[Sequence[str]]) -> None:
+        if not self.average_length and any(terms):
+            self._record(sum(map(len, terms)) / len(terms))
 
     def _drifted(self, chunks: int, terms: int) -> bool:
         return terms > 0 and abs(terms / chunks - self.average_length) > DRIFT * self.average_length

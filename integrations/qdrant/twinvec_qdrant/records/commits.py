@@ -1,14 +1,18 @@
 """Commits: how a source changes from one version to the next, so that one of them can be searched at any moment.
 
-    1. intent    write a point that names the sources about to change
+    1. intent    write a point that names the sources about to change (``intents``)
     2. chunks    write the chunks that only the new version has, and check that their model is still the collection's
     3. record    commit, by compare-and-set on the revision of the source's record
     4. clean-up  remove the chunks that only the old version has
     5. end       remove the intent, and make everything durable
 
 A writer killed before step 3 leaves the old version committed; one killed later leaves the new one. Searches ignore
-chunks that the record does not list; ``recover`` finds them by the intents and removes them. A writer that loses the
-compare-and-set removes the chunks that only it wrote, and starts again from the winner's version.
+chunks that the record does not list; the next writer finds them by the intents (``Leftovers``), may take over their
+vectors, and removes them. A writer that loses the compare-and-set removes the chunks that only it wrote, and starts
+again from the winner's version.
+
+The chunks of a document that takes long to encode are written one part after another, before the commit, under an
+intent of their own (``Draft``).
 
 A chunk has the same id whoever writes it, so one writer may rewrite a chunk that another is about to remove. Each chunk
 therefore carries the revision of its commit, and a writer removes only revisions that it has seen.
@@ -16,35 +20,50 @@ therefore carries the revision of its commit, and a writer removes only revision
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from uuid import uuid4
+from dataclasses import dataclass, field
 
 from twinvec_qdrant.records.description import check_current_model
-from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record, intent_id, record_id
-from twinvec_qdrant.records.writer_process import Writer
+from twinvec_qdrant.records.intents import Intents, new_intent
+from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record, record_id
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Point, pages
 
-ABANDONED_SECONDS = 3600.0
-"""Age at which an intent counts as abandoned if its writer's process cannot be checked; a live commit takes seconds."""
-
 _REMOVED = 256
 """Sources removed at a time: one intent names them all and must fit into a request."""
 
-_active: set[str] = set()  # intents of this process
+
+@dataclass(slots=True)
+class Draft:
+    """The chunks of a source's next version that are written before its commit, and the intent that names them."""
+
+    source: str
+    revision: str
+    intent: str = field(default_factory=new_intent)
+    chunks: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One source's next version: its record, the chunks to write, and the record it was planned from."""
+    """One source's next version: its record, the chunks to write, and the record it was planned from.
+
+    Those chunks that ``draft`` has written already are written again only if they are gone.
+    """
 
     record: Record
     points: Sequence[Point]
     old: Record | None
+    draft: Draft | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What killed writers have left: their intents, and all sources that these name."""
+
+    intents: Sequence[Point]
+    sources: frozenset[str]
 
 
 class Catalog:
@@ -52,6 +71,7 @@ class Catalog:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
+        self._intents = Intents(backend)
 
     def records(self, sources: Iterable[str]) -> dict[str, Record]:
         """Return the records of the committed sources among these."""
@@ -63,26 +83,49 @@ class Catalog:
         return (point.payload["source"] for point in self.backend.scroll([RECORDS], ["source"]))
 
     def write(self, changes: Sequence[Change]) -> list[Change]:
-        """Commit changes of different sources; return those that another writer won.
+        """Commit changes of different sources, with their drafts; return those that another writer won.
 
         Raise ``SpaceMismatchError``, and commit nothing, if the collection no longer uses the model of the vectors.
         """
         backend = self.backend
         old = self.revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
         revisions = {*old.values(), *(change.record.revision for change in changes)}
-        points = [point for change in changes for point in change.points]
+        records = [Point(record_id(change.record.source), change.record.as_payload()) for change in changes]
+        points = [point for change in changes for point in self._unwritten(change)]
+        vectors = {point.vector for change in changes for point in change.points}
         with self._intent([change.record.source for change in changes], revisions):
             backend.upsert(points)
-            for vector in {point.vector for point in points}:  # a migration still encodes the chunks written by now
+            for vector in vectors:  # a migration still encodes the chunks written by now
                 check_current_model(backend, vector)
-            backend.commit(
-                [Point(record_id(change.record.source), change.record.as_payload()) for change in changes],
-                [change.old.revision if change.old else None for change in changes],
-            )
-            now = self.records(change.record.source for change in changes)
-            lost = [change for change in changes if not _holds(change.record, now.get(change.record.source))]
-            backend.delete(list(_obsolete(changes, now)), revisions)
+            backend.commit(records, [change.old.revision if change.old else None for change in changes])
+            won = [True] * len(changes)
+            if not backend.exclusive:
+                now = self.revisions(record.id for record in records)
+                won = [
+                    now.get(record.id) == change.record.revision
+                    for record, change in zip(records, changes, strict=True)
+                ]
+            lost = [change for change, is_won in zip(changes, won, strict=True) if not is_won]
+            backend.delete([*_replaced(changes, won), *self._wasted(lost)], revisions)
+            self._intents.remove([change.draft.intent for change in changes if change.draft and change.draft.chunks])
         return lost
+
+    def stage(self, draft: Draft, points: Sequence[Point]) -> None:
+        """Write chunks before their commit: after a kill, ``Leftovers`` has them."""
+        self._intents.write(draft.intent, [draft.source], [draft.revision])
+        draft.chunks += [point.id for point in points]
+        self.backend.upsert(points)
+        self.backend.flush()
+
+    def discard(self, draft: Draft) -> None:
+        """Remove the chunks of a document that will not be committed."""
+        if draft.chunks:
+            self._clean(draft.source, [draft.revision])
+            self._intents.remove([draft.intent])
+
+    def leave(self, drafts: Iterable[Draft]) -> None:
+        """Leave drafts to the next writer: this one ends before their commit."""
+        self._intents.leave([draft.intent for draft in drafts])
 
     def remove(self, sources: Sequence[str]) -> Iterator[Record]:
         """Remove sources with their chunks while the caller iterates, and yield the records of those removed.
@@ -92,18 +135,26 @@ class Catalog:
         for page in pages(sources, _REMOVED):
             yield from self._remove(page)
 
-    def revisions(self, chunks: Iterable[str]) -> dict[str, str]:
-        """Return the revisions that chunks carry now, by id."""
-        found = self.backend.retrieve(list(chunks), ["revision"])
+    def revisions(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the revisions that chunks or records carry now, by id."""
+        found = self.backend.retrieve(list(ids), ["revision"])
         return {key: point.payload["revision"] for key, point in found.items()}
+
+    def leftovers(self) -> Leftovers:
+        """Return what killed writers have left."""
+        intents = self._intents.abandoned()
+        return Leftovers(intents, frozenset(source for intent in intents for source in intent.payload["sources"]))
+
+    def clear(self, leftovers: Leftovers) -> None:
+        """Remove what killed writers have left, except for what has been committed."""
+        for intent in leftovers.intents:
+            for source in intent.payload["sources"]:
+                self._clean(source, intent.payload["revisions"])
+            self._intents.remove([intent.id])
 
     def recover(self) -> None:
         """Remove the remains of killed writers."""
-        for intent in list(self.backend.scroll([INTENTS])):
-            if self._abandoned(intent):
-                for source in intent.payload["sources"]:
-                    self._clean(source, intent.payload["revisions"])
-                self.backend.delete([intent.id])
+        self.clear(self.leftovers())
 
     def _remove(self, sources: Sequence[str]) -> list[Record]:
         there = self.records(sources)
@@ -125,45 +176,37 @@ class Catalog:
         listed = set(record.chunks) if record else set()
         self.backend.delete([point.id for point in there if point.id not in listed], revisions)
 
-    def _abandoned(self, intent: Point) -> bool:
-        """Return whether the writer has certainly ended, or the intent is too old for a live one."""
-        writer = Writer.of_payload(intent.payload)
-        if self.backend.exclusive or writer == Writer.this():
-            return intent.id not in _active
-        gone = writer.gone()
-        return time.time() - float(intent.payload["time"]) > ABANDONED_SECONDS if gone is None else gone
+    def _unwritten(self, change: Change) -> Sequence[Point]:
+        """Return the points of a change that its draft has not written, or that are gone again."""
+        if change.draft is None:
+            return change.points
+        there = self.revisions(change.draft.chunks)
+        return [point for point in change.points if there.get(point.id) != change.draft.revision]
+
+    def _wasted(self, lost: Sequence[Change]) -> Iterator[str]:
+        """Yield the chunks of lost commits that the winner's version does not list."""
+        now = self.records(change.record.source for change in lost) if lost else {}
+        for change in lost:
+            current = now.get(change.record.source)
+            listed = set(current.chunks) if current else set()
+            yield from (point.id for point in change.points if point.id not in listed)
 
     @contextmanager
     def _intent(self, sources: list[str], revisions: Iterable[str]) -> Iterator[None]:
-        """Keep a point with these sources and revisions until the end; after an error it stays for ``recover``."""
-        key = intent_id(uuid4().hex)
-        payload = {
-            "kind": "intent",
-            "sources": sources,
-            "revisions": sorted(revisions),
-            "time": time.time(),
-            **Writer.this().as_payload(),
-        }
-        _active.add(key)
+        """Keep an intent for these sources and revisions until the end; after an error it stays for the next writer."""
+        key = new_intent()
         try:
-            self.backend.upsert([Point(key, payload)])
+            self._intents.write(key, sources, revisions)
             yield
-            self.backend.delete([key])
+            self._intents.remove([key])
             self.backend.flush()
         finally:
-            _active.discard(key)
+            self._intents.leave([key])
 
 
-def _obsolete(changes: Sequence[Change], now: dict[str, Record]) -> Iterator[str]:
-    """Yield the chunks of replaced versions and lost commits that the committed version does not list."""
-    for change in changes:
-        current = now.get(change.record.source)
-        listed = set(current.chunks) if current else set()
-        if _holds(change.record, current):
-            yield from (chunk for chunk in (change.old.chunks if change.old else ()) if chunk not in listed)
-        else:
-            yield from (point.id for point in change.points if point.id not in listed)
-
-
-def _holds(record: Record, current: Record | None) -> bool:
-    return current is not None and current.revision == record.revision
+def _replaced(changes: Sequence[Change], won: Sequence[bool]) -> Iterator[str]:
+    """Yield the chunks that only the replaced versions list."""
+    for change, is_won in zip(changes, won, strict=True):
+        if is_won and change.old is not None:
+            listed = set(change.record.chunks)
+            yield from (chunk for chunk in change.old.chunks if chunk not in listed)

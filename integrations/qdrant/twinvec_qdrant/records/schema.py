@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from twinvec.errors import ConfigurationError, DocumentError, FilterError
 from twinvec.retrieval.documents import Document
@@ -114,22 +114,27 @@ def note_id(namespace: str, key: str) -> str:
 
 
 def _point_id(*parts: str) -> str:
-    return str(uuid5(NAMESPACE, "\0".join(parts)))
+    """Return ``str(uuid.uuid5(NAMESPACE, ...))``, which makes an object on the way and takes three times as long."""
+    name = "\0".join(parts).encode()
+    number = bytearray(hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()[:16])
+    number[6] = number[6] & 0x0F | 0x50  # version 5 (RFC 9562, 5.5)
+    number[8] = number[8] & 0x3F | 0x80
+    digits = number.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def digest(*parts: str) -> str:
     """Return a length-prefixed hex digest: ("ab", "c") and ("a", "bc") differ."""
-    hasher = hashlib.blake2b(digest_size=16)
+    prefixed = b""
     for part in parts:
         data = part.encode()
-        hasher.update(len(data).to_bytes(8, "big"))
-        hasher.update(data)
-    return hasher.hexdigest()
+        prefixed += len(data).to_bytes(8, "big") + data
+    return hashlib.blake2b(prefixed, digest_size=16).hexdigest()
 
 
 def canonical(value: Any) -> str:
     """Return JSON with sorted keys and without spaces."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    return _CANONICAL.encode(value)
 
 
 def json_payload(document: Document) -> dict[str, Any]:
@@ -138,9 +143,11 @@ def json_payload(document: Document) -> dict[str, Any]:
     Raise ``DocumentError`` on a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload
     larger than ``MAX_PAYLOAD_BYTES``.
     """
+    if not document.payload:
+        return {}
     try:
-        text = json.dumps(dict(document.payload), ensure_ascii=False, allow_nan=False)
-        payload: dict[str, Any] = json.loads(text, parse_int=_int64)
+        text = _PLAIN_JSON.encode(dict(document.payload))
+        payload: dict[str, Any] = _INT64_JSON.decode(text)
         check_text(text, "payload", MAX_PAYLOAD_BYTES)
     except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError(
@@ -215,3 +222,9 @@ def _int64(digits: str) -> int:
     if value not in _INT64:
         raise ValueError(f"{digits[:30]} does not fit into 64 bits")
     return value
+
+
+# made once: json.dumps and json.loads make a new one for every call with options
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+_PLAIN_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_INT64_JSON = json.JSONDecoder(parse_int=_int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -97,24 +98,22 @@ def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
 
 def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
     """Cut points into batches of a few megabytes, because requests and the engine's log entries have a size limit."""
-    return sliced_by_weight(points, size_of, most=_BATCH_POINTS, heaviest=_BATCH_BYTES)
+    return (batch for batch, _ in weighed_batches(points))
+
+
+def weighed_batches(points: Sequence[Point]) -> Iterator[tuple[list[Point], int]]:
+    """Cut points as ``in_batches`` does, and return the size of each batch with it."""
+    sizes = [(point, size_of(point)) for point in points]
+    for batch in sliced_by_weight(sizes, itemgetter(1), most=_BATCH_POINTS, heaviest=_BATCH_BYTES):
+        yield [point for point, _ in batch], sum([size for _, size in batch])
 
 
 def size_of(point: Point) -> int:
-    """Estimate the size of a point as JSON, in bytes."""
-    dense = sum(12 * numbers.size for numbers in (point.dense, point.states) if numbers is not None)
+    """Estimate the size of a point as JSON, in bytes; Python's notation of a value is about as long as JSON's."""
+    dense = sum([12 * numbers.size for numbers in (point.dense, point.states) if numbers is not None])
     sparse = 0 if point.sparse is None else 22 * len(point.sparse[0])
-    return dense + sparse + sum(_json_size(value) for value in point.payload.values()) + 64
-
-
-def _json_size(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, Mapping):
-        return sum(len(key) + _json_size(each) for key, each in value.items())
-    if isinstance(value, (list, tuple)):
-        return sum(map(_json_size, value))
-    return 8
+    payload = sum([len(value) if type(value) is str else len(str(value)) for value in point.payload.values()])
+    return dense + sparse + payload + 64
 
 
 def dense_vectors(point: Point) -> dict[str, Any]:

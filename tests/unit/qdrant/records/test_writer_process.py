@@ -14,7 +14,7 @@ from deaths import Died, die_at
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.records.bm25_weights import DRIFT
-from twinvec_qdrant.records.commits import ABANDONED_SECONDS
+from twinvec_qdrant.records.intents import ABANDONED_SECONDS
 from twinvec_qdrant.records.writer_process import _started
 from twinvec_qdrant.stores.conditions import field_is
 from words import WordEncoder
@@ -85,7 +85,8 @@ def test_of_two_versions_the_later_stays(writers, monkeypatch):
     assert second.verify().sound
 
 
-def test_two_writers_may_clean_up_after_a_dead_one(writers, monkeypatch):
+@pytest.mark.parametrize("brought", [OLD, NEW], ids=["old", "new"])
+def test_two_writers_may_clean_up_after_a_dead_one(writers, brought, monkeypatch):
     first, second = writers
     first.ingest(OLD.items())
     with monkeypatch.context() as patched:
@@ -94,7 +95,9 @@ def test_two_writers_may_clean_up_after_a_dead_one(writers, monkeypatch):
             first.ingest(NEW.items())
     assert first.count() > 2
     before(second._backend, "delete", lambda: first.ingest(NEW.items()), monkeypatch)
-    assert second.ingest(NEW.items()).unchanged == 2
+    report = second.ingest(brought.items())  # of the old version, only the clean-up deletes
+    assert (report.unchanged, report.updated) == ((2, 0) if brought is OLD else (1, 1))
+    assert report.encoded == 0, "the vectors that the dead writer left are found"
     assert texts(second) == stripped(NEW)
     assert second.verify().sound
     assert second.count() == 2

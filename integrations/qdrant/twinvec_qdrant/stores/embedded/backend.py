@@ -41,10 +41,10 @@ from twinvec_qdrant.stores.points import (
     pages,
     payload_selector,
     scored,
-    size_of,
     states_name,
     stored_point,
     stored_states,
+    weighed_batches,
 )
 
 WRITE_ROOM = 32 * 2**20
@@ -80,8 +80,8 @@ class EmbeddedBackend(Backend):
         self._folder.write_description({key: value for key, value in changed.items() if value is not None})
 
     def upsert(self, points: Sequence[Point]) -> None:
-        for batch in in_batches(points):
-            room = 2 * _DELETE_ROOM + 4 * sum(map(size_of, batch))
+        for batch, size in weighed_batches(points):
+            room = 2 * _DELETE_ROOM + 4 * size
             self._update(edge.UpdateOperation.upsert_points([edge_point(point) for point in batch]), room)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:

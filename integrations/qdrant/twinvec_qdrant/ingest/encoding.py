@@ -1,0 +1,173 @@
+"""Encoding: batches of planned documents -> portions of vectors, each ready to be written.
+
+A thread encodes one portion while the caller writes the one before it, and plans the next batch. Whatever ends a
+planning, the batches that were planned before come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import NamedTuple
+
+from twinvec.errors import BadVectorError, InputError
+from twinvec.support.progress import Advance
+from twinvec_qdrant.ingest import pace
+from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
+from twinvec_qdrant.ingest.pace import Pace
+from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, texts
+
+
+class _Text(NamedTuple):
+    """A text to encode: the row of its document in the batch, the hash of the text, and the text."""
+
+    row: int
+    key: str
+    text: str
+
+
+@dataclass(slots=True)
+class Portion:
+    """What has been encoded of a batch since the portion before.
+
+    Attributes:
+        batch: The documents of the batch.
+        vectors: The new vectors by the key of their text; those that were known come with the first portion.
+        encoded: How many texts were encoded.
+        failures: (source, reason) of each document that failed.
+        is_first: Whether the batch begins here.
+        is_last: Whether all documents of the batch have their vectors now, or have failed.
+        unseen: With the last portion, how many documents of the batch the progress bar does not show yet.
+    """
+
+    batch: Sequence[PlannedDocument]
+    vectors: dict[str, TextVectors]
+    is_first: bool
+    is_last: bool = False
+    encoded: int = 0
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    unseen: int = 0
+
+
+class Encoding:
+    """Encodes the batches of one ingest."""
+
+    def __init__(self, vectors: ChunkVectors, encoder: object) -> None:
+        self._vectors = vectors
+        self._pace = Pace(encoder)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")
+
+    def portions(self, batches: Iterator[Sequence[PlannedDocument]], advance: Advance) -> Iterator[Portion]:
+        """Yield the portions of all batches in order, each while the one after it is encoded.
+
+        ``advance`` moves the progress bar by documents.
+        """
+        failure: list[Exception] = []
+        started = (_Batch(batch, self._vectors, self._pace, advance) for batch in _until_failure(batches, failure))
+        batch = next(started, None)
+        coming = None if batch is None else self._thread.submit(batch.portion)
+        following = None
+        while batch is not None and coming is not None:
+            following = following or next(started, None)
+            portion = coming.result()
+            if portion.is_last:
+                batch, following = following, None
+            coming = None if batch is None else self._thread.submit(batch.portion)
+            yield portion
+        if failure:
+            raise failure[0]
+
+    def close(self) -> None:
+        """End the thread after the portion under way."""
+        self._thread.shutdown(cancel_futures=True)
+
+
+def _until_failure(
+    batches: Iterator[Sequence[PlannedDocument]], failure: list[Exception]
+) -> Iterator[Sequence[PlannedDocument]]:
+    try:
+        yield from batches
+    except Exception as error:
+        failure.append(error)
+
+
+class _Batch:
+    """A batch under way; one thread at a time works on it."""
+
+    def __init__(
+        self, documents: Sequence[PlannedDocument], vectors: ChunkVectors, pace: Pace, advance: Advance
+    ) -> None:
+        self._documents = documents
+        self._source = vectors
+        self._pace = pace
+        self._advance = advance
+        self._known = vectors.known(documents)
+        self._done = set(self._known)  # keys of texts that have their vectors
+        self._next = 0  # the first document that may lack vectors
+        self._failed: set[int] = set()
+        self._began = False
+        self._total = len(texts(documents).keys() - self._done)
+        self._encoded = self._moved = 0
+
+    def portion(self) -> Portion:
+        """Encode for some seconds, or until all is encoded."""
+        portion = Portion(self._documents, self._known, is_first=not self._began)
+        self._began, self._known = True, {}
+        self._pace.begin()
+        while taken := self._taken():
+            self._encode(taken, portion)
+            if self._pace.ended() and next(self._left(), None) is not None:
+                return portion
+        portion.is_last, portion.unseen = True, len(self._documents) - self._moved
+        return portion
+
+    def _left(self) -> Iterator[_Text]:
+        """Yield the distinct texts that lack vectors, in order."""
+        coming: set[str] = set()
+        for row in range(self._next, len(self._documents)):
+            planned = self._documents[row]
+            for key, chunk in zip(planned.keys, planned.chunks, strict=True):
+                if row not in self._failed and key not in self._done and key not in coming:
+                    coming.add(key)
+                    yield _Text(row, key, chunk.text)
+            if not coming:
+                self._next = row + 1
+
+    def _taken(self) -> list[_Text]:
+        """Return the texts of the next call: those of whole documents, if they are at least half of what fits."""
+        count = len(self._pace.next(each.text for each in self._left()))
+        taken = list(islice(self._left(), count + 1))
+        cut = taken[count].row if len(taken) > count else None  # the document of the first text that does not fit
+        whole = [each for each in taken[:count] if each.row != cut]
+        return whole if 2 * len(whole) >= count else taken[:count]
+
+    def _encode(self, taken: Sequence[_Text], portion: Portion) -> None:
+        """Encode texts; if one of them is bad, each document by itself."""
+        try:
+            self._call(taken, portion)
+        except (BadVectorError, InputError):
+            for row, group in groupby(taken, attrgetter("row")):
+                try:
+                    self._call(list(group), portion)
+                except (BadVectorError, InputError) as error:
+                    self._failed.add(row)
+                    portion.failures.append((self._documents[row].document.id, str(error)))
+
+    def _call(self, taken: Sequence[_Text], portion: Portion) -> None:
+        wanted = [each.text for each in taken]
+        began = pace.clock()
+        vectors = self._source.encoded(wanted, self._on_texts)
+        self._pace.took(wanted, pace.clock() - began)
+        portion.vectors.update(zip([each.key for each in taken], vectors, strict=True))
+        portion.encoded += len(taken)
+        self._done.update(each.key for each in taken)
+
+    def _on_texts(self, count: int) -> None:
+        """Move the progress bar after ``count`` more texts are encoded."""
+        self._encoded = min(self._encoded + count, self._total)
+        step = len(self._documents) * self._encoded // self._total - self._moved
+        self._moved += step
+        self._advance(step)

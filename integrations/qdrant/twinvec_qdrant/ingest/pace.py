@@ -1,0 +1,66 @@
+"""The pace of an ingest: how many texts the encoder gets at once, so that a kill costs little.
+
+What is encoded is written one portion after another: the encoder gets texts for ``PORTION_SECONDS``, and while they are
+written, those of the next portion. A kill loses at most two portions, which is less than ``WORK_SECONDS`` even if the
+encoder slows down by a quarter from one call to the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+WORK_SECONDS = 5.0
+"""After a kill, the next ingest encodes texts again that took at most this long."""
+
+PORTION_SECONDS = 2.0
+"""How long texts are encoded before they are written."""
+
+_GROWTH = 2  # a call gets at most this many times the texts of the call before
+_OVERHEAD = 64  # what a text costs besides its length, in characters
+_CHARACTERS_PER_TOKEN = 4
+_LONGEST = 4096  # characters that an encoder without a known limit is taken to read
+
+clock = time.monotonic
+
+
+class Pace:
+    """Measures the calls of an encoder, and says how many texts it gets next; the first call gets one.
+
+    Texts are weighed by their characters, up to the limit of the encoder.
+    """
+
+    def __init__(self, encoder: object) -> None:
+        limit = getattr(encoder, "max_tokens", None)
+        self._longest = limit * _CHARACTERS_PER_TOKEN if isinstance(limit, int) else _LONGEST
+        self._most = 1
+        self._speed = 0.0  # weight a second of the last call; 0 before the first
+        self._began = 0.0
+
+    def begin(self) -> None:
+        """Begin a portion."""
+        self._began = clock()
+
+    def ended(self) -> bool:
+        """Return whether the portion is large enough."""
+        return clock() - self._began >= PORTION_SECONDS / 2
+
+    def next(self, texts: Iterable[str]) -> list[str]:
+        """Return the first of the texts, at least one, which fit into the portion that has begun."""
+        taken: list[str] = []
+        room = self._speed * (PORTION_SECONDS - (clock() - self._began))
+        for text in texts:
+            room -= self._weight(text)
+            if taken and (room < 0 or len(taken) == self._most):
+                break
+            taken.append(text)
+        return taken
+
+    def took(self, texts: Iterable[str], seconds: float) -> None:
+        """Learn from a call of the encoder."""
+        weights = [self._weight(text) for text in texts]
+        self._most = max(self._most, _GROWTH * len(weights))
+        self._speed = sum(weights) / max(seconds, 1e-6)
+
+    def _weight(self, text: str) -> int:
+        return min(len(text), self._longest) + _OVERHEAD

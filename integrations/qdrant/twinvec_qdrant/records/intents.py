@@ -1,0 +1,65 @@
+"""Intents: points that say which sources a writer is about to change, so that others find what it leaves if it dies.
+
+An intent names the sources, the revisions that the writer may leave unfinished, its process, and the last time at which
+it certainly lived. The writer removes the intent at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from uuid import uuid4
+
+from twinvec_qdrant.records.schema import INTENTS, intent_id
+from twinvec_qdrant.records.writer_process import Writer
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.points import Point
+
+ABANDONED_SECONDS = 3600.0
+"""Age at which an intent counts as abandoned if its writer's process cannot be checked; a live one is much younger."""
+
+_active: set[str] = set()  # intents of this process
+
+
+def new_intent() -> str:
+    """Return the key of a new intent."""
+    return intent_id(uuid4().hex)
+
+
+class Intents:
+    """The intents in ``backend``."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def write(self, key: str, sources: Sequence[str], revisions: Iterable[str]) -> None:
+        """Write the intent of this key; a second time, to tell that the writer still lives."""
+        payload = {
+            "kind": "intent",
+            "sources": list(sources),
+            "revisions": sorted(revisions),
+            "time": time.time(),
+            **Writer.this().as_payload(),
+        }
+        _active.add(key)
+        self._backend.upsert([Point(key, payload)])
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Remove intents whose work is done."""
+        self._backend.delete(keys)
+        self.leave(keys)
+
+    def leave(self, keys: Iterable[str]) -> None:
+        """Leave intents, which this process no longer works on, to the next writer."""
+        _active.difference_update(keys)
+
+    def abandoned(self) -> list[Point]:
+        """Return the intents whose writers have certainly ended, or are too old for a live one."""
+        return [intent for intent in self._backend.scroll([INTENTS]) if self._is_abandoned(intent)]
+
+    def _is_abandoned(self, intent: Point) -> bool:
+        writer = Writer.of_payload(intent.payload)
+        if self._backend.exclusive or writer == Writer.this():
+            return intent.id not in _active
+        gone = writer.gone()
+        return time.time() - float(intent.payload["time"]) > ABANDONED_SECONDS if gone is None else gone
