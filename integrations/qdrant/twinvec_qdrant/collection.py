@@ -44,7 +44,7 @@ from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.steps import Steps
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
+    from qdrant_client import AsyncQdrantClient, QdrantClient
 
     from twinvec.rerankers.maxsim import MaxSimReranker
 
@@ -94,6 +94,7 @@ class Collection:
         language: str = "english",
         api_key: str | None = None,
         wait_seconds: float = 10.0,
+        async_client: AsyncQdrantClient | None = None,
     ) -> Collection:
         """Open a collection; create it if it does not exist.
 
@@ -116,6 +117,9 @@ class Collection:
                 that ``QDRANT_API_KEY_FILE`` names.
             wait_seconds: How long to wait for another process to close the embedded store, or to retry requests to a
                 server that is busy or unreachable. A single request may take 60 seconds.
+            async_client: An ``AsyncQdrantClient`` of the caller for the awaitable searches, which stays open. It may
+                come with ``url`` or ``client``, or alone. Default: one of our own with ``url``, worker threads with
+                ``client``.
 
         Raises:
             CollectionNotFoundError: the collection does not exist, and ``create`` is False.
@@ -128,7 +132,7 @@ class Collection:
         """
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
-        store = find_store(name, path, url, client, api_key, wait_seconds)
+        store = find_store(name, path, url, client, api_key, wait_seconds, async_client)
         wanted = RequestedSettings(encoder, chunking, index, tenant_key, language, late_interaction)
         return cls(name, *open_in(store, name, wanted, create=create))
 

@@ -56,6 +56,11 @@ def worked(call: Callable[[], T]) -> Steps[T]:
     return result
 
 
+def asked(method: str, *arguments: Any, **options: Any) -> Steps[Any]:
+    """Return the answer to a request."""
+    return (yield Ask(method, arguments, options))
+
+
 def run(steps: Steps[T], ask: Callable[[Ask], Any] | None = None) -> T:
     """Run the steps to their end, and block meanwhile; ``ask`` sends requests."""
 
