@@ -83,8 +83,12 @@ class AwaitedRequests:
         again = tenacity.AsyncRetrying(
             retry=policy.retry, wait=policy.wait, stop=policy.stop, before_sleep=policy.before_sleep, reraise=True
         )
+
+        async def attempt() -> Any:
+            return await method(self._name, *ask.arguments, **ask.options)
+
         try:
-            return await again(method, self._name, *ask.arguments, **ask.options)
+            return await again(attempt)
         except Exception as error:
             cause = None if unsendable(error) else error  # an unsendable header may be the API key
             raise store_error(error, self._location, ask.method) from cause
