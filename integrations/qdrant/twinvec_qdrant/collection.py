@@ -6,13 +6,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, StoreError
@@ -21,31 +18,37 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
 from twinvec.text import check_text, check_texts
+from twinvec_qdrant.awaiting import awaiting
 from twinvec_qdrant.encoders import checked_vector, token_encoder
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.maintenance.migration import Migration, drop_others
 from twinvec_qdrant.maintenance.push import push
 from twinvec_qdrant.maintenance.reindex import reindex
 from twinvec_qdrant.maintenance.verification import verify
-from twinvec_qdrant.opening import RequestedSettings, load_recorded, open_in
+from twinvec_qdrant.opening import RequestedSettings, open_in
 from twinvec_qdrant.opening_store import find_store
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
-from twinvec_qdrant.records.description import Description, stored_description
+from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.documents import StoredDocuments
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, PushReport, VerifyReport
+from twinvec_qdrant.search.ranking import QueryVectors
 from twinvec_qdrant.search.request import SearchRequest
-from twinvec_qdrant.search.searcher import Searcher
+from twinvec_qdrant.search.searcher import Outcome, check_diversity
+from twinvec_qdrant.serving import ServedModel, Serving
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.steps import Steps
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
+    from qdrant_client import AsyncQdrantClient, QdrantClient
 
     from twinvec.rerankers.maxsim import MaxSimReranker
+
+T = TypeVar("T")
 
 
 class Collection:
@@ -61,19 +64,17 @@ class Collection:
         description: Description,
         encoder: SpaceEncoder | None,
         *,
-        owns_backend: bool = True,
+        candidate: bool = False,
     ) -> None:
         self.name = name
         self._backend = backend
         self._location = backend.location
-        self._description = description
-        self._encoder = encoder
-        self._owns_backend = owns_backend
-        self._loading = threading.Lock()
+        self._owns_backend = not candidate
         self._catalog = Catalog(backend)
         self._documents = StoredDocuments(self._catalog)
         self._bm25 = BM25Weights(backend, description)
-        self._searcher = Searcher(self._catalog, self._bm25, description)
+        self._serving = Serving(backend, self._bm25, description, encoder, follows=not candidate)
+        self._model = ""  # its name, once the collection is closed
         self._closed = False
 
     @classmethod
@@ -93,6 +94,7 @@ class Collection:
         language: str = "english",
         api_key: str | None = None,
         wait_seconds: float = 10.0,
+        async_client: AsyncQdrantClient | None = None,
     ) -> Collection:
         """Open a collection; create it if it does not exist.
 
@@ -115,6 +117,9 @@ class Collection:
                 that ``QDRANT_API_KEY_FILE`` names.
             wait_seconds: How long to wait for another process to close the embedded store, or to retry requests to a
                 server that is busy or unreachable. A single request may take 60 seconds.
+            async_client: An ``AsyncQdrantClient`` of the caller for the awaitable searches, which stays open. It may
+                come with ``url`` or ``client``, or alone. Default: one of our own with ``url``, worker threads with
+                ``client``.
 
         Raises:
             CollectionNotFoundError: the collection does not exist, and ``create`` is False.
@@ -127,12 +132,13 @@ class Collection:
         """
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
-        store = find_store(name, path, url, client, api_key, wait_seconds)
+        store = find_store(name, path, url, client, api_key, wait_seconds, async_client)
         wanted = RequestedSettings(encoder, chunking, index, tenant_key, language, late_interaction)
         return cls(name, *open_in(store, name, wanted, create=create))
 
     def __repr__(self) -> str:
-        return f"Collection({self.name!r}, at {self._location!r}, model={self._description.model!r})"
+        model = self._model or self._serving.current.description.model
+        return f"Collection({self.name!r}, at {self._location!r}, {model=})"
 
     def __enter__(self) -> Collection:
         return self
@@ -146,23 +152,23 @@ class Collection:
         """Close the collection and its store; a second call does nothing."""
         if not self._closed:
             self._closed = True
+            self._model = self._serving.current.description.model
             backend = self._backend
-            self._backend = self._catalog = self._documents = self._searcher = cast(Any, _Closed(self._location))
+            self._backend = self._catalog = self._documents = self._serving = cast(Any, _Closed(self._location))
             if self._owns_backend:
                 backend.close()
 
     @property
     def encoder(self) -> SpaceEncoder:
-        """The caller's encoder, or else the recorded model, loaded at the first use.
+        """The encoder of the collection's model: the caller's, or else the recorded model, loaded at the first use.
+
+        After a migration it is the encoder of the new model, as soon as a search or an ingest has noticed it.
 
         Raises:
             ModelError: the recorded model cannot be loaded.
             SpaceMismatchError: the recorded model has changed.
         """
-        with self._loading:
-            if self._encoder is None:
-                self._encoder = load_recorded(self._description, self._backend.location)
-            return self._encoder
+        return self._serving.encoder()
 
     def ingest(
         self,
@@ -193,18 +199,25 @@ class Collection:
 
         Raises:
             DocumentError: ``documents`` is not an iterable, or is empty and would prune everything.
-            SpaceMismatchError: the collection was migrated to another model after it was opened.
+            SpaceMismatchError: the collection was migrated to another model, which cannot be loaded or is not that of
+                ``vectors``, or it is migrated during the call: ingest again.
             BadVectorError: one of ``vectors`` is not finite, is zero, or has another size; nothing was written.
             StoreError: the store failed; committed documents stay.
             EngineError: the encoder failed for all documents.
         """
-        if vectors and self._description.chunking.enabled:
+        description, encoder = self._serving.refreshed()
+        if vectors and description.chunking.enabled:
             raise ConfigurationError("vectors are for whole documents, but the collection cuts documents into chunks")
-        if vectors and self._description.states_dim is not None:
+        if vectors and description.states_dim is not None:
             raise ConfigurationError("vectors come without the token states that are stored too: leave vectors out")
-        given = {source: self._checked(vector, f"document {source!r}: ") for source, vector in (vectors or {}).items()}
+        if vectors:
+            self._serving.check_given(description)
+        given = {
+            source: checked_vector(vector, description.dim, f"document {source!r}: ")
+            for source, vector in (vectors or {}).items()
+        }
         report = IngestReport() if report is None else report
-        ingestion = Ingestion(self._catalog, self._bm25, self._description, self.encoder, given, report)
+        ingestion = Ingestion(self._catalog, self._bm25, description, encoder, given, report)
         return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
 
     def search(
@@ -235,7 +248,7 @@ class Collection:
             ConfigurationError: the mode, the limit, the offset or the weights are invalid.
         """
         request = SearchRequest(limit, mode, filter, group, offset, weights)
-        return self._search([check_text(query, "query")], request)[0]
+        return self._run(self._first([check_text(query, "query")], request))
 
     def search_many(
         self,
@@ -249,7 +262,8 @@ class Collection:
         weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[list[Hit]]:
         """Search for many texts at once, as ``search`` does; errors name a query by its index."""
-        return self._search(check_texts(queries), SearchRequest(limit, mode, filter, group, offset, weights))
+        request = SearchRequest(limit, mode, filter, group, offset, weights)
+        return self._run(self._serving.search_texts(check_texts(queries), request))
 
     def search_vector(
         self,
@@ -261,6 +275,7 @@ class Collection:
         words: str | None = None,
         offset: int = 0,
         exact: bool = False,
+        space: str | None = None,
     ) -> list[Hit]:
         """Search by a vector of the collection's space; other arguments and errors are as for ``search``.
 
@@ -268,13 +283,21 @@ class Collection:
             vector: Shape (dim,).
             words: Text whose BM25 scores are fused with those of the vector.
             exact: Compare every stored vector instead of using the index; this measures an index.
+            space: Space of the vector (``encoder.space``); default: that of the encoder that ``open`` or ``migrate``
+                was given, else of the collection's model. After a migration, the vectors of the former model are
+                searched until ``drop_others``.
 
         Raises:
             BadVectorError: the vector is not finite, is zero, or has another size.
+            SpaceMismatchError: the collection holds no vectors of the space.
         """
         request = SearchRequest(limit, filter=filter, group=group, offset=offset, exact=exact)
-        checked_words = None if words is None else check_text(words, "words")
-        return self._searcher.search_vector(self._checked(vector), checked_words, request)
+        sparse = None if words is None else self._bm25.queries([check_text(words, "words")])[0]
+
+        def search(served: ServedModel, vector_D: FloatArray) -> Steps[Outcome]:
+            return served.searcher.search([QueryVectors(vector_D, sparse)], request)
+
+        return self._run(self._serving.search_vector(vector, space, search))
 
     def search_diverse(
         self,
@@ -284,6 +307,7 @@ class Collection:
         *,
         candidates: int = 50,
         diversity: float = 0.5,
+        space: str | None = None,
     ) -> list[Hit]:
         """Return chunks by maximal marginal relevance (Carbonell and Goldstein 1998).
 
@@ -294,18 +318,21 @@ class Collection:
             query: A text or a vector.
             candidates: Nearest chunks to choose from.
             diversity: Weight of the difference, from 0 (only relevance counts) to 1 (only difference counts).
+            space: Space of the vector, as for ``search_vector``.
         """
         if isinstance(query, str):
             check_text(query, "query")
-            if not query.strip():
-                return []
-            vector_D = self._checked(np.asarray(self.encoder.encode_query([query]), dtype=np.float32)[0])
-        else:
-            vector_D = self._checked(query)
         check_limit(limit)
         check_limit(candidates, "candidates")
+        check_diversity(diversity)
         request = SearchRequest(max(limit, candidates), filter=filter, group=False)
-        return self._searcher.diverse(vector_D, request, limit, diversity)
+
+        def search(served: ServedModel, vector_D: FloatArray) -> Steps[Outcome]:
+            return served.searcher.diverse(QueryVectors(vector_D), request, limit, diversity)
+
+        if isinstance(query, str):
+            return self._run(self._serving.search_vector_of(query, search))
+        return self._run(self._serving.search_vector(query, space, search))
 
     def maxsim(self, *, mix: float = 0.4) -> MaxSimReranker:
         """Return a late-interaction reranker, for ``RetrieveRerank(collection, collection.maxsim())``.
@@ -323,9 +350,9 @@ class Collection:
         from twinvec_qdrant.search.maxsim import StoredMaxSim
 
         encoder = token_encoder(self.encoder)
-        if self._description.states_dim is None:
+        if self._serving.current.description.states_dim is None:
             return MaxSimReranker(encoder, mix=mix)
-        return StoredMaxSim(self._backend, self._description.vector, encoder, mix=mix)
+        return StoredMaxSim(self._backend, self._serving.states, encoder, mix=mix)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
         """Return the documents with these ids, in their order, without the missing ones; needs no tenant.
@@ -386,7 +413,7 @@ class Collection:
                 next ingest of their documents writes them again.
         """
         with self._backend.writing:
-            return verify(self._catalog, self._description, repair=repair)
+            return verify(self._catalog, repair=repair)
 
     def migrate(
         self,
@@ -402,7 +429,9 @@ class Collection:
         leaves the old or the new model with all vectors, and the next call continues. The old vectors stay until
         ``drop_others`` or a migration to a third model; a migration back encodes only newer chunks.
 
-        This object continues to search with the old model; open the collection again to use the new one.
+        This object goes on with the new model. Others that are open, in this process or elsewhere, notice the switch at
+        their next search or ingest, load the model by its recorded name, and go on with it too. Where it cannot be
+        loaded, they search with the old vectors until ``drop_others``; then ``SpaceMismatchError`` says what to do.
 
         Args:
             encoder: Encoder of the new model.
@@ -417,10 +446,8 @@ class Collection:
         """
         migration = Migration(self._backend, encoder, chunks_per_second)
         migration.fill(progress=progress)
-        if check is None or check(
-            Collection(self.name, self._backend, migration.target(), encoder, owns_backend=False)
-        ):
-            migration.switch()
+        if check is None or check(Collection(self.name, self._backend, migration.target(), encoder, candidate=True)):
+            self._serving.follow_own(migration.switch(), encoder)
         return migration.report
 
     def reindex(self, index: IndexSettings | Mapping[str, Any] | None = None) -> IndexReport:
@@ -436,8 +463,7 @@ class Collection:
             StoreUnavailableError: the server does not answer, or the disk has no room; the collection is as before.
         """
         report = reindex(self._backend, index)
-        self._description = stored_description(self._backend)
-        self._searcher = Searcher(self._catalog, self._bm25, self._description)
+        self._serving.refresh_settings()
         return report
 
     def drop_others(self) -> list[str]:
@@ -484,20 +510,19 @@ class Collection:
         return push(self._catalog, store, prune=prune, allow_empty=allow_empty, progress=progress)
 
     aingest = awaitable(ingest)
-    asearch = awaitable(search)
-    asearch_many = awaitable(search_many)
-    asearch_vector = awaitable(search_vector)
-    asearch_diverse = awaitable(search_diverse)
+    asearch = awaiting(search)
+    asearch_many = awaiting(search_many)
+    asearch_vector = awaiting(search_vector)
+    asearch_diverse = awaiting(search_diverse)
     aget = awaitable(get)
     afind = awaitable(find)
     adelete = awaitable(delete)
 
-    def _search(self, queries: Sequence[str], request: SearchRequest) -> list[list[Hit]]:
-        encoder = self.encoder if request.mode != "sparse" else None
-        return self._searcher.search_texts(encoder, queries, request)
+    def _run(self, steps: Steps[T]) -> T:
+        return self._backend.run(steps)
 
-    def _checked(self, vector: Sequence[float] | FloatArray, where: str = "") -> FloatArray:
-        return checked_vector(vector, self._description.dim, where)
+    def _first(self, queries: Sequence[str], request: SearchRequest) -> Steps[list[Hit]]:
+        return (yield from self._serving.search_texts(queries, request))[0]
 
 
 class _Closed:

@@ -3,11 +3,14 @@
     1. The description names the next model, and points get room for its vectors next to the present ones.
     2. Every chunk without a next vector is encoded from its stored text, until all chunks have one.
     3. A sample of chunks is encoded again and searched for.
-    4. Chunks written meanwhile are encoded; then one write makes the next model the collection's model.
+    4. Chunks written meanwhile are encoded. The point ``model`` then names the next vectors, and after it the
+       description makes the next model the collection's model.
     5. Chunks that other processes wrote just before that write are encoded too.
 
 The vectors of two models have different names: a search uses those of its own model, and a writer of a former model is
-refused. All state is in the store; a killed migration continues where it stopped, also in step 5.
+refused. The description alone decides. The point lets a search notice the switch without another request
+(``serving``); it is written first, so that nobody misses a switch. All state is in the store; a killed migration
+continues where it stopped, also in step 5.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from twinvec_qdrant.records.description import (
     generation,
     stored_description,
 )
-from twinvec_qdrant.records.schema import CHUNKS
+from twinvec_qdrant.records.schema import CHUNKS, model_id
 from twinvec_qdrant.report import MigrationReport
 from twinvec_qdrant.stores.base import Backend, update_existing
 from twinvec_qdrant.stores.conditions import LacksVector
@@ -82,16 +85,19 @@ class Migration:
         self._backend.build_index(stored_description(self._backend).index)
         self._check_sample()
 
-    def switch(self) -> None:
-        """Make the next model the collection's model."""
+    def switch(self) -> Description:
+        """Make the next model the collection's model; return the description with it."""
         self._sweep(unseen)
         with self._backend.writing:  # other threads wait, so this must be short
             self._sweep(unseen, throttled=False)
+            target = self.target()
+            name_model(self._backend, target)
             self._backend.flush()
-            self._backend.write_metadata(self.target().changes(stored_description(self._backend)))
+            self._backend.write_metadata(target.changes(stored_description(self._backend)))
             self.report.switched = True
         self._sweep(unseen, throttled=False)  # chunks of other processes that had not seen the switch
         self._backend.flush()
+        return target
 
     def _begin(self) -> Generation:
         """Return the next model that the description names; write it there first if necessary."""
@@ -193,6 +199,11 @@ class Migration:
         return [hits[0].score if hits else 0.0 for hits in found]
 
 
+def name_model(backend: Backend, model: Generation) -> None:
+    """Write the point that names the present model, for searches; see ``serving``."""
+    backend.upsert([Point(model_id(), {"kind": "model", "vector": model.vector})])
+
+
 def drop_others(backend: Backend) -> list[str]:
     """Remove the vectors of all other models; see ``Collection.drop_others``."""
     with backend.writing:
@@ -200,5 +211,7 @@ def drop_others(backend: Backend) -> list[str]:
         others = [each for each in (now.next, now.previous) if each is not None]
         for vector in {each.vector for each in others} - {now.vector}:
             backend.drop_vector(vector)
+        if model_id() in backend.retrieve([model_id()], []):
+            name_model(backend, now)  # a migration may have been killed before it wrote the description
         backend.write_metadata({"next": None, "previous": None})
         return list(dict.fromkeys(each.model for each in others))

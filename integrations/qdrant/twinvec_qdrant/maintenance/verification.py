@@ -10,13 +10,13 @@ stray: the chunks of an ingest under way are not stray.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.records.commits import Catalog, Change
-from twinvec_qdrant.records.description import Description
+from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record
 from twinvec_qdrant.report import VerifyReport
 from twinvec_qdrant.stores.base import Backend
@@ -26,12 +26,49 @@ from twinvec_qdrant.stores.points import pages, states_name
 _BATCH = 256
 
 
-def verify(catalog: Catalog, model: Description, *, repair: bool) -> VerifyReport:
-    """Compare records and chunks; see ``Collection.verify``. ``model`` is the collection's description."""
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What a comparison found: stray chunks with their revisions, and what marks the damaged sources."""
+
+    records: Sequence[Record]
+    stray: Mapping[str, str]
+    incomplete: Sequence[Change]
+    forgotten: Sequence[Change]
+
+
+def verify(catalog: Catalog, *, repair: bool) -> VerifyReport:
+    """Compare records and chunks; see ``Collection.verify``.
+
+    The model is that of the stored description. If a migration to another one ends meanwhile, the comparison starts
+    again.
+    """
+    while True:
+        model = stored_description(catalog.backend)
+        if repair:
+            catalog.recover()
+        compared = _compare(catalog, model)
+        if stored_description(catalog.backend).vector == model.vector:
+            break
+    if repair:
+        catalog.backend.delete(list(compared.stray), set(compared.stray.values()))
+        for page in pages([*compared.incomplete, *compared.forgotten], _BATCH):
+            catalog.write(page)
+        catalog.backend.flush()
+    records = compared.records
+    marked = {each.source for each in records if not each.version}
+    return VerifyReport(
+        len(records),
+        len({chunk for record in records for chunk in record.chunks}),
+        sorted({change.record.source for change in compared.incomplete} | marked),
+        [change.record.source for change in compared.forgotten],
+        len(compared.stray),
+        repair,
+    )
+
+
+def _compare(catalog: Catalog, model: Description) -> _Compared:
     backend = catalog.backend
     names = [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
-    if repair:
-        catalog.recover()
     chunks = {each.id: each.payload for each in backend.scroll([CHUNKS], ["source", "revision"])}
     bare = _bare(backend, CHUNKS, names)
     busy = _busy(backend)
@@ -45,21 +82,7 @@ def verify(catalog: Catalog, model: Description, *, repair: bool) -> VerifyRepor
     forgotten = list(_forgotten(catalog, set(loose.values()) - recorded, Analyzer(model.language)))
     whole = chunks.keys() - bare
     suspects = (record.source for record in records if not whole.issuperset(record.chunks))
-    incomplete = list(_incomplete(catalog, suspects, names))
-    if repair:
-        backend.delete(list(stray), set(stray.values()))
-        marked = [*incomplete, *forgotten]
-        for page in pages(marked, _BATCH):
-            catalog.write(page)
-        backend.flush()
-    return VerifyReport(
-        len(records),
-        len(listed),
-        sorted({change.record.source for change in incomplete} | {each.source for each in records if not each.version}),
-        [change.record.source for change in forgotten],
-        len(stray),
-        repair,
-    )
+    return _Compared(records, stray, list(_incomplete(catalog, suspects, names)), forgotten)
 
 
 def _busy(backend: Backend) -> set[str]:

@@ -208,5 +208,5 @@ def check_current_model(backend: Backend, vector: str) -> None:
     if now.vector != vector:
         raise SpaceMismatchError(
             f"{backend.location}: was migrated to the model {now.model!r} ({now.dim} dimensions, space {now.space}) "
-            "after it was opened; open it again with that model"
+            "meanwhile; ingest again, which goes on with that model"
         )

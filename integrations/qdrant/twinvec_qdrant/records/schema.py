@@ -1,4 +1,4 @@
-"""What a collection keeps: four kinds of points, their ids, and their payloads.
+"""What a collection keeps: five kinds of points, their ids, and their payloads.
 
     chunk      dense and sparse vector, perhaps token states; source, position, heading, perhaps title, text, content
                (the hash of the text), the revision of the commit that wrote it, the user's payload below "metadata"
@@ -6,6 +6,7 @@
     intent     the sources that a writer is about to change, and the revisions that it may leave unfinished; the writer
                removes it at the end
     note       a small record of an application: namespace, key, and its fields below "metadata"
+    model      one, once the collection has been migrated: the name of the vectors of its present model
 
 Only chunks have vectors. A chunk's id covers all it holds except its revision, so a chunk never changes: another text
 is another point. The user's keys lie below ``metadata``, where they cannot collide with ours; only a few keys of
@@ -111,6 +112,11 @@ def intent_id(token: str) -> str:
 def note_id(namespace: str, key: str) -> str:
     """Return the point id of a note."""
     return _point_id("note", namespace, key)
+
+
+def model_id() -> str:
+    """Return the id of the point that names the present model."""
+    return _point_id("model")
 
 
 def _point_id(*parts: str) -> str:

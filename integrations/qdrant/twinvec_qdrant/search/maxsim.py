@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,21 +22,24 @@ _HITS = 512  # hits whose chunks are looked up at a time
 class StoredMaxSim(MaxSimReranker):
     """``MaxSimReranker`` over the token states that a collection keeps, with the same scores up to rounding.
 
-    The encoder computes the states of texts that the collection lacks. ``vector`` names the dense vector that the
-    stored states belong to.
+    The encoder computes the states of texts that the collection lacks. ``served`` returns the name of the dense vectors
+    that the stored states belong to, and their encoder: a migration changes both.
     """
 
-    def __init__(self, backend: Backend, vector: str, encoder: TokenEncoder, *, mix: float = 0.4) -> None:
+    def __init__(
+        self, backend: Backend, served: Callable[[], tuple[str, Any]], encoder: TokenEncoder, *, mix: float = 0.4
+    ) -> None:
         super().__init__(encoder, mix=mix)
         self._backend = backend
-        self._name = states_name(vector)
+        self._served = served
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
         """Return the scores of ``MaxSimReranker.compare``, from stored states if the store has them."""
+        vector, self.encoder = self._served()
         scores = [np.full(len(hits), np.nan, dtype=np.float32) for hits in lists]
         for start in range(0, len(queries), _QUERIES):
             block = slice(start, start + _QUERIES)
-            self._fill_in(queries[block], lists[block], scores[block])
+            self._fill_in(queries[block], lists[block], scores[block], states_name(vector))
         missing = [
             [hit for hit, score in zip(hits, row, strict=True) if np.isnan(score)]
             for hits, row in zip(lists, scores, strict=True)
@@ -44,7 +48,9 @@ class StoredMaxSim(MaxSimReranker):
             row[np.isnan(row)] = computed
         return scores
 
-    def _fill_in(self, queries: Sequence[str], lists: Sequence[Sequence[Hit]], scores: Sequence[FloatArray]) -> None:
+    def _fill_in(
+        self, queries: Sequence[str], lists: Sequence[Sequence[Hit]], scores: Sequence[FloatArray], name: str
+    ) -> None:
         """Set the scores of all hits whose texts the collection has."""
         chunks = self._chunks(hit for hits in lists for hit in hits)
         if not chunks:
@@ -54,7 +60,7 @@ class StoredMaxSim(MaxSimReranker):
         searches = []
         for query_QD, hits, _ in rows:
             ids = tuple({chunks[hit.text] for hit in hits if hit.text in chunks})
-            searches.append(Query(query_QD, max(len(ids), 1), (IdIs(ids),), exact=True, name=self._name))
+            searches.append(Query(query_QD, max(len(ids), 1), (IdIs(ids),), exact=True, name=name))
         for (query_QD, hits, row), found in zip(rows, self._backend.search(searches), strict=True):
             sums = {each.id: each.score for each in found}
             for column, hit in enumerate(hits):

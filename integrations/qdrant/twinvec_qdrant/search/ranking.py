@@ -12,9 +12,7 @@ from twinvec.arrays import FloatArray, unit
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import fuse
 from twinvec_qdrant.stores.points import Scored
-
-Found = dict[str, dict[str, Scored]]
-"""What each stage ("dense", "sparse") has scored for one query: stage -> point id -> scored point."""
+from twinvec_qdrant.stores.searches import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +46,6 @@ class QueryVectors:
         if self.sparse is not None:
             stages["sparse"] = self.sparse if len(self.sparse[0]) else None
         return stages
-
-
-def unscored(found: Found, stage: str) -> tuple[str, ...]:
-    """Return the ids that the other stage has found and this one has not scored."""
-    return tuple(key for other in found if other != stage for key in found[other] if key not in found[stage])
 
 
 def rank(

@@ -4,6 +4,9 @@ Stages are fused here and not in the store, so that a hit keeps the score of eac
 scored by the other too. A chunk that its source's record does not list belongs to an unfinished or replaced version and
 is left out. If too few candidates remain, the search goes deeper, by the same steps for every page: the results of one
 step stay before those of the next, so that pages neither repeat nor miss a hit.
+
+A search makes two requests to a store: the candidates, and what lies behind the best of them (``fetching``). It makes
+more only where it goes deeper, or passes over many chunks that no record lists.
 """
 
 from __future__ import annotations
@@ -15,23 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, FilterError
-from twinvec.retrieval.base import Hit, SpaceEncoder
-from twinvec.retrieval.bm25 import SparseVector
+from twinvec.retrieval.base import Hit
 from twinvec.retrieval.fusion import CANDIDATES
-from twinvec_qdrant.encoders import checked_vectors
-from twinvec_qdrant.records.bm25_weights import BM25Weights
-from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description
-from twinvec_qdrant.records.schema import SHOWN_FIELDS, Record, user_payload
-from twinvec_qdrant.search.ranking import Candidate, Found, QueryVectors, mmr, rank, unscored
+from twinvec_qdrant.records.schema import SHOWN_FIELDS, model_id, user_payload
+from twinvec_qdrant.search.fetching import Fetched
+from twinvec_qdrant.search.ranking import Candidate, QueryVectors, mmr, rank
 from twinvec_qdrant.search.request import SearchRequest
-from twinvec_qdrant.stores.conditions import IdIs, StoreCondition
-from twinvec_qdrant.stores.points import Query, pages
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.points import Query
+from twinvec_qdrant.stores.searches import Found, Search
+from twinvec_qdrant.stores.steps import Steps
 
 _FIELDS = ("source", "position")
-_BLOCK = 32  # queries per request to the store
 _DEEPER = 4  # each step of a search asks for this many times the candidates of the step before
 
 
@@ -51,51 +51,49 @@ class _Progress:
     valid: list[Candidate] = field(default_factory=list)
 
 
-class Searcher:
-    """Searches one collection, for requests that have been checked."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The hits of each query; ``model`` is the name of the vectors of the present model, if the store says it."""
 
-    def __init__(self, catalog: Catalog, bm25: BM25Weights, description: Description) -> None:
-        self._catalog = catalog
-        self._backend = catalog.backend
-        self._bm25 = bm25
+    hits: list[list[Hit]]
+    model: str | None
+
+
+class Searcher:
+    """Searches one collection by the vectors of one model, for requests that have been checked."""
+
+    def __init__(self, backend: Backend, description: Description) -> None:
+        self._backend = backend
         self._vector = description.vector
         self._whole = not description.chunking.enabled  # a chunk's id is its document's
         self._index = description.index
         self._tenant_key = description.tenant_key
 
-    def search_texts(
-        self, encoder: SpaceEncoder | None, queries: Sequence[str], request: SearchRequest
-    ) -> list[list[Hit]]:
-        """Return the hits for each text; ``encoder`` is None for sparse search."""
-        self._check_tenant(request)
-        texts = [query for query in dict.fromkeys(queries) if query.strip()]
-        hits: dict[str, list[Hit]] = {}
-        for block in pages(texts, _BLOCK):
-            found = self._candidates(self._query_vectors(encoder, block, request), request)
-            hits.update(zip(block, self._hits(found, request), strict=True))
-        return [list(hits.get(query, ())) for query in queries]
+    def search(self, queries: Sequence[QueryVectors], request: SearchRequest) -> Steps[Outcome]:
+        """Return the hits for each query."""
+        self.check_tenant(request)
+        fetched = Fetched(self._backend, None)
+        searches, model = yield from self._candidates(queries, request, fetched)
+        found = [search.valid[request.offset :] for search in searches]
+        hits = yield from self._hits(found, fetched, request)
+        return Outcome(hits, model)
 
-    def search_vector(self, vector_D: FloatArray, words: str | None, request: SearchRequest) -> list[Hit]:
-        """Return the hits for a vector, fused with those for ``words`` if set."""
-        self._check_tenant(request)
-        sparse = None if words is None else self._bm25.queries([words])[0]
-        return self._hits(self._candidates([QueryVectors(vector_D, sparse)], request), request)[0]
-
-    def diverse(self, vector_D: FloatArray, request: SearchRequest, limit: int, diversity: float) -> list[Hit]:
+    def diverse(self, query: QueryVectors, request: SearchRequest, limit: int, diversity: float) -> Steps[Outcome]:
         """Return ``limit`` of the request's hits, chosen by maximal marginal relevance."""
-        if not isinstance(diversity, Real) or not 0 <= diversity <= 1:
-            raise ConfigurationError(f"diversity must be between 0 and 1, got {diversity!r}")
-        self._check_tenant(request)
-        (found,) = self._candidates([QueryVectors(vector_D)], request)
-        points = self._backend.retrieve([each.id for each in found], [], self._vector)
-        found = [each for each in found if each.id in points]
+        self.check_tenant(request)
+        fetched = Fetched(self._backend, self._vector)
+        (search,), model = yield from self._candidates([query], request, fetched)
+        yield from fetched.fetch(each.id for each in search.valid)
+        vectors = {each.id: fetched.points[each.id].dense for each in search.valid if each.id in fetched.points}
+        found = [each for each in search.valid if vectors.get(each.id) is not None]
         if not found:
-            return []
-        vectors_ND = np.stack([np.asarray(points[each.id].dense) for each in found])
+            return Outcome([[]], model)
+        vectors_ND = np.stack([np.asarray(vectors[each.id]) for each in found])
         chosen = mmr(np.array([each.score for each in found]), vectors_ND, limit, diversity)
-        return self._hits([[found[index] for index in chosen]], request)[0]
+        hits = yield from self._hits([[found[index] for index in chosen]], fetched, request)
+        return Outcome(hits, model)
 
-    def _check_tenant(self, request: SearchRequest) -> None:
+    def check_tenant(self, request: SearchRequest) -> None:
         """Refuse a request whose filter names no tenant, in a collection of many tenants."""
         key = self._tenant_key
         if key is not None and key not in request.named:
@@ -104,97 +102,61 @@ class Searcher:
                 f"filter={{{key!r}: ...}}, --filter {key}=..."
             )
 
-    def _query_vectors(
-        self, encoder: SpaceEncoder | None, texts: Sequence[str], request: SearchRequest
-    ) -> list[QueryVectors]:
-        dense: Sequence[FloatArray | None] = [None] * len(texts)
-        sparse: Sequence[SparseVector | None] = [None] * len(texts)
-        if encoder is not None:
-            dense = list(checked_vectors(encoder, encoder.encode_query(list(texts)), texts))
-        if request.mode != "dense":
-            sparse = self._bm25.queries(texts)
-        return [QueryVectors(*each) for each in zip(dense, sparse, strict=True)]
-
-    def _candidates(self, queries: Sequence[QueryVectors], request: SearchRequest) -> list[list[Candidate]]:
-        """Return for each query the valid candidates that the request needs, or all that exist."""
+    def _candidates(
+        self, queries: Sequence[QueryVectors], request: SearchRequest, fetched: Fetched
+    ) -> Steps[tuple[list[_Progress], str | None]]:
+        """Find for each query the valid candidates that the request needs, or all that exist; return the model too."""
         searches = [_Progress(query) for query in queries]
         group = request.group and not self._whole
-        depth, waiting = CANDIDATES, searches
+        depth, waiting, model = CANDIDATES, searches, None
         while waiting:
-            self._find(waiting, request, depth)
+            model = yield from self._find(waiting, request, depth)
             for search in waiting:
                 search.ranked += rank(search.found, search.query, request.weights, search.ranked, search.first)
                 search.first = search.first or len(search.ranked)
             enough = [each for each in waiting if not each.more or len(each.ranked) >= request.depth]
-            records = self._records(enough, request.depth)
-            for search in enough:
-                search.valid = self._valid(search.ranked, records, request.depth, group)
+            valid = yield from fetched.valid([search.ranked for search in enough], request, group=group)
+            for search, candidates in zip(enough, valid, strict=True):
+                search.valid = candidates
             waiting = [each for each in waiting if each.more and len(each.valid) < request.depth]
             depth *= _DEEPER
-        return [search.valid[request.offset :] for search in searches]
+        return searches, model
 
-    def _find(self, searches: Sequence[_Progress], request: SearchRequest, depth: int) -> None:
+    def _find(self, searches: Sequence[_Progress], request: SearchRequest, depth: int) -> Steps[str | None]:
         """Set the new candidates of each search, scored by every stage, and whether more may exist."""
 
-        def query(vector: Any, limit: int, conditions: tuple[StoreCondition, ...], exact: bool) -> Query:
-            return Query(vector, limit, conditions, _FIELDS, exact, self._vector, self._index)
+        def query(vector: Any) -> Query:
+            return Query(vector, depth, request.conditions, _FIELDS, request.exact, self._vector, self._index)
 
-        tasks = []
-        for search in searches:
-            stages = search.query.by_stage()
-            search.found, search.more = {stage: {} for stage in stages}, False
-            known = {each.id for each in search.ranked}
-            tasks += [(search, known, stage, vector) for stage, vector in stages.items() if vector is not None]
-        if not tasks:
-            return
-        answers = self._backend.search([query(task[-1], depth, request.conditions, request.exact) for task in tasks])
-        for (search, known, stage, _), answer in zip(tasks, answers, strict=True):
-            search.more |= len(answer) >= depth
-            search.found[stage] = {each.id: each for each in answer if each.id not in known}
-        missing = [
-            (search, stage, query(vector, len(ids), (IdIs(ids),), exact=True))
-            for search, _, stage, vector in tasks
-            if (ids := unscored(search.found, stage))
+        asked = [
+            Search(
+                {stage: query(vector) for stage, vector in search.query.by_stage().items() if vector is not None},
+                frozenset(each.id for each in search.ranked),
+            )
+            for search in searches
         ]
-        if missing:
-            answers = self._backend.search([each for _, _, each in missing])
-            for (search, stage, _), answer in zip(missing, answers, strict=True):
-                search.found[stage].update((each.id, each) for each in answer)
+        candidates = yield from self._backend.candidates(asked, model_id())
+        for search, found, more in zip(searches, candidates.found, candidates.more, strict=True):
+            search.found = {stage: found.get(stage, {}) for stage in search.query.by_stage()}
+            search.more = more
+        return None if candidates.notice is None else str(candidates.notice["vector"])
 
-    def _records(self, searches: Sequence[_Progress], limit: int) -> dict[str, Record]:
-        """Return the records that the best candidates of all searches need, with some to spare."""
-        sources = [list(dict.fromkeys(candidate.source for candidate in search.ranked)) for search in searches]
-        return self._catalog.records(dict.fromkeys(source for each in sources for source in each[: 2 * limit]))
-
-    def _valid(
-        self, candidates: Sequence[Candidate], records: Mapping[str, Record], limit: int, group: bool
-    ) -> list[Candidate]:
-        """Return the best candidates that their source's record lists; with ``group`` one a source."""
-        valid: list[Candidate] = []
-        taken: set[str] = set()
-        listed: dict[str, frozenset[str]] = {}
-        for candidate in candidates:
-            source = candidate.source
-            if group and source in taken:
-                continue
-            if source not in listed:
-                record = records.get(source) or self._catalog.records([source]).get(source)
-                listed[source] = frozenset(record.chunks) if record else frozenset()
-            if candidate.id in listed[source]:
-                valid.append(candidate)
-                taken.add(source)
-                if len(valid) == limit:
-                    break
-        return valid
-
-    def _hits(self, found: Sequence[Sequence[Candidate]], request: SearchRequest) -> list[list[Hit]]:
-        ids = list(dict.fromkeys(candidate.id for candidates in found for candidate in candidates))
-        points = self._backend.retrieve(ids) if ids else {}
+    def _hits(
+        self, found: Sequence[Sequence[Candidate]], fetched: Fetched, request: SearchRequest
+    ) -> Steps[list[list[Hit]]]:
+        yield from fetched.fetch(candidate.id for candidates in found for candidate in candidates)
+        points = fetched.points
         named_by_source = request.group or self._whole
         return [
             [_hit(each, points[each.id].payload, named_by_source) for each in candidates if each.id in points]
             for candidates in found
         ]
+
+
+def check_diversity(diversity: float) -> None:
+    """Raise ``ConfigurationError`` unless ``diversity`` is a number from 0 to 1."""
+    if not isinstance(diversity, Real) or not 0 <= diversity <= 1:
+        raise ConfigurationError(f"diversity must be between 0 and 1, got {diversity!r}")
 
 
 def _hit(candidate: Candidate, payload: Mapping[str, Any], named_by_source: bool) -> Hit:

@@ -13,13 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from twinvec.errors import StoreError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import DEFAULT_INDEX, IndexSettings
 from twinvec_qdrant.stores.conditions import Conditions, LacksVector, field_is
 from twinvec_qdrant.stores.points import Point, Query, Scored, States
+from twinvec_qdrant.stores.searches import Candidates, Search, find_candidates
+from twinvec_qdrant.stores.steps import Steps, run, worked
+
+T = TypeVar("T")
 
 INDEXED_FIELDS = ("kind", "source")
 """Payload fields with a keyword index."""
@@ -140,6 +144,36 @@ class Backend(Protocol):
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
         """Return the best points for each query, best first."""
+
+    can_await: bool = False
+    """Whether ``run_awaiting`` awaits a server; else it would block, and callers use a worker thread instead."""
+
+    def candidates(self, searches: Sequence[Search], notice: str) -> Steps[Candidates]:
+        """Return the candidates of the searches, and the payload of the point ``notice`` of the same moment."""
+
+        def find() -> Candidates:
+            found = find_candidates(searches, self.search)
+            point = self.retrieve([notice]).get(notice)
+            found.notice = None if point is None else point.payload
+            return found
+
+        return worked(find)
+
+    def points(self, ids: Sequence[str], vector: str | None = None) -> Steps[dict[str, Point]]:
+        """Return the existing points, by id, with their payload and this dense vector, if any."""
+        return worked(lambda: self.retrieve(ids, None, vector))
+
+    def described(self) -> Steps[dict[str, Any]]:
+        """Return what ``read_metadata`` returns."""
+        return worked(self.read_metadata)
+
+    def run(self, steps: Steps[T]) -> T:
+        """Run steps to their end; the caller waits."""
+        return run(steps)
+
+    async def run_awaiting(self, steps: Steps[T]) -> T:
+        """Run steps to their end on the event loop, if ``can_await``."""
+        return self.run(steps)
 
     def close(self) -> None:
         """Release the store; a second call does nothing."""

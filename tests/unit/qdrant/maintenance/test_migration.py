@@ -62,9 +62,8 @@ def test_after_a_migration_the_new_model_answers_and_the_old_one_is_refused(fill
     sparse = filled.search("note about tea", mode="sparse")
     report = filled.migrate(new)
     assert (report.model, report.encoded, report.switched) == ("words-1", 8, True)
-    assert answers(filled) == expected(words)
-    with pytest.raises(SpaceMismatchError, match=r"migrated to the model 'words-1'"):
-        filled.ingest([("late", "a late note")])
+    assert answers(filled) == expected(new)
+    assert filled.encoder is new
     with pytest.raises(SpaceMismatchError, match=r"words-1.*words-0"):
         Collection.open("notes", encoder=words, **place)
     with Collection.open("notes", encoder=new, **place) as collection:

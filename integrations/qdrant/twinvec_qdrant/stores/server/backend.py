@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from qdrant_client import QdrantClient, models
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import IndexSettings
@@ -34,7 +35,10 @@ from twinvec_qdrant.stores.points import (
     stored_point,
     stored_states,
 )
+from twinvec_qdrant.stores.searches import Candidates, Search, fill_in
+from twinvec_qdrant.stores.server.awaited import AwaitedRequests
 from twinvec_qdrant.stores.server.requests import Requests, is_local
+from twinvec_qdrant.stores.server.searching import candidates_of, search_batch
 from twinvec_qdrant.stores.server.values import (
     client_filter,
     client_point,
@@ -44,6 +48,9 @@ from twinvec_qdrant.stores.server.values import (
     client_states,
     conditional_update,
 )
+from twinvec_qdrant.stores.steps import Ask, Steps, asked, run, run_awaiting, worked
+
+T = TypeVar("T")
 
 
 class ServerBackend(Backend):
@@ -51,7 +58,16 @@ class ServerBackend(Backend):
 
     exclusive = False
 
-    def __init__(self, client: QdrantClient, name: str, location: str, *, owned: bool, wait_seconds: float) -> None:
+    def __init__(
+        self,
+        client: QdrantClient,
+        name: str,
+        location: str,
+        *,
+        owned: bool,
+        wait_seconds: float,
+        async_client: AsyncQdrantClient | None = None,
+    ) -> None:
         self.location = f"{location}, collection {name!r}"
         self.place: Hashable = (location if owned else id(client), name)
         self.writing = threading.RLock()
@@ -60,9 +76,15 @@ class ServerBackend(Backend):
         self._owned = owned
         self._local = is_local(client)
         self._requests = Requests(client, name, self.location, wait_seconds)
+        self._shards = 1
+        self._awaited: AwaitedRequests | None = None
+        if async_client is not None or (owned and not self._local):
+            kind = async_client or client.init_options
+            self._awaited = AwaitedRequests(kind, name, self.location, wait_seconds)
+        self.can_await = self._awaited is not None
 
     def read_metadata(self) -> dict[str, Any]:
-        return dict(self._requests.call(self._client.get_collection).config.metadata or {})
+        return self._metadata(self._requests.call(self._client.get_collection))
 
     def write_metadata(self, changes: Mapping[str, Any]) -> None:
         self._requests.call(self._client.update_collection, metadata=dict(changes))
@@ -204,8 +226,45 @@ class ServerBackend(Backend):
         answers = self._requests.call(self._client.query_batch_points, requests)
         return [scored(answer.points) for answer in answers]
 
+    def candidates(self, searches: Sequence[Search], notice: str) -> Steps[Candidates]:
+        """Return the candidates by one request; see ``searching``."""
+        if self._local:
+            return (yield from super().candidates(searches, notice))
+        shards = self._shards
+        answers = yield from asked("query_batch_points", search_batch(searches, notice, shards))
+        candidates, complete = candidates_of(searches, [scored(answer.points) for answer in answers], shards)
+        if not complete:
+            yield from worked(partial(fill_in, searches, candidates, self.search))
+        return candidates
+
+    def points(self, ids: Sequence[str], vector: str | None = None) -> Steps[dict[str, Point]]:
+        found: dict[str, Point] = {}
+        for page in pages(ids):
+            records = yield from asked("retrieve", page, with_payload=True, with_vectors=[vector] if vector else False)
+            found.update((str(record.id), stored_point(record, vector)) for record in records)
+        return found
+
+    def described(self) -> Steps[dict[str, Any]]:
+        return self._metadata((yield from asked("get_collection")))
+
+    def run(self, steps: Steps[T]) -> T:
+        def ask(step: Ask) -> Any:
+            return self._requests.call(getattr(self._client, step.method), *step.arguments, **step.options)
+
+        return run(steps, ask)
+
+    async def run_awaiting(self, steps: Steps[T]) -> T:
+        return self.run(steps) if self._awaited is None else await run_awaiting(steps, self._awaited.perform)
+
+    def _metadata(self, info: models.CollectionInfo) -> dict[str, Any]:
+        """Return the description, and note the number of shards."""
+        self._shards = max(1, info.config.params.shard_number or 1)
+        return dict(info.config.metadata or {})
+
     def close(self) -> None:
-        """Close the connection, unless the client is the caller's."""
+        """Close the connections, except those of the caller's clients."""
+        if self._awaited is not None:
+            self._awaited.close()
         if self._owned:
             self._client.close()
 

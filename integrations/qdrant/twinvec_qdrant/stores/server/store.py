@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from qdrant_client import QdrantClient, models
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from twinvec.errors import ConfigurationError, StoreError
 from twinvec_qdrant.stores.base import NewCollection, Store
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
+from twinvec_qdrant.stores.server.awaited import is_local as is_async_local
 from twinvec_qdrant.stores.server.backend import ServerBackend
 from twinvec_qdrant.stores.server.requests import Requests
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
@@ -23,10 +24,26 @@ _URL = "url: expected http://host:port or https://host:port"  # does not quote t
 class ServerStore(Store):
     """The collection ``name`` of a server; its ``close`` closes the client if ``owned``."""
 
-    def __init__(self, name: str, client: QdrantClient, location: str, *, owned: bool, wait_seconds: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        client: QdrantClient,
+        location: str,
+        *,
+        owned: bool,
+        wait_seconds: float,
+        async_client: AsyncQdrantClient | None = None,
+    ) -> None:
         self._address = location
         self._client = client
-        self._server = partial(ServerBackend, client, location=location, owned=owned, wait_seconds=wait_seconds)
+        self._server = partial(
+            ServerBackend,
+            client,
+            location=location,
+            owned=owned,
+            wait_seconds=wait_seconds,
+            async_client=async_client,
+        )
         self._backend = self._server(name)
         self.location = self._backend.location
         self._requests = Requests(client, name, self.location, wait_seconds)
@@ -81,7 +98,13 @@ class ServerStore(Store):
         return sorted(each.name for each in self._requests.call(get_collections).collections)
 
 
-def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> ServerStore:
+def connect(
+    name: str,
+    url: str,
+    api_key: str | None,
+    wait_seconds: float,
+    async_client: AsyncQdrantClient | None = None,
+) -> ServerStore:
     """Return the server's collection; raise ``ConfigurationError`` on a malformed url or a key sent unencrypted."""
     key = _sendable(api_key)
     try:
@@ -98,7 +121,18 @@ def connect(name: str, url: str, api_key: str | None, wait_seconds: float) -> Se
     location = f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "")
     proxied = not (key and parts.scheme == "http")  # a proxy would read the key
     client = QdrantClient(url=url, api_key=key, timeout=60, check_compatibility=False, trust_env=proxied)
-    return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds)
+    return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
+
+
+def connect_as(async_client: AsyncQdrantClient, name: str, wait_seconds: float) -> ServerStore:
+    """Return the collection of the server to which an async client of the caller is connected."""
+    if is_async_local(async_client):
+        raise ConfigurationError("async_client: the client's local mode needs a client, too, which holds the data")
+    options = async_client.init_options
+    address = urlsplit(options["url"] or options["location"] or f"http://{options['host']}:{options['port']}")
+    location = f"{address.scheme}://{address.hostname}" + (f":{address.port}" if address.port else "")
+    client = QdrantClient(**options)
+    return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
 
 
 def _sendable(api_key: str | None) -> str | None:

@@ -1,0 +1,44 @@
+"""Awaitable forms of a collection's methods: on the event loop where the store can be awaited, else in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from twinvec.support.async_methods import awaitable
+from twinvec_qdrant.stores.steps import Steps
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def awaiting(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the awaitable form of a method that ends with ``self._run(steps)``."""
+    threaded = awaitable(method)
+
+    @wraps(method)
+    async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        backend = self._backend
+        if not backend.can_await:
+            return await threaded(self, *args, **options)
+        steps: Any = method(_Unrun(self), *args, **options)
+        found: T = await backend.run_awaiting(steps)
+        return found
+
+    twin.__name__ = f"a{method.__name__}"
+    twin.__doc__ = f"``{method.__name__}``, awaitable."
+    return twin
+
+
+class _Unrun:
+    """A collection whose methods return the steps that they would run."""
+
+    def __init__(self, collection: Any) -> None:
+        self._collection = collection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._collection, name)
+
+    def _run(self, steps: Steps[T]) -> Steps[T]:
+        return steps

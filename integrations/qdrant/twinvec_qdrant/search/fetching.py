@@ -1,0 +1,98 @@
+"""What lies behind the best candidates: the records of their sources, which decide what is shown, and their payloads.
+
+One request reads both, for a few candidates more than needed: those that no record lists make way for the next ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from twinvec_qdrant.records.schema import record_id
+from twinvec_qdrant.search.ranking import Candidate
+from twinvec_qdrant.search.request import SearchRequest
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.stores.steps import Steps
+
+_SPARE = 4  # candidates beyond those needed, at least; searches rarely meet chunks that no record lists
+
+
+class Fetched:
+    """The records and chunks that one search has read, with the dense vectors of this name if set."""
+
+    def __init__(self, backend: Backend, vector: str | None) -> None:
+        self.points: dict[str, Point] = {}
+        """Chunks and records, by id."""
+        self._backend = backend
+        self._vector = vector
+        self._asked: set[str] = set()
+        self._listed: dict[str, frozenset[str]] = {}
+
+    def fetch(self, ids: Iterable[str]) -> Steps[None]:
+        """Read the points that have not been asked for."""
+        new = [key for key in dict.fromkeys(ids) if key not in self._asked]
+        if new:
+            self._asked.update(new)
+            self.points.update((yield from self._backend.points(new, self._vector)))
+
+    def valid(
+        self, ranked: Sequence[Sequence[Candidate]], request: SearchRequest, *, group: bool
+    ) -> Steps[list[list[Candidate]]]:
+        """Return for each search the best candidates that their source's record lists; with ``group`` one a source."""
+        needed = request.depth + max(_SPARE, request.depth // 2)
+        while True:
+            valid = [_Walk(candidates, self, request.depth, group) for candidates in ranked]
+            open_ends = [each for each in valid if each.unknown]
+            if not open_ends:
+                return [each.valid for each in valid]
+            yield from self.fetch(key for each in open_ends for key in each.wanted(needed, request.offset))
+
+    def listed(self, source: str) -> frozenset[str] | None:
+        """Return the chunks that the source's record lists; None if the record has not been asked for."""
+        if source not in self._listed and (key := record_id(source)) in self._asked:
+            record = self.points.get(key)
+            self._listed[source] = frozenset(record.payload["chunks"]) if record else frozenset()
+        return self._listed.get(source)
+
+
+class _Walk:
+    """A walk over the candidates of one search up to the first one whose record is unknown, or until all is there.
+
+    ``valid`` holds the candidates found, ``unknown`` whether the walk ended at an unknown record.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], fetched: Fetched, limit: int, group: bool) -> None:
+        self.valid: list[Candidate] = []
+        self.unknown = False
+        self._group = group
+        self._limit = limit
+        self._left: Sequence[Candidate] = ()
+        self._taken: set[str] = set()
+        for place, candidate in enumerate(candidates):
+            source = candidate.source
+            if len(self.valid) == limit:
+                return
+            if group and source in self._taken:
+                continue
+            chunks = fetched.listed(source)
+            if chunks is None:
+                self.unknown, self._left = True, candidates[place:]
+                return
+            if candidate.id in chunks:
+                self.valid.append(candidate)
+                self._taken.add(source)
+
+    def wanted(self, needed: int, offset: int) -> Iterator[str]:
+        """Yield the ids of records and chunks from the end of the walk on, until there may be ``needed`` candidates."""
+        sources = set(self._taken)
+        place = len(self.valid)
+        for candidate in self._left:
+            if place >= needed:
+                return
+            if self._group and candidate.source in sources:
+                continue
+            sources.add(candidate.source)
+            yield record_id(candidate.source)
+            if place >= offset:  # earlier ones belong to pages before
+                yield candidate.id
+            place += 1

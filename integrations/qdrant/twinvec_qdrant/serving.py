@@ -1,0 +1,296 @@
+"""Serving: which model an open collection searches with, while migrations may change it.
+
+A handle serves one ``ServedModel``, a value that never changes and is replaced as a whole. A search learns the name of
+the present model from its first request (``records.schema.model_id``), and a store that has dropped the vectors of the
+model refuses it. In both cases the handle reads the description, which alone decides, and goes over to the model there.
+
+If that model cannot be loaded, the handle keeps the old model for as long as the store keeps its vectors: no search
+fails between a migration and ``drop_others``. After that, searches raise ``SpaceMismatchError`` with the remedy.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from twinvec.arrays import FloatArray
+from twinvec.errors import SpaceMismatchError, StoreError, StoreUnavailableError, TwinvecError
+from twinvec.retrieval.base import Hit, SpaceEncoder
+from twinvec.retrieval.bm25 import SparseVector
+from twinvec_qdrant.encoders import checked_vector, checked_vectors
+from twinvec_qdrant.opening import load_recorded
+from twinvec_qdrant.records.bm25_weights import BM25Weights
+from twinvec_qdrant.records.description import Description, check_space, read_description, stored_description
+from twinvec_qdrant.search.ranking import QueryVectors
+from twinvec_qdrant.search.request import SearchRequest
+from twinvec_qdrant.search.searcher import Outcome, Searcher
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.points import pages
+from twinvec_qdrant.stores.steps import Steps, encoded, worked
+
+logger = logging.getLogger(__name__)
+
+_BLOCK = 32  # queries per request to the store
+_ROUNDS = 5  # a search starts again only if another migration has ended meanwhile
+_TRY_AGAIN_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A collection's description, the encoder of its model (None until it is loaded), and what searches with both."""
+
+    description: Description
+    encoder: SpaceEncoder | None
+    searcher: Searcher
+
+
+class Serving:
+    """The served model of one handle; ``follows`` is False for a handle that keeps its model whatever the store says.
+
+    ``given`` is the caller's encoder: vectors that the caller brings are of its space.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        bm25: BM25Weights,
+        description: Description,
+        given: SpaceEncoder | None,
+        *,
+        follows: bool = True,
+    ) -> None:
+        self._backend = backend
+        self._bm25 = bm25
+        self._given = given
+        self._follows = follows
+        self._changing = threading.RLock()
+        self._missing = ("", 0.0, "")  # space of a model that could not be loaded, when to try again, and the reason
+        self._warned = False
+        self.current = self._served(description, given)
+
+    def encoder(self) -> SpaceEncoder:
+        """Return the encoder of the served model; load the recorded model at the first use."""
+        return self._encoder_of(self.current)
+
+    def follow_own(self, description: Description, encoder: SpaceEncoder) -> None:
+        """Serve the model to which this handle has migrated the collection."""
+        with self._changing:
+            self._given = encoder
+            self.current = self._served(description, encoder)
+
+    def refresh_settings(self) -> None:
+        """Serve with the stored settings, which this handle has changed."""
+        now = stored_description(self._backend)
+        with self._changing:
+            if self.current.description.vector == now.vector:
+                self.current = self._served(now, self.current.encoder)
+
+    def refreshed(self) -> tuple[Description, SpaceEncoder]:
+        """Read the description and serve what it says, for a writer; return it with the encoder of its model.
+
+        Raise ``SpaceMismatchError`` if its model cannot be loaded.
+        """
+        now = stored_description(self._backend) if self._follows else self.current.description
+        with self._changing:
+            if self.current.description.vector == now.vector:
+                self.current = self._served(now, self.current.encoder)
+            else:
+                self._go_over(now)
+            return now, self._encoder_of(self.current)
+
+    def search_texts(self, texts: Sequence[str], request: SearchRequest) -> Steps[list[list[Hit]]]:
+        """Return the hits for each text."""
+        self.current.searcher.check_tenant(request)
+        different = [text for text in dict.fromkeys(texts) if text.strip()]
+        hits: dict[str, list[Hit]] = {}
+        for block in pages(different, _BLOCK):
+            found = yield from self._followed(partial(self._search_texts, block, request))
+            hits.update(zip(block, found, strict=True))
+        return [list(hits.get(text, ())) for text in texts]
+
+    def search_vector_of(
+        self, text: str, search: Callable[[ServedModel, FloatArray], Steps[Outcome]]
+    ) -> Steps[list[Hit]]:
+        """Return what ``search`` finds for the vector of a text."""
+
+        def attempt(served: ServedModel) -> Steps[Outcome]:
+            (vector_D,) = yield from self._dense(served, [text])
+            return (yield from search(served, vector_D))
+
+        return (yield from self._followed(attempt))[0] if text.strip() else []
+
+    def search_vector(
+        self,
+        vector: Sequence[float] | FloatArray,
+        space: str | None,
+        search: Callable[[ServedModel, FloatArray], Steps[Outcome]],
+    ) -> Steps[list[Hit]]:
+        """Return what ``search`` finds for a caller's vector, by the stored vectors of its space."""
+        served = self.current
+        if space is None:
+            space = (self._given or served.description).space
+        holder = self._of_space(served.description, space)
+        if holder is not None:
+            vector_D = checked_vector(vector, holder.description.dim)
+            try:
+                outcome = yield from search(holder, vector_D)
+                self._warn_of_former(holder, outcome)
+                return outcome.hits[0]
+            except StoreUnavailableError:
+                raise
+            except StoreError:  # perhaps because the store has dropped the vectors
+                now = yield from self._described()
+                again = self._of_space(now, space)
+                if again is not None and again.description.vector == holder.description.vector:
+                    raise
+        else:
+            now = yield from self._described()
+        holder = self._of_space(now, space)
+        if holder is None:
+            raise SpaceMismatchError(
+                f"{self._backend.location}: has the model {now.model!r} (space {now.space}), but the vector is of the "
+                f"space {space}, of which the collection holds no vectors. Encode with Collection.encoder and name its "
+                "space (space=), or open the collection again with its model"
+            )
+        return (yield from search(holder, checked_vector(vector, holder.description.dim))).hits[0]
+
+    def states(self) -> tuple[str, SpaceEncoder]:
+        """Return the name of the served model's vectors, and its encoder."""
+        served = self.current
+        return served.description.vector, self._encoder_of(served)
+
+    def check_given(self, description: Description) -> None:
+        """Raise ``SpaceMismatchError`` if the caller's encoder, and so the caller's vectors, have another space."""
+        if self._given is not None:
+            check_space(description, self._given, self._backend.location)
+
+    def _search_texts(self, texts: Sequence[str], request: SearchRequest, served: ServedModel) -> Steps[Outcome]:
+        dense: Sequence[FloatArray | None] = [None] * len(texts)
+        sparse: Sequence[SparseVector | None] = [None] * len(texts)
+        if request.mode != "sparse":
+            dense = list((yield from self._dense(served, texts)))
+        if request.mode != "dense":
+            sparse = self._bm25.queries(texts)
+        queries = [QueryVectors(*each) for each in zip(dense, sparse, strict=True)]
+        outcome = yield from served.searcher.search(queries, request)
+        return outcome if request.mode != "sparse" else Outcome(outcome.hits, None)
+
+    def _dense(self, served: ServedModel, texts: Sequence[str]) -> Steps[FloatArray]:
+        encoder = served.encoder
+        if encoder is None:
+            encoder = yield from worked(partial(self._encoder_of, served))
+        return checked_vectors(encoder, (yield from encoded(encoder.encode_query, texts)), texts)
+
+    def _followed(self, attempt: Callable[[ServedModel], Steps[Outcome]]) -> Steps[list[list[Hit]]]:
+        """Search with the served model; if it is no longer the collection's, go over to that one and search again."""
+        served = self.current
+        for _ in range(_ROUNDS):
+            try:
+                outcome = yield from attempt(served)
+            except StoreUnavailableError:
+                raise
+            except StoreError:  # perhaps because the store has dropped the vectors
+                following = yield from self._following(served, needed=True)
+                if following is None:
+                    raise
+            else:
+                if outcome.model in (None, served.description.vector) or not self._follows:
+                    return outcome.hits
+                following = yield from self._following(served, needed=False)
+                if following is None:
+                    return outcome.hits
+            served = following
+        raise StoreError(f"{self._backend.location}: changes its model again and again; search again later")
+
+    def _following(self, served: ServedModel, *, needed: bool) -> Steps[ServedModel | None]:
+        """Return the model that has taken the place of ``served``, or None.
+
+        If that model cannot be loaded, raise ``SpaceMismatchError`` if it is ``needed``; else return None.
+        """
+        if not self._follows:
+            return None
+        if self.current.description.vector != served.description.vector:
+            return self.current  # another thread has been faster
+        if not needed and time.monotonic() < self._missing[1]:
+            return None
+        now = yield from self._described()
+        if now.vector == served.description.vector:
+            return None
+        try:
+            return (yield from worked(partial(self._go_over, now, wait=needed)))
+        except SpaceMismatchError as error:
+            if needed:
+                raise
+            logger.warning("%s; the search goes on with the old vectors until they are dropped", error)
+            return None
+
+    def _go_over(self, description: Description, *, wait: bool = True) -> ServedModel | None:
+        """Serve the model of the description; raise ``SpaceMismatchError`` if it cannot be loaded.
+
+        Without ``wait``, return None if another thread is loading it.
+        """
+        if not self._changing.acquire(blocking=wait):
+            return None
+        try:
+            if self.current.description.vector != description.vector:
+                self.current = self._served(description, self._encoder_for(description))
+                logger.info("%s: goes on with the model %r", self._backend.location, description.model)
+            return self.current
+        finally:
+            self._changing.release()
+
+    def _encoder_for(self, description: Description) -> SpaceEncoder:
+        """Return an encoder that is there already, or load the recorded model."""
+        for encoder in (self._given, self.current.encoder):
+            if encoder is not None and encoder.space == description.space:
+                return encoder
+        space, until, why = self._missing
+        if space == description.space and time.monotonic() < until:
+            raise SpaceMismatchError(why)
+        try:
+            return load_recorded(description, self._backend.location)
+        except TwinvecError as error:
+            why = (
+                f"{self._backend.location}: was migrated to the model {description.model!r} ({description.dim} "
+                f"dimensions, space {description.space}) after it was opened, and that model cannot be loaded: "
+                f"{error}. Put the model where its name says, or open the collection again with it (encoder=..., "
+                "--model)"
+            )
+            self._missing = description.space, time.monotonic() + _TRY_AGAIN_SECONDS, why
+            raise SpaceMismatchError(why) from error
+
+    def _encoder_of(self, served: ServedModel) -> SpaceEncoder:
+        with self._changing:
+            if served.encoder is None and self.current.description.vector == served.description.vector:
+                if self.current.encoder is None:
+                    encoder = load_recorded(served.description, self._backend.location)
+                    self.current = replace(self.current, encoder=encoder)
+                served = self.current
+        return served.encoder or load_recorded(served.description, self._backend.location)
+
+    def _of_space(self, description: Description, space: str) -> ServedModel | None:
+        """Return what searches with the stored vectors of this space; None if the description names none."""
+        if description.space == space:
+            return self._served(description, None)
+        if description.previous is not None and description.previous.space == space:
+            return self._served(description.model_copy(update=dict(description.previous)), None)
+        return None
+
+    def _served(self, description: Description, encoder: SpaceEncoder | None) -> ServedModel:
+        return ServedModel(description, encoder, Searcher(self._backend, description))
+
+    def _described(self) -> Steps[Description]:
+        return read_description((yield from self._backend.described()), self._backend.location)
+
+    def _warn_of_former(self, holder: ServedModel, outcome: Outcome) -> None:
+        if outcome.model not in (None, holder.description.vector) and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s: searched with vectors of its former model %r, which newer documents lack",
+                self._backend.location,
+                holder.description.model,
+            )

@@ -1,0 +1,93 @@
+"""The two requests of a search: the candidates of all stages, and the points behind the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from twinvec_qdrant.stores.conditions import IdIs
+from twinvec_qdrant.stores.points import Query, Scored
+
+Found = dict[str, dict[str, Scored]]
+"""What each stage ("dense", "sparse") has scored for one query: stage -> point id -> scored point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One search of all its stages, by name; the best of each are candidates of all. ``known`` ones are left out."""
+
+    stages: Mapping[str, Query]
+    known: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Candidates:
+    """What stores return for several searches.
+
+    Attributes:
+        found: For each search the scores of its candidates, by stage; a stage may lack those that it scores 0.
+        more: For each search whether a stage may have more.
+        notice: Payload of the point that was asked for besides; None if there is none.
+    """
+
+    found: list[Found] = field(default_factory=list)
+    more: list[bool] = field(default_factory=list)
+    notice: Mapping[str, Any] | None = None
+
+
+def gathered(searches: Sequence[Search], answers: Sequence[Sequence[Scored]]) -> Candidates:
+    """Return the candidates from the answers to ``own_queries``."""
+    candidates, left = Candidates(), iter(answers)
+    for search in searches:
+        found: Found = {}
+        more = False
+        for stage, query in search.stages.items():
+            answer = next(left)
+            more |= len(answer) >= query.limit
+            found[stage] = {each.id: each for each in answer if each.id not in search.known}
+        candidates.found.append(found)
+        candidates.more.append(more)
+    return candidates
+
+
+def own_queries(searches: Sequence[Search]) -> list[Query]:
+    """Return the queries of all stages of all searches."""
+    return [query for search in searches for query in search.stages.values()]
+
+
+def unscored(found: Found, stage: str) -> tuple[str, ...]:
+    """Return the ids that the other stage has found and this one has not scored."""
+    return tuple(key for other in found if other != stage for key in found[other] if key not in found[stage])
+
+
+def by_id(query: Query, ids: tuple[str, ...]) -> Query:
+    """Return the query that scores these points."""
+    return replace(query, limit=len(ids), conditions=(IdIs(ids),), exact=True)
+
+
+def find_candidates(
+    searches: Sequence[Search], search: Callable[[Sequence[Query]], Sequence[Sequence[Scored]]]
+) -> Candidates:
+    """Return the candidates by two calls of a store's ``search``: the best of each stage, then what it lacks by id."""
+    queries = own_queries(searches)
+    candidates = gathered(searches, search(queries) if queries else [])
+    fill_in(searches, candidates, search)
+    return candidates
+
+
+def fill_in(
+    searches: Sequence[Search],
+    candidates: Candidates,
+    search: Callable[[Sequence[Query]], Sequence[Sequence[Scored]]],
+) -> None:
+    """Add the scores that stages lack of the candidates of others."""
+    missing = [
+        (found[stage], by_id(query, ids))
+        for each, found in zip(searches, candidates.found, strict=True)
+        for stage, query in each.stages.items()
+        if (ids := unscored(found, stage))
+    ]
+    if missing:
+        for (scores, _), answer in zip(missing, search([query for _, query in missing]), strict=True):
+            scores.update((each.id, each) for each in answer)

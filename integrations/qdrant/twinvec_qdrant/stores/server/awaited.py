@@ -1,0 +1,148 @@
+"""Requests to a server that are awaited: sent by an ``AsyncQdrantClient``, and retried as ``requests`` does.
+
+An async client belongs to the event loop that first uses it: its connections fail on any other. Every loop therefore
+has a client of its own here. It opens at the first request and closes with the loop, or with the collection. A caller's
+client serves only the loop that runs when the collection is opened with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import httpx
+import tenacity
+from qdrant_client import AsyncQdrantClient
+from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
+
+from twinvec.adapters.coalescing import Coalescer
+from twinvec_qdrant.stores.server.errors import reason, store_error, unsendable
+from twinvec_qdrant.stores.server.retrying import retrying
+from twinvec_qdrant.stores.steps import Ask, Encode, Step
+
+logger = logging.getLogger(__name__)
+
+Loop = asyncio.AbstractEventLoop
+
+_CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=64)
+
+
+class AwaitedRequests:
+    """Awaited requests about the collection ``name``.
+
+    Args:
+        client: The caller's client, which stays open, or the arguments of clients of our own.
+        location: The collection in errors.
+    """
+
+    def __init__(
+        self, client: AsyncQdrantClient | Mapping[str, Any], name: str, location: str, wait_seconds: float
+    ) -> None:
+        given = client if isinstance(client, AsyncQdrantClient) else None
+        self._everywhere = given if given is not None and is_local(given) else None
+        self._options = _options(client.init_options if isinstance(client, AsyncQdrantClient) else client)
+        self._name = name
+        self._location = location
+        self._wait_seconds = wait_seconds
+        self._lock = threading.Lock()
+        self._clients: WeakKeyDictionary[Loop, AsyncQdrantClient] = WeakKeyDictionary()
+        self._lives: WeakKeyDictionary[Loop, AsyncGenerator[AsyncQdrantClient]] = WeakKeyDictionary()
+        self._encoders: dict[Any, Coalescer[Any]] = {}
+        if given is not None and (loop := _running_loop()) is not None:
+            self._clients[loop] = given
+
+    async def perform(self, step: Step) -> Any:
+        """Return what a step waits for; see ``stores.steps``."""
+        if isinstance(step, Ask):
+            return await self._sent(step)
+        if isinstance(step, Encode):
+            return await self._coalescer(step.encode)(step.texts)
+        call = partial(contextvars.copy_context().run, step.call)
+        return await asyncio.get_running_loop().run_in_executor(None, call)
+
+    def close(self) -> None:
+        """Close the clients of our own."""
+        with self._lock:
+            lives, self._lives, self._clients = dict(self._lives), WeakKeyDictionary(), WeakKeyDictionary()
+        for loop, life in lives.items():
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(_ended(life), loop)
+            elif not loop.is_closed() and _running_loop() is None:
+                loop.run_until_complete(life.aclose())
+
+    async def _sent(self, ask: Ask) -> Any:
+        client = await self._client()
+        method = getattr(client, ask.method)
+        policy = retrying(self._wait_seconds, self._announce)
+        again = tenacity.AsyncRetrying(
+            retry=policy.retry, wait=policy.wait, stop=policy.stop, before_sleep=policy.before_sleep, reraise=True
+        )
+
+        async def attempt() -> Any:
+            return await method(self._name, *ask.arguments, **ask.options)
+
+        try:
+            return await again(attempt)
+        except Exception as error:
+            cause = None if unsendable(error) else error  # an unsendable header may be the API key
+            raise store_error(error, self._location, ask.method) from cause
+
+    async def _client(self) -> AsyncQdrantClient:
+        if self._everywhere is not None:
+            return self._everywhere
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if (client := self._clients.get(loop)) is not None:
+                return client
+            client = self._clients[loop] = AsyncQdrantClient(**self._options)
+            life = self._lives[loop] = _life(client)
+        return await anext(life)  # a loop that ends closes the generators that have begun
+
+    def _coalescer(self, encode: Any) -> Coalescer[Any]:
+        """Return what encodes the queries of all searches that wait at the same time."""
+        key = getattr(encode, "__self__", encode)
+        with self._lock:
+            if id(key) not in self._encoders:
+                self._encoders = {id(key): Coalescer(encode)}  # a migration leaves the former encoder behind
+            return self._encoders[id(key)]
+
+    def _announce(self, state: tenacity.RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome is not None:
+            logger.warning("%s: %s; trying again", self._location, reason(state.outcome.exception()))
+
+
+async def _life(client: AsyncQdrantClient) -> AsyncGenerator[AsyncQdrantClient]:
+    """Yield the client and close it at the end; an event loop that ends closes the generators that have begun."""
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a client that keeps connections open, unless they say otherwise."""
+    kept = {name: value for name, value in options.items() if value is not None}
+    kept["check_compatibility"] = False
+    return kept if {"limits", "pool_size"} & kept.keys() else {**kept, "limits": _CONNECTIONS}
+
+
+def _running_loop() -> Loop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _ended(life: AsyncGenerator[Any]) -> None:
+    await life.aclose()
+
+
+def is_local(client: AsyncQdrantClient) -> bool:
+    """Return whether this is the client's local mode, which belongs to no event loop."""
+    return isinstance(getattr(client, "_client", None), AsyncQdrantLocal)

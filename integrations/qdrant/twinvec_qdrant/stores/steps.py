@@ -1,0 +1,102 @@
+"""Steps: work written once for callers that block and for callers that await.
+
+A function that may have to wait is a generator. It yields what it waits for, a ``Work`` or an ``Ask``, and is sent the
+result, or the error is thrown into it. A driver performs what is yielded: ``run`` here and now, ``run_awaiting`` on an
+event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from twinvec.arrays import FloatArray
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A call that blocks: it computes, loads a model, or uses a store that cannot be awaited."""
+
+    call: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Encode:
+    """The vectors of queries; on an event loop, searches that wait at the same time share one call of ``encode``."""
+
+    encode: Callable[[list[str]], Any]
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request to a server: the name of a method of its client, and the arguments after the collection's name."""
+
+    method: str
+    arguments: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+Step = Work | Encode | Ask
+Steps = Generator[Step, Any, T]
+
+
+def encoded(encode: Callable[[list[str]], Any], texts: Sequence[str]) -> Steps[FloatArray]:
+    """Return what ``encode`` gives for the texts."""
+    vectors: FloatArray = yield Encode(encode, texts)
+    return vectors
+
+
+def worked(call: Callable[[], T]) -> Steps[T]:
+    """Return what a blocking call gives."""
+    result: T = yield Work(call)
+    return result
+
+
+def asked(method: str, *arguments: Any, **options: Any) -> Steps[Any]:
+    """Return the answer to a request."""
+    return (yield Ask(method, arguments, options))
+
+
+def run(steps: Steps[T], ask: Callable[[Ask], Any] | None = None) -> T:
+    """Run the steps to their end, and block meanwhile; ``ask`` sends requests."""
+
+    def perform(step: Step) -> Any:
+        if isinstance(step, Work):
+            return step.call()
+        if isinstance(step, Encode):
+            return step.encode(list(step.texts))
+        assert ask is not None, f"a store without requests has yielded {step}"
+        return ask(step)
+
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = perform(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+
+
+async def run_awaiting(steps: Steps[T], perform: Callable[[Step], Awaitable[Any]]) -> T:
+    """Run the steps to their end on an event loop; ``perform`` awaits each."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = await perform(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as end:
+        value: T = end.value
+        return value

@@ -1,0 +1,245 @@
+"""A search on a server makes two requests, whatever it searches for, and finds what the embedded store finds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import tenacity
+from qdrant_client import AsyncQdrantClient, QdrantClient
+
+from stand_in import Fault, StandIn
+from twinvec import Document
+from twinvec.errors import ConfigurationError, StoreError
+from twinvec_qdrant import ChunkSettings, Collection
+from twinvec_qdrant.records.schema import model_id, record_id
+from twinvec_qdrant.stores.points import Query
+from twinvec_qdrant.stores.searches import Search
+from twinvec_qdrant.stores.server import searching
+from words import WordEncoder, sentences
+
+TEXTS = sentences(150, seed=3, longest=20)
+DOCUMENTS = [Document(f"d{row:03}", text, payload={"third": row % 3}) for row, text in enumerate(TEXTS)]
+LONG = [Document(f"long{row}", "\n\n".join(TEXTS[row * 20 : row * 20 + 20])) for row in range(6)]
+QUERIES = ["the quick fox", "two men on the moon", "compare files Größe", "384,400", "no such word"]
+
+
+@pytest.fixture
+def server():
+    with StandIn().running() as running:
+        yield running
+
+
+@pytest.fixture
+def asked(server):
+    """The requests that the server has got, as (method, action)."""
+    requests: list[tuple[str, str]] = []
+    server.fault = lambda method, path: requests.append((method, path.partition("?")[0].partition("/notes")[2]))
+    return requests
+
+
+def filled(encoder: WordEncoder, documents=DOCUMENTS, chunking: ChunkSettings | bool = False, **place) -> Collection:
+    collection = Collection.open("notes", encoder=encoder, chunking=chunking, **place)
+    collection.ingest(documents)
+    return collection
+
+
+def client(server: StandIn) -> QdrantClient:
+    return QdrantClient(server.url, timeout=60, check_compatibility=False)
+
+
+def same(found, expected) -> bool:
+    """Whether hits are the same but for rounding, which differs between two runs of one search."""
+    assert [(hit.id, hit.text, hit.payload) for hit in found] == [(hit.id, hit.text, hit.payload) for hit in expected]
+    for hit, other in zip(found, expected, strict=True):
+        assert hit.scores == pytest.approx(other.scores, abs=1e-5)
+    return bool(found)
+
+
+SEARCHES = {
+    "dense": {"mode": "dense"},
+    "sparse": {"mode": "sparse"},
+    "hybrid": {},
+    "one": {"limit": 1},
+    "filtered": {"filter": {"third": 1}},
+    "second page": {"limit": 20, "offset": 20},
+    "chunks": {"group": False, "limit": 25},
+}
+
+
+def test_any_search_makes_two_requests(server, asked, words):
+    with filled(words, client=client(server)) as collection:
+        vector = words.encode_query(["the fox"])[0]
+        calls = {
+            **{
+                name: lambda options=options: collection.search(QUERIES[0], **options)
+                for name, options in SEARCHES.items()
+            },
+            "many": lambda: collection.search_many(QUERIES),
+            "vector": lambda: collection.search_vector(vector, words="fox", filter={"third": [0, 2]}),
+            "exact vector": lambda: collection.search_vector(vector, exact=True),
+            "diverse": lambda: collection.search_diverse("two men", 5),
+            "diverse vector": lambda: collection.search_diverse(vector, 5, candidates=80),
+        }
+        for name, call in calls.items():
+            asked.clear()
+            assert call(), name
+            assert asked == [("POST", "/points/query/batch"), ("POST", "/points")], name
+
+
+def test_grouped_searches_make_two_requests(server, asked):
+    with filled(WordEncoder(max_tokens=16), LONG, ChunkSettings(), client=client(server)) as collection:
+        assert collection.count() > 50
+        for options in ({}, {"mode": "dense"}, {"group": False}):
+            asked.clear()
+            assert collection.search(QUERIES[1], 4, **options)
+            assert len(asked) == 2, options
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_server_finds_what_the_embedded_store_finds(server, tmp_path, words, name):
+    few = DOCUMENTS[:90]  # all are candidates: where candidates are cut, those of equal scores may differ
+    with filled(words, few, client=client(server)) as there, filled(words, few, path=tmp_path) as here:
+        for query in QUERIES:
+            ours, theirs = (each.search(query, **SEARCHES[name]) for each in (here, there))
+            assert [hit.id for hit in theirs] == [hit.id for hit in ours]
+            for mine, other in zip(ours, theirs, strict=True):
+                assert other.scores == pytest.approx(mine.scores, abs=1e-5)
+                assert (other.text, other.payload) == (mine.text, mine.payload)
+
+
+def test_both_stores_score_the_candidates_of_each_stage_by_the_other(server, tmp_path, words):
+    with filled(words, client=client(server)) as there, filled(words, path=tmp_path) as here:
+        for text in QUERIES[:4]:
+            stages = {
+                "dense": Query(words.encode_query([text])[0], 30, fields=("source",)),
+                "sparse": Query(there._bm25.queries([text])[0], 30, fields=("source",)),
+            }
+            ours, theirs = (
+                each._backend.run(each._backend.candidates([Search(stages)], model_id())) for each in (here, there)
+            )
+            assert ours.more == theirs.more
+            for stage in stages:
+                mine, other = (
+                    {key: each.score for key, each in found.found[0][stage].items()} for found in (ours, theirs)
+                )
+                both = mine.keys() & other.keys()
+                assert len(both) >= 0.9 * len(mine), "the others are equal to the last ones"
+                assert {key: other[key] for key in both} == pytest.approx({key: mine[key] for key in both}, abs=1e-5)
+            dense, sparse = theirs.found[0]["dense"], theirs.found[0]["sparse"]
+            assert dense.keys() >= sparse.keys()
+            assert len(dense) > 30
+            assert all("source" in each.payload for each in [*dense.values(), *sparse.values()])
+
+
+def test_what_the_shards_leave_out_is_asked_for_by_id(server, asked, words, monkeypatch):
+    """A server that cuts the scores of candidates, as one of several shards may."""
+    crossed = searching._scored_across
+
+    def cut(query, other, shards):
+        request = crossed(query, other, shards)
+        request.prefetch[0].limit = 60
+        return request
+
+    with filled(words, client=client(server)) as collection:
+        backend = collection._backend
+        stages = {
+            "dense": Query(words.encode_query(["two men fox"])[0], 30, fields=("source",)),
+            "sparse": Query(collection._bm25.queries(["two men fox"])[0], 30, fields=("source",)),
+        }
+        whole = backend.run(backend.candidates([Search(stages)], model_id())).found[0]
+        monkeypatch.setattr(searching, "_scored_across", cut)
+        asked.clear()
+        found = backend.run(backend.candidates([Search(stages)], model_id())).found[0]
+        assert len(asked) == 2, "some were asked for by id"
+        for stage in stages:
+            both = whole[stage].keys() & found[stage].keys()
+            assert len(both) >= 0.9 * len(whole[stage])
+            assert len(found[stage]) >= len(whole[stage]) - 1
+            for key in both:
+                assert found[stage][key].score == pytest.approx(whole[stage][key].score, abs=1e-5)
+
+
+def test_chunks_that_no_record_lists_make_way_for_others(server, asked, words):
+    with filled(words, client=client(server)) as collection:
+        before = collection.search("the quick fox", 10)
+        gone = [hit.id for hit in before[:3]]
+        collection._backend.delete([record_id(source) for source in gone])
+        asked.clear()
+        after = collection.search("the quick fox", 10)
+        assert [hit.id for hit in after][:7] == [hit.id for hit in before[3:]]
+        assert len(after) == 10
+        assert len(asked) == 2, "a few more than needed are read at once"
+
+
+async def test_awaited_searches_find_what_blocking_ones_find(server, asked, words):
+    blocking = filled(words, client=client(server))
+    vector = words.encode_query(["the fox"])[0]
+    with blocking, Collection.open("notes", url=server.url, encoder=words) as collection:
+        asked.clear()
+        assert same(await collection.asearch(QUERIES[0]), blocking.search(QUERIES[0]))
+        assert len(asked) == 4
+        many = await collection.asearch_many(QUERIES[:3], 3)
+        assert all(map(same, many, blocking.search_many(QUERIES[:3], 3)))
+        assert same(await collection.asearch_vector(vector, words="moon"), blocking.search_vector(vector, words="moon"))
+        assert same(await collection.asearch_diverse("two men", 4), blocking.search_diverse("two men", 4))
+        assert await collection.asearch("") == []
+        with pytest.raises(ConfigurationError, match="limit"):
+            await collection.asearch("fox", limit=0)
+
+
+async def test_many_awaited_searches_share_the_encoder(server, words, monkeypatch):
+    encode, sizes = words.encode_query, []
+    monkeypatch.setattr(words, "encode_query", lambda texts: sizes.append(len(texts)) or encode(texts))
+    filled(words, client=client(server)).close()
+    with Collection.open("notes", url=server.url, encoder=words) as collection:
+        expected = [collection.search(query, 3) for query in QUERIES[:4]]
+        sizes.clear()
+        found = await asyncio.gather(*(collection.asearch(query, 3) for query in QUERIES[:4] * 6))
+        assert all(map(same, found, expected * 6))
+        assert sum(sizes) == 24
+        assert len(sizes) < 15, "what waits together is encoded together"
+
+
+def test_two_event_loops_one_after_the_other(server, words):
+    filled(words, client=client(server)).close()
+    theirs = AsyncQdrantClient(url=server.url, check_compatibility=False)
+    for place in ({"url": server.url}, {"url": server.url, "async_client": theirs}, {"async_client": theirs}):
+        with Collection.open("notes", encoder=words, **place) as collection:
+            found = [asyncio.run(collection.asearch(QUERIES[0])) for _ in range(2)]
+            assert all(map(same, found, [collection.search(QUERIES[0])] * 2))
+    asyncio.run(theirs.close())
+
+
+async def test_a_client_of_the_caller_is_used_and_stays_open(server, words):
+    filled(words, client=client(server)).close()
+    theirs = AsyncQdrantClient(url=server.url, check_compatibility=False)
+    sent, query = [], theirs.query_batch_points
+    theirs.query_batch_points = lambda *args, **options: sent.append(1) or query(*args, **options)
+    with Collection.open("notes", encoder=words, async_client=theirs) as collection:
+        assert len(await collection.asearch(QUERIES[0])) == 10
+    assert sent == [1]
+    assert await theirs.collection_exists("notes")
+    await theirs.close()
+
+
+async def test_an_async_client_that_cannot_serve_is_refused(tmp_path, words):
+    local = AsyncQdrantClient(":memory:")
+    with pytest.raises(ConfigurationError, match="needs a client"):
+        Collection.open("notes", encoder=words, async_client=local)
+    with pytest.raises(ConfigurationError, match="async_client is for a server"):
+        Collection.open("notes", tmp_path, encoder=words, async_client=local)
+
+
+async def test_awaited_requests_are_retried_and_their_errors_ours(server, words, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
+    filled(words, client=client(server)).close()
+    faults = [Fault.BUSY, Fault.LIMITED, Fault.REFUSED]
+    with Collection.open("notes", url=server.url, encoder=words, wait_seconds=30) as collection:
+        server.fault = lambda method, path: faults.pop() if faults else None
+        assert len(await collection.asearch(QUERIES[0])) == 10
+        assert not faults
+    with Collection.open("notes", url=server.url, encoder=words, wait_seconds=0) as collection:
+        server.fault = lambda method, path: Fault.REFUSED
+        with pytest.raises(StoreError, match="collection 'notes'"):
+            await collection.asearch(QUERIES[0])
