@@ -12,13 +12,14 @@ import pytest
 import qdrant_edge as edge
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from qdrant_client import QdrantClient
-from qdrant_stand_in import StandIn
+from qdrant_client import QdrantClient, models
 
+from stand_in import StandIn
 from twinvec import Document
 from twinvec.retrieval.filters import matches, parse_filter
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.records.schema import CHUNKS, filter_conditions
+from twinvec_qdrant.stores.field_tests import needed_indexes
 from words import WordEncoder
 
 SCALARS = [
@@ -29,6 +30,7 @@ SCALARS = [
 LISTS = [[], [None], [None, 1], [1, "x"], [1.5, True], ["red", "apple"], ["x", "2024-05-01"], [[]], [[1]], [{}]]
 NESTED = [{"b": 1}, {"b": None}, {"b": []}, {"c": {"d": "x"}}, {"b": {"d": 1.5}}, {}, [{"b": 1}, {"b": "red apple"}]]
 KEYS = ["a", "b", "a.b", "a[].b", "a.b.d", "a.c.d", "a[].c[].d", "id", "missing", "with space", "and", "a.0"]
+TEXT_KEYS = ["a", "b", "a.b", "a[].b", "a.b.d", "missing", "with space"]
 
 
 def payloads() -> list[dict]:
@@ -56,14 +58,17 @@ RANGES = st.one_of(
 TEXTS = st.sampled_from(
     ["apple", "RED apple", "apple red", "red-apple", "straße", "x", "42 naïve", "pie apple", "2024"]
 )
-OPERATORS = st.one_of(
+TESTS = st.one_of(
+    VALUES,
+    st.lists(VALUES, min_size=1, max_size=3),
     RANGES,
     st.fixed_dictionaries({}, optional={"eq": VALUES, "ne": VALUES, "$exists": st.booleans()}).filter(bool),
-    st.fixed_dictionaries({}, optional={"text": TEXTS, "phrase": TEXTS, "null": st.booleans()}).filter(bool),
     st.dictionaries(st.sampled_from(["in", "$nin"]), st.lists(VALUES, min_size=1, max_size=3), min_size=1),
 )
-FIELDS = st.dictionaries(
-    st.sampled_from(KEYS), VALUES | st.lists(VALUES, min_size=1, max_size=3) | OPERATORS, min_size=1, max_size=2
+TEXT_TESTS = st.fixed_dictionaries({}, optional={"text": TEXTS, "phrase": TEXTS, "null": st.booleans()}).filter(bool)
+FIELDS = st.one_of(
+    st.dictionaries(st.sampled_from(KEYS), TESTS, min_size=1, max_size=2),
+    st.dictionaries(st.sampled_from(TEXT_KEYS), TEXT_TESTS, min_size=1, max_size=2),
 )
 FILTERS = st.recursive(
     FIELDS,
@@ -73,6 +78,9 @@ FILTERS = st.recursive(
         st.tuples(inner, inner).map(lambda two: {**two[0], "$and": [two[1]]}),
     ),
     max_leaves=5,
+)
+TEXT_INDEX = models.TextIndexParams(
+    type=models.TextIndexType.TEXT, tokenizer=models.TokenizerType.WORD, phrase_matching=True
 )
 
 
@@ -92,7 +100,13 @@ def stored(request, tmp_path_factory):
     with Collection.open(name, encoder=WordEncoder(), chunking=False, **place) as collection:
         collection.ingest(DOCUMENTS)
         if request.param == "text index":
-            index_texts(collection)
+            params = edge.TextIndexParams(tokenizer=edge.TokenizerType.Word, phrase_matching=True)
+            for path in text_paths():
+                collection._catalog.backend._update(edge.UpdateOperation.create_field_index(path, params))
+        elif "url" in place:
+            client = QdrantClient(**place, check_compatibility=False)
+            for path in text_paths():
+                client.create_payload_index(name, path, TEXT_INDEX, wait=True)
         yield collection
     if request.param == "server":
         drop_collection(name, **place)
@@ -100,11 +114,10 @@ def stored(request, tmp_path_factory):
         running.__exit__(None, None, None)
 
 
-def index_texts(collection: Collection) -> None:
-    """Index the paths of every key for words."""
-    params = edge.TextIndexParams(tokenizer=edge.TokenizerType.Word, phrase_matching=True)
-    for path in ("a", "b", "a.b", "a[].b"):
-        collection._catalog.backend._update(edge.UpdateOperation.create_field_index(f"metadata.{path}", params))
+def text_paths() -> set[str]:
+    """The paths at which the filters search words."""
+    conditions = filter_conditions(parse_filter({key: {"text": "x"} for key in TEXT_KEYS}))
+    return {path for path, _ in needed_indexes(conditions)}
 
 
 def answers(collection: Collection, wanted: dict) -> set[str]:
@@ -119,7 +132,7 @@ def truth(wanted: dict) -> set[str]:
     return {each.id for each in DOCUMENTS if matches(conditions, each.id, each.payload)}
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(wanted=FILTERS)
 def test_every_store_finds_what_the_filter_means(stored, wanted):
     assert answers(stored, wanted) == truth(wanted)

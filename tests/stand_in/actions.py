@@ -20,6 +20,7 @@ class Actions:
         self.graphs: list[int] = []
         self.fields: set[str] = set()
         self._index: dict[str, dict[str, Any]] = {}
+        self._indexes: dict[str, dict[str, Any]] = {}
         self._client = QdrantClient(":memory:")
 
     def do(self, action: str, name: str, body: dict[str, Any]) -> Any:
@@ -32,6 +33,10 @@ class Actions:
         if action == "GET":
             info = client.get_collection(name)
             info.config = info.config.model_copy(update=self._index[name])
+            info.payload_schema = {
+                field: models.PayloadIndexInfo(data_type=getattr(kept, "type", kept), params=_params(kept), points=0)
+                for field, kept in self._indexes.get(name, {}).items()
+            }
             return info
         if action == "PUT":
             wanted = models.CreateCollection.model_validate(body)
@@ -51,7 +56,9 @@ class Actions:
         if action == "DELETE":
             return client.delete_collection(name)
         if action == "PUT index":
-            self.fields.add(body["field_name"])
+            asked = models.CreateFieldIndex.model_validate(body)
+            self.fields.add(asked.field_name)
+            self._indexes.setdefault(name, {})[asked.field_name] = asked.field_schema
             return models.UpdateResult(status=models.UpdateStatus.COMPLETED)
         if "vectors/" in action:
             return self._vectors(*action.split(" vectors/"), name, body)
@@ -108,6 +115,11 @@ class Actions:
         if action == "PUT vectors":
             return client.update_vectors(name, models.UpdateVectors.model_validate(body).points)
         raise NotImplementedError(action)
+
+
+def _params(schema: Any) -> Any:
+    """The parameters of a payload index; None if only its type was given."""
+    return None if isinstance(schema, models.PayloadSchemaType) else schema
 
 
 def _index(wanted: Any, graph: models.HnswConfig, params: models.CollectionParams) -> dict[str, Any]:

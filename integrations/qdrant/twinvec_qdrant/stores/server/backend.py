@@ -35,10 +35,11 @@ from twinvec_qdrant.stores.points import (
     stored_point,
     stored_states,
 )
-from twinvec_qdrant.stores.searches import Candidates, Search, fill_in
+from twinvec_qdrant.stores.searches import Candidates, Search, fill_in, own_queries
 from twinvec_qdrant.stores.server.awaited import AwaitedRequests
 from twinvec_qdrant.stores.server.requests import Requests, is_local
 from twinvec_qdrant.stores.server.searching import candidates_of, search_batch
+from twinvec_qdrant.stores.server.text_indexes import TextIndexes
 from twinvec_qdrant.stores.server.values import (
     client_filter,
     client_point,
@@ -76,6 +77,7 @@ class ServerBackend(Backend):
         self._owned = owned
         self._local = is_local(client)
         self._requests = Requests(client, name, self.location, wait_seconds)
+        self._texts = TextIndexes(self._requests)
         self._shards = 1
         self._awaited: AwaitedRequests | None = None
         if async_client is not None or (owned and not self._local):
@@ -204,6 +206,7 @@ class ServerBackend(Backend):
         return found
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
+        self._texts.check(conditions)
         offset = None
         while True:
             records, offset = self._requests.call(
@@ -219,9 +222,11 @@ class ServerBackend(Backend):
                 return
 
     def count(self, conditions: Conditions) -> int:
+        self._texts.check(conditions)
         return self._requests.call(self._client.count, count_filter=client_filter(conditions), exact=True).count
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
+        self._texts.check([condition for query in queries for condition in query.conditions])
         requests = [client_request(query, indexed=not self._local) for query in queries]
         answers = self._requests.call(self._client.query_batch_points, requests)
         return [scored(answer.points) for answer in answers]
@@ -230,6 +235,9 @@ class ServerBackend(Backend):
         """Return the candidates by one request; see ``searching``."""
         if self._local:
             return (yield from super().candidates(searches, notice))
+        conditions = [condition for query in own_queries(searches) for condition in query.conditions]
+        if self._texts.unknown(conditions):
+            yield from worked(partial(self._texts.check, conditions))
         shards = self._shards
         answers = yield from asked("query_batch_points", search_batch(searches, notice, shards))
         candidates, complete = candidates_of(searches, [scored(answer.points) for answer in answers], shards)
