@@ -161,3 +161,12 @@ def test_searches_and_finds_take_the_same_filters(stored):
     assert set(stored.find(wanted)) == expected
     assert {hit.id for hit in stored.search("tea", len(DOCUMENTS), "dense", wanted)} == expected
     assert sorted(stored.find({})) == sorted(stored.find())
+
+
+def test_notes_take_the_same_filters(stored):
+    notes = stored.notes("filters")
+    notes.put({each.id: each.payload for each in DOCUMENTS})
+    for wanted in ({"a": {"ne": 1}, "b": {"exists": True}}, {"or": [{"a.b": {"null": True}}, {"a": {"gt": 1}}]}):
+        expected = truth(wanted)
+        assert 5 < len(expected) < len(DOCUMENTS) - 5
+        assert {key for key, _ in notes.find(wanted)} == expected

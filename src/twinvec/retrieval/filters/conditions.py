@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 Part = TypeVar("Part")
@@ -106,12 +107,12 @@ def listed_keys(conditions: Iterable[Condition]) -> frozenset[str]:
     return frozenset().union(*map(_listed, conditions))
 
 
-def split_key(key: str) -> list[tuple[str, bool]]:
+@lru_cache(maxsize=256)
+def split_key(key: str) -> tuple[tuple[str, bool], ...]:
     """Return the parts of a dotted key, each with whether it must hold a list: ``a[].b`` is a list of mappings."""
     *inner, last = key.split(".")
-    return [(part[:-2], True) if part.endswith("[]") and part != "[]" else (part, False) for part in inner] + [
-        (last, False)
-    ]
+    marked = [(part[:-2], True) if part.endswith("[]") and part != "[]" else (part, False) for part in inner]
+    return (*marked, (last, False))
 
 
 def _listed(condition: Condition) -> frozenset[str]:
