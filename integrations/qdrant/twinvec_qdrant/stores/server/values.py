@@ -14,11 +14,12 @@ from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors
 
 
 def client_point(point: Point) -> models.PointStruct:
-    """Return a point to write."""
+    """Return a point to write, without the client's check of every number and every value."""
     vectors = dense_vectors(point)
     if point.sparse is not None:
-        vectors[SPARSE] = client_sparse(point.sparse)
-    return models.PointStruct(id=point.id, vector=vectors, payload=dict(point.payload))
+        indices, values = (numbers.tolist() for numbers in point.sparse)
+        vectors[SPARSE] = models.SparseVector.model_construct(indices=indices, values=values)
+    return models.PointStruct.model_construct(id=point.id, vector=vectors, payload=dict(point.payload))
 
 
 def conditional_update(record: Point, revision: str) -> models.UpsertOperation:
