@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 import shutil
 import statistics
 import subprocess
 import textwrap
+from contextlib import closing
 from uuid import uuid4
 
 import numpy as np
 import pytest
+import qdrant_edge as edge
 from qdrant_client import QdrantClient
 
 from stand_in import StandIn
 from twinvec import Document, Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
+from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.records.bm25_weights import DRIFT
 
@@ -178,20 +182,88 @@ def test_filters_select_the_same_documents(opened, memory, documents):
     assert len(selected) > 8
 
 
-def test_after_changes_scores_are_those_of_the_documents_there_are(opened, encoder, documents):
+def changed(documents: list[Document]) -> tuple[list[Document], list[Document], list[str]]:
+    """Half of the documents in another version, all that are there in the end, and the ids of those to delete."""
     half = len(documents) // 2
+    shorter = [Document(each.id, each.text[:200], each.title, each.payload) for each in documents[:half]]
+    left = [*shorter, *(each for row, each in enumerate(documents[half:]) if row % 3)]
+    return shorter, left, [each.id for each in documents[half::3]]
+
+
+def counts_removed_points(place) -> bool:
+    """Whether the store's document frequencies count removed points: those of a server before 1.19 do."""
+    url = place.get("url")
+    if url is None or url != os.environ.get("QDRANT_URL"):
+        return False
+    with closing(QdrantClient(url=url, api_key=os.environ.get("QDRANT_API_KEY"))) as client:
+        return tuple(map(int, client.info().version.split(".")[:2])) < (1, 19)
+
+
+def frequency_bounds(query: str, left: list[Document], gone: list[Document]) -> tuple[float, float]:
+    """By how much a score may be off, at most, if any of the documents that are gone count in its frequencies."""
+    there, removed = ([set(each) for each in Analyzer().terms([d.full_text for d in some])] for some in (left, gone))
+
+    def idf(count: int, size: int) -> float:
+        return math.log(1 + (size - count + 0.5) / (count + 0.5))
+
+    lowest, highest = [1.0], [1.0]
+    for term in Analyzer().terms([query])[0]:
+        live, stale = (sum(term in each for each in some) for some in (there, removed))
+        if live:
+            lowest.append(idf(live + stale, len(left) + stale) / idf(live, len(left)))
+            highest.append(idf(live, len(left) + len(gone) - stale) / idf(live, len(left)))
+    return min(lowest), max(highest)
+
+
+def test_after_changes_scores_are_those_of_the_documents_there_are(opened, place, encoder, documents):
+    """On a server before 1.19, as far as the words of removed documents allow; see ``frequency_bounds``."""
+    shorter, left, deleted = changed(documents)
     opened.ingest(documents)
-    opened.ingest([Document(each.id, each.text[:200], each.title, each.payload) for each in documents[:half]])
-    opened.delete([each.id for each in documents[half::3]])
-    left = [Document(each.id, each.text[:200], each.title, each.payload) for each in documents[:half]]
-    left += [each for row, each in enumerate(documents[half:]) if row % 3]
+    opened.ingest(shorter)
+    opened.delete(deleted)
     memory = MemoryIndex(encoder, left)
     assert opened.count() == len(left)
+    gone = [each for each in documents if each not in left]
     for query in QUERIES:
         assert_same(opened.search(query, 20, "dense"), memory.search(query, 20, mode="dense"), 1e-5)
         found = {hit.id: hit.score for hit in opened.search(query, len(left), "sparse")}
         expected = {hit.id: hit.score for hit in memory.search(query, len(left), mode="sparse")}
-        assert found == pytest.approx(expected, rel=2 * DRIFT)
+        if counts_removed_points(place):
+            assert_within(found, expected, frequency_bounds(query, left, gone))
+        else:
+            assert found == pytest.approx(expected, rel=2 * DRIFT)
+
+
+def test_where_removed_documents_count_scores_and_order_change_within_their_bounds(
+    tmp_path, encoder, documents, monkeypatch
+):
+    """The embedded engine counts as a server before 1.19 does unless it is told to count what there is."""
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.values._LIVE_FREQUENCIES", edge.SearchParams())
+    shorter, left, deleted = changed(documents)
+    gone = [each for each in documents if each not in left]
+    memory = MemoryIndex(encoder, left)
+    off = []
+    with Collection.open("changed", tmp_path, encoder=encoder, chunking=False) as collection:
+        collection.ingest(documents)
+        collection.ingest(shorter)
+        collection.delete(deleted)
+        for query in QUERIES:
+            found = {hit.id: hit.score for hit in collection.search(query, len(left), "sparse")}
+            expected = {hit.id: hit.score for hit in memory.search(query, len(left), mode="sparse")}
+            assert_within(found, expected, frequency_bounds(query, left, gone))
+            off += [abs(found[name] / expected[name] - 1) for name in expected]
+    assert max(off) > 2 * DRIFT, "the removed documents do count"
+
+
+def assert_within(found: dict[str, float], expected: dict[str, float], bounds: tuple[float, float]) -> None:
+    """Every score is off by no more than the bounds, and so is the ratio of any two that have changed places."""
+    low, high = bounds[0] * (1 - 2 * DRIFT), bounds[1] * (1 + 2 * DRIFT)
+    assert found.keys() == expected.keys()
+    assert all(low * expected[name] <= found[name] <= high * expected[name] for name in expected)
+    for first in expected:
+        for second in expected:
+            if found[first] > found[second]:
+                assert expected[first] * high >= expected[second] * low
 
 
 def test_late_interaction_over_kept_states_gives_the_scores_of_computed_ones(place, encoder, documents, monkeypatch):

@@ -20,3 +20,15 @@ def test_killed_at_random_moments_every_document_stays_whole():
     assert outcome["kills"] == 6
     assert outcome["points"] > 100
     assert (outcome["lost"], outcome["phantoms"], outcome["duplicates"]) == (0, 0, 0)
+
+
+def test_a_kill_costs_at_most_five_seconds_of_a_huge_document():
+    command = [sys.executable, str(Path(__file__).with_name("kill_slow_ingest.py")), "--kills", "8", "--seed", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["kills"] > 2
+    assert outcome["whole"]
+    assert outcome["chunks"] == 600
+    assert outcome["repeated"] > 0
+    assert outcome["worst"] <= 5

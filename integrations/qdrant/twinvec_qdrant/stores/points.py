@@ -31,7 +31,9 @@ PAGE = 1000
 STATES_PAGE = 32
 """Largest number of points in one request that returns token states, which are large."""
 
-_BATCH_POINTS = 512
+BATCH_POINTS = 512
+"""Largest number of points in one write."""
+
 _BATCH_BYTES = 4 * 1024 * 1024
 
 States = npt.NDArray[np.float16]
@@ -96,15 +98,15 @@ def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
         yield page
 
 
-def in_batches(points: Sequence[Point]) -> Iterator[list[Point]]:
+def in_batches(points: Sequence[Point], most: int = BATCH_POINTS) -> Iterator[list[Point]]:
     """Cut points into batches of a few megabytes, because requests and the engine's log entries have a size limit."""
-    return (batch for batch, _ in weighed_batches(points))
+    return (batch for batch, _ in weighed_batches(points, most))
 
 
-def weighed_batches(points: Sequence[Point]) -> Iterator[tuple[list[Point], int]]:
+def weighed_batches(points: Sequence[Point], most: int = BATCH_POINTS) -> Iterator[tuple[list[Point], int]]:
     """Cut points as ``in_batches`` does, and return the size of each batch with it."""
     sizes = [(point, size_of(point)) for point in points]
-    for batch in sliced_by_weight(sizes, itemgetter(1), most=_BATCH_POINTS, heaviest=_BATCH_BYTES):
+    for batch in sliced_by_weight(sizes, itemgetter(1), most=most, heaviest=_BATCH_BYTES):
         yield [point for point, _ in batch], sum([size for _, size in batch])
 
 

@@ -39,6 +39,7 @@ from twinvec_qdrant.stores.searches import Candidates, Search, fill_in, own_quer
 from twinvec_qdrant.stores.server.awaited import AwaitedRequests
 from twinvec_qdrant.stores.server.requests import Requests, is_local
 from twinvec_qdrant.stores.server.searching import candidates_of, search_batch
+from twinvec_qdrant.stores.server.streams import STREAM_POINTS, in_streams
 from twinvec_qdrant.stores.server.text_indexes import TextIndexes
 from twinvec_qdrant.stores.server.values import (
     client_filter,
@@ -92,8 +93,10 @@ class ServerBackend(Backend):
         self._requests.call(self._client.update_collection, metadata=dict(changes))
 
     def upsert(self, points: Sequence[Point]) -> None:
-        for batch in in_batches(points):
+        def send(batch: Sequence[Point]) -> None:
             self._requests.call(self._client.upsert, [client_point(point) for point in batch], wait=True)
+
+        in_streams(send, in_batches(points, STREAM_POINTS), 1 if self._local else 2)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         old = {record.id: revision for record, revision in zip(records, expected, strict=True)}

@@ -12,13 +12,18 @@ from twinvec_qdrant.stores.conditions import Conditions, IdIs
 from twinvec_qdrant.stores.field_tests import tests_of
 from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors
 
+# Document frequencies of the points that there are. Without a filter, those of a server count removed points until its
+# optimizer has run. Servers before 1.19 ignore the field.
+_LIVE_FREQUENCIES = models.SearchParams(idf=models.IdfCorpusParams(corpus=models.Filter()))
+
 
 def client_point(point: Point) -> models.PointStruct:
-    """Return a point to write."""
+    """Return a point to write, without the client's check of every number and every value."""
     vectors = dense_vectors(point)
     if point.sparse is not None:
-        vectors[SPARSE] = client_sparse(point.sparse)
-    return models.PointStruct(id=point.id, vector=vectors, payload=dict(point.payload))
+        indices, values = (numbers.tolist() for numbers in point.sparse)
+        vectors[SPARSE] = models.SparseVector.model_construct(indices=indices, values=values)
+    return models.PointStruct.model_construct(id=point.id, vector=vectors, payload=dict(point.payload))
 
 
 def conditional_update(record: Point, revision: str) -> models.UpsertOperation:
@@ -46,7 +51,7 @@ def client_request(query: Query, *, indexed: bool) -> models.QueryRequest:
         using=SPARSE if sparse else query.name,
         filter=client_filter(query.conditions),
         limit=query.limit,
-        params=_params(query) if indexed and not sparse else None,
+        params=(_LIVE_FREQUENCIES if sparse else _params(query)) if indexed else None,
         with_payload=list(query.fields),
         with_vector=False,
     )
