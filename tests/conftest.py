@@ -145,3 +145,21 @@ def data() -> Path:
     if not root.is_dir():
         pytest.skip("measuring sets not found: set TWINVEC_DATA to a folder with ir/, sts/, ...")
     return root
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of ``strict`` and of requests to servers, which only pauses move."""
+    from stand_in import Clock
+
+    return Clock.for_requests(monkeypatch)
+
+
+@pytest.fixture
+def strict(clock):
+    """A stand-in for a server whose new collections have all limits of strict mode."""
+    from stand_in import STRICT, StandIn
+
+    with StandIn(clock).running() as running:
+        running.be_strict(STRICT)
+        yield running

@@ -17,6 +17,7 @@
     └── StoreError                           a vector store failed
         ├── StoreBusyError                   another process holds the store
         ├── StoreUnavailableError            the store does not answer, or the disk is full
+        ├── StoreLimitError                  a limit that the server sets does not permit the request
         ├── StoreCorruptError                the stored data cannot be read
         └── CollectionNotFoundError          the store has no such collection
 
@@ -99,6 +100,10 @@ class StoreBusyError(StoreError):
 
 class StoreUnavailableError(StoreError):
     """The store does not answer or cannot write."""
+
+
+class StoreLimitError(StoreError):
+    """A limit that the server sets does not permit the request; the message names the limit."""
 
 
 class StoreCorruptError(StoreError):

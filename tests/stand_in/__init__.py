@@ -1,10 +1,13 @@
-"""A stand-in for a Qdrant server: its HTTP interface before the client's local mode, with faults at will.
+"""A stand-in for a Qdrant server: its HTTP interface before the client's local mode, with faults and limits at will.
 
 What twinvec asks of a server, and no more. Every request may meet a fault; see ``Fault``. ``server`` has the running
-server, ``actions`` what a request does, and ``rest`` how requests arrive over HTTP.
+server, ``actions`` what a request does, ``rest`` how requests arrive over HTTP and ``grpc_face`` over gRPC, ``strict``
+the limits of strict mode, and ``clock`` a clock for them.
 """
 
+from stand_in.clock import Clock
 from stand_in.rest import Fault
 from stand_in.server import StandIn
+from stand_in.strict import STRICT
 
-__all__ = ["Fault", "StandIn"]
+__all__ = ["STRICT", "Clock", "Fault", "StandIn"]

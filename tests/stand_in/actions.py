@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import TypeAdapter
 from qdrant_client import QdrantClient, models
+
+from stand_in.strict import StrictMode, kind_of
 
 
 class Actions:
@@ -13,15 +17,33 @@ class Actions:
 
     Attributes:
         graphs: The edges of a node of the index (m) after every update of a collection's settings.
-        fields: The payload fields with an index, of all collections.
+        strict: The strict mode of new collections, as managed clusters have one.
+        cluster: Where the shards of every collection are.
+        operations: What a cluster was asked to do.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.graphs: list[int] = []
-        self.fields: set[str] = set()
-        self._index: dict[str, dict[str, Any]] = {}
+        self.strict: models.StrictModeConfig | None = None
+        self.cluster: models.CollectionClusterInfo | None = None
+        self.operations: list[dict[str, Any]] = []
+        self._clock = clock
+        self._strict: dict[str, StrictMode] = {}
         self._indexes: dict[str, dict[str, Any]] = {}
+        self._index: dict[str, dict[str, Any]] = {}
         self._client = QdrantClient(":memory:")
+
+    @property
+    def fields(self) -> set[str]:
+        """The payload fields with an index, of all collections."""
+        return {field for indexes in self._indexes.values() for field in indexes}
+
+    def restrict(self, name: str, config: models.StrictModeConfig | None) -> None:
+        """Add limits to a collection's; a limit stays until another one of the same name comes."""
+        before = self._strict[name].config.model_dump(exclude_none=True) if name in self._strict else {}
+        changes = config.model_dump(exclude_none=True) if config is not None else {}
+        merged = models.StrictModeConfig.model_validate({**before, **changes})
+        self._strict[name] = StrictMode(merged, self._indexes[name], self._clock)
 
     def do(self, action: str, name: str, body: dict[str, Any]) -> Any:
         """Return the answer to a request, such as "POST points/scroll"."""
@@ -31,17 +53,14 @@ class Actions:
         if action == "GET exists":
             return {"exists": client.collection_exists(name)}
         if action == "GET":
-            info = client.get_collection(name)
-            info.config = info.config.model_copy(update=self._index[name])
-            info.payload_schema = {
-                field: models.PayloadIndexInfo(data_type=getattr(kept, "type", kept), params=_params(kept), points=0)
-                for field, kept in self._indexes.get(name, {}).items()
-            }
-            return info
+            return self._info(name)
         if action == "PUT":
             wanted = models.CreateCollection.model_validate(body)
             graph = models.HnswConfig(m=16, ef_construct=100, full_scan_threshold=10_000)
-            self._index[name] = _index(wanted, graph, models.CollectionParams(vectors=wanted.vectors))
+            if name not in self._index:
+                self._index[name] = _index(wanted, graph, _params(wanted))
+                self._indexes[name] = {}
+                self.restrict(name, wanted.strict_mode_config or self.strict)
             return client.create_collection(
                 name,
                 vectors_config=wanted.vectors,
@@ -51,15 +70,27 @@ class Actions:
         if action == "PATCH":
             changes = models.UpdateCollection.model_validate(body)
             self._index[name] = _index(changes, *self._index[name].values())
+            if changes.params is not None:
+                given = changes.params.model_dump(exclude_none=True)
+                self._index[name]["params"] = self._index[name]["params"].model_copy(update=given)
+            if changes.strict_mode_config is not None:
+                self.restrict(name, changes.strict_mode_config)
             self.graphs.append(self._index[name]["hnsw_config"].m)
             return client.update_collection(name, metadata=changes.metadata)
         if action == "DELETE":
+            for kept in (self._index, self._indexes, self._strict):
+                kept.pop(name, None)
             return client.delete_collection(name)
         if action == "PUT index":
+            self._strict[name].check_index()
             asked = models.CreateFieldIndex.model_validate(body)
-            self.fields.add(asked.field_name)
-            self._indexes.setdefault(name, {})[asked.field_name] = asked.field_schema
+            self._indexes[name][asked.field_name] = asked.field_schema
             return models.UpdateResult(status=models.UpdateStatus.COMPLETED)
+        if action == "GET cluster":
+            return self.cluster
+        if action == "POST cluster":
+            self.operations.append(body)
+            return True
         if "vectors/" in action:
             return self._vectors(*action.split(" vectors/"), name, body)
         return self._points(action.replace(" points", " ", 1).replace(" /", " ").strip(), name, body)
@@ -81,20 +112,45 @@ class Actions:
         return done
 
     def _points(self, action: str, name: str, body: dict[str, Any]) -> Any:
-        client = self._client
+        return self._write(action, name, body) if action in _WRITES else self._read(action, name, body)
+
+    def _write(self, action: str, name: str, body: dict[str, Any]) -> Any:
+        client, strict = self._client, self._strict[name]
         if action == "PUT":
             wanted = models.PointsList.model_validate(body)
+            self._check_points(name, len(wanted.points), "upsert limit")
+            strict.write(len(wanted.points))
             return client.upsert(
                 name, wanted.points, update_filter=wanted.update_filter, update_mode=wanted.update_mode
             )
-        if action == "POST":
-            asked = models.PointRequest.model_validate(body)
-            return client.retrieve(name, asked.ids, with_payload=asked.with_payload, with_vectors=asked.with_vector)
         if action == "POST batch":
             operations = TypeAdapter(list[models.UpdateOperation]).validate_python(body["operations"])
-            return client.batch_update_points(name, operations)
+            for operation in operations:
+                self._check_points(name, len(operation.upsert.points), "upsert limit")
+            done: list[Any] = []
+            for operation in operations:  # one by one: what comes before a refusal is done
+                strict.write(len(operation.upsert.points))
+                done += client.batch_update_points(name, [operation])
+            return done
+        if action == "POST delete":
+            selector = TypeAdapter(models.PointsSelector).validate_python(body)
+            strict.check_selection(selector)
+            strict.write(self._selected(name, selector))
+            return client.delete(name, selector)
+        vectors = models.UpdateVectors.model_validate(body).points
+        self._check_points(name, len(vectors), "update limit")
+        strict.write(len(vectors))
+        return client.update_vectors(name, vectors)
+
+    def _read(self, action: str, name: str, body: dict[str, Any]) -> Any:
+        client, strict = self._client, self._strict[name]
+        if action == "POST":
+            asked = models.PointRequest.model_validate(body)
+            strict.read(len(asked.ids))
+            return client.retrieve(name, asked.ids, with_payload=asked.with_payload, with_vectors=asked.with_vector)
         if action == "POST scroll":
             scroll = models.ScrollRequest.model_validate(body)
+            strict.check_scroll(scroll)
             points, following = client.scroll(
                 name,
                 scroll_filter=scroll.filter,
@@ -105,19 +161,59 @@ class Actions:
             )
             return {"points": points, "next_page_offset": following}
         if action == "POST count":
-            return client.count(name, count_filter=models.CountRequest.model_validate(body).filter)
+            count = models.CountRequest.model_validate(body)
+            strict.check_count(count)
+            return client.count(name, count_filter=count.filter)
         if action == "POST query/batch":
-            return client.query_batch_points(
-                name, [models.QueryRequest.model_validate(each) for each in body["searches"]]
-            )
-        if action == "POST delete":
-            return client.delete(name, TypeAdapter(models.PointsSelector).validate_python(body))
-        if action == "PUT vectors":
-            return client.update_vectors(name, models.UpdateVectors.model_validate(body).points)
+            searches = [models.QueryRequest.model_validate(each) for each in body["searches"]]
+            strict.check_searches(searches, self._without_graph(name))
+            return client.query_batch_points(name, searches)
         raise NotImplementedError(action)
 
+    def _info(self, name: str) -> models.CollectionInfo:
+        info = self._client.get_collection(name)
+        limits = self._strict[name].config
+        shown = models.StrictModeConfigOutput.model_validate(limits.model_dump(exclude_none=True))
+        info.config = info.config.model_copy(update={**self._index[name], "strict_mode_config": shown})
+        info.payload_schema = {
+            field: models.PayloadIndexInfo(data_type=kind_of(schema), params=_index_params(schema), points=0)
+            for field, schema in self._indexes[name].items()
+        }
+        return info
 
-def _params(schema: Any) -> Any:
+    def _check_points(self, name: str, points: int, what: str) -> None:
+        info = self._info(name)
+        dims = sum(each.size for each in self._index[name]["params"].vectors.values() if not each.multivector_config)
+        self._strict[name].check_points(points, info, 4 * dims * (info.points_count or 0), what)
+
+    def _selected(self, name: str, selector: Any) -> int:
+        """How many points a deletion concerns."""
+        if isinstance(selector, models.PointIdsList):
+            return len(selector.points)
+        return int(self._client.count(name, count_filter=selector.filter).count)
+
+    def _without_graph(self, name: str) -> set[str]:
+        """The dense vectors of a collection that have no graph."""
+        index = self._index[name]
+        own = {key: each.hnsw_config and each.hnsw_config.m for key, each in index["params"].vectors.items()}
+        return {key for key, edges in own.items() if (index["hnsw_config"].m if edges is None else edges) == 0}
+
+
+_WRITES = {"PUT", "POST batch", "POST delete", "PUT vectors"}
+
+
+def _params(wanted: models.CreateCollection) -> models.CollectionParams:
+    """The parameters of a new collection, as the server keeps them."""
+    return models.CollectionParams(
+        vectors=wanted.vectors,
+        shard_number=wanted.shard_number or 1,
+        replication_factor=wanted.replication_factor or 1,
+        write_consistency_factor=wanted.write_consistency_factor or 1,
+        on_disk_payload=True if wanted.on_disk_payload is None else wanted.on_disk_payload,
+    )
+
+
+def _index_params(schema: Any) -> Any:
     """The parameters of a payload index; None if only its type was given."""
     return None if isinstance(schema, models.PayloadSchemaType) else schema
 
@@ -129,8 +225,10 @@ def _index(wanted: Any, graph: models.HnswConfig, params: models.CollectionParam
     changes = wanted.vectors or {} if isinstance(wanted, models.UpdateCollection) else {}
     for name, change in changes.items():
         copies = change.quantization_config
-        kept = None if copies is models.Disabled.DISABLED else copies
-        vectors[name] = vectors[name].model_copy(update={"quantization_config": kept})
+        kept = None if copies is models.Disabled.DISABLED else copies or vectors[name].quantization_config
+        update = {"quantization_config": kept}
+        update |= {} if change.on_disk is None else {"on_disk": change.on_disk}
+        vectors[name] = vectors[name].model_copy(update=update)
     return {
         "hnsw_config": graph.model_copy(update=given),
         "params": params.model_copy(update={"vectors": vectors}),

@@ -11,12 +11,15 @@ from typing import Any, Protocol
 
 from pydantic_core import from_json, to_json
 
+from stand_in.strict import RefusedError
+
 
 class Fault(Enum):
     """What happens to a request.
 
     REFUSED: the connection is closed and nothing done. DROPPED: it is done, and the connection closed before the
-    answer. STALLED: it is done, and no answer comes. BUSY: 503. LIMITED: 429 with Retry-After.
+    answer. STALLED: it is done, and no answer comes. BUSY: 503. LIMITED: 429 with Retry-After. UNKNOWN: 404, as of a
+    server that does not know the request. REPLICA: 500, as of a cluster whose copy of a shard is away.
     """
 
     REFUSED = "refused"
@@ -24,6 +27,12 @@ class Fault(Enum):
     STALLED = "stalled"
     BUSY = "busy"
     LIMITED = "limited"
+    UNKNOWN = "unknown"
+    REPLICA = "replica"
+
+
+_STATUS = {Fault.BUSY: 503, Fault.LIMITED: 429, Fault.UNKNOWN: 404, Fault.REPLICA: 500}
+_REPLICA_AWAY = b'{"status": {"error": "Service internal error: Some replica of shard 0 failed to apply operation"}}'
 
 
 class Answering(Protocol):
@@ -31,6 +40,7 @@ class Answering(Protocol):
 
     fault: Callable[[str, str], Fault | None]
     met: list[Fault]
+    asked: list[tuple[str, str]]
     over: threading.Event
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Any:
@@ -45,35 +55,40 @@ def handler(stand_in: Answering) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            stand_in.asked.append((self.command, self.path))
             fault = stand_in.fault(self.command, self.path)
             if fault is not None:
                 stand_in.met.append(fault)
-            if fault in (Fault.BUSY, Fault.LIMITED):
-                self._send(503 if fault is Fault.BUSY else 429, b"{}")
+            if fault in _STATUS:
+                said = {Fault.UNKNOWN: b"", Fault.REPLICA: _REPLICA_AWAY}.get(fault, b"{}")
+                self._send(_STATUS[fault], said, 0 if fault is Fault.LIMITED else None)
                 return
             if fault is not Fault.REFUSED:
-                status, answer = self._done(from_json(body) if body else {})
+                status, answer, pause = self._done(from_json(body) if body else {})
             if fault is None:
-                self._send(status, answer)
+                self._send(status, answer, pause)
                 return
             if fault is Fault.STALLED:
                 stand_in.over.wait()
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
 
-        def _done(self, body: dict[str, Any]) -> tuple[int, bytes]:
+        def _done(self, body: dict[str, Any]) -> tuple[int, bytes, int | None]:
             try:
                 result = stand_in.answer(self.command, self.path, body)
+            except RefusedError as error:
+                return error.status, to_json({"status": {"error": str(error)}}), error.retry_after
             except ValueError as error:
-                return 404 if "not found" in str(error) else 400, to_json({"status": {"error": str(error)}})
-            return 200, to_json({"result": result, "status": "ok", "time": 0.0})
+                return 404 if "not found" in str(error) else 400, to_json({"status": {"error": str(error)}}), None
+            answer = result if self.path == "/" else {"result": result, "status": "ok", "time": 0.0}
+            return 200, to_json(answer), None
 
-        def _send(self, status: int, body: bytes) -> None:
+        def _send(self, status: int, body: bytes, pause: int | None) -> None:
             self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
-            if status == 429:
-                self.send_header("retry-after", "0")
+            if pause is not None:
+                self.send_header("retry-after", str(pause))
             self.end_headers()
             self.wfile.write(body)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from typing import Any
+
+from qdrant_client import models
 
 from stand_in.actions import Actions
 from stand_in.rest import Fault, handler
@@ -19,12 +22,20 @@ class StandIn:
         url: Its address.
         fault: Called with method and path of every request; the fault that it meets, or None.
         met: The faults so far.
+        version: What it says that its version is.
+        peers: The nodes of the cluster; None for a server alone.
+        consistencies: What reads asked for.
+        asked: Method and path of all requests so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
+        self.version = "1.18.3"
+        self.consistencies: set[str] = set()
+        self.peers: models.ClusterStatusOneOf1 | None = None
         self.met: list[Fault] = []
-        self._actions = Actions()
+        self.asked: list[tuple[str, str]] = []
+        self._actions = Actions(clock)
         self._turn = threading.Lock()
         self.over = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
@@ -46,10 +57,36 @@ class StandIn:
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Any:
         """What the server gives for a request."""
+        if path == "/":
+            return {"title": "stand-in for a Qdrant server", "version": self.version}
+        if path == "/cluster":
+            return self.peers or {"status": "disabled"}
         route = path.partition("?")[0].removeprefix("/collections").strip("/")
         name, _, action = route.partition("/")
         with self._turn:
+            if "consistency=" in path:
+                self.consistencies.add(path.partition("consistency=")[2].partition("&")[0])
             return self._actions.do(f"{method} {action}".strip() if name else method, name, body)
+
+    def be_strict(self, config: models.StrictModeConfig, name: str | None = None) -> None:
+        """Set limits: for the collection of this name, or for those that are made from now on."""
+        if name is None:
+            self._actions.strict = config
+        else:
+            self._actions.restrict(name, config)
+
+    @contextmanager
+    def over_grpc(self) -> Iterator[int]:
+        """Serve the same over gRPC until the end of the block; yields the port."""
+        from stand_in.grpc_face import serving
+
+        with serving(self) as port:
+            yield port
+
+    @property
+    def actions(self) -> Actions:
+        """What requests do."""
+        return self._actions
 
     @property
     def graphs(self) -> list[int]:

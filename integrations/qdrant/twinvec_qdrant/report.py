@@ -93,7 +93,8 @@ class IndexReport:
         chunks: Chunks in the collection.
         indexed: About how many of them are in the index; a server continues to build after the call. Searches compare
             the others one by one.
-        recall: Share of the exact ten nearest chunks that searches find, for sampled vectors; None without chunks.
+        recall: Share of the exact ten nearest chunks that searches find, for sampled vectors; None without chunks,
+            and where the server forbids exact search.
     """
 
     settings: str

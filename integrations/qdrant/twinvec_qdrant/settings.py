@@ -1,4 +1,4 @@
-"""The settings that a collection records: how documents are cut into chunks, and how dense vectors are indexed.
+"""The settings of a collection: how documents are cut into chunks, how vectors are indexed, and how a server keeps it.
 
 The index is a graph (HNSW, Malkov and Yashunin 2016). With quantisation, a search walks the graph on small copies of
 the vectors, and ranks more candidates than requested by the full vectors. An exact search uses neither.
@@ -85,6 +85,73 @@ class IndexSettings:
 
 DEFAULT_INDEX = IndexSettings()
 """The index settings of a new collection."""
+
+
+ReadConsistency = int | Literal["majority", "quorum", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """How a server keeps a collection; None leaves a setting to the server.
+
+    Attributes:
+        shards: Parts of the collection, which the nodes of a cluster share; default: as many as there are nodes. Only a
+            new collection can have another number.
+        replication_factor: Copies of each shard, on different nodes; default: 1.
+        write_consistency_factor: Copies that must have a write before it is acknowledged; default: 1.
+        on_disk: Whether vectors and payloads lie on the disk, and in memory only as far as it has room.
+        read_consistency: Copies that a read asks: a number, the "majority" of the answers, the answers of a "quorum" of
+            the nodes, or those of "all"; default: one copy.
+
+    Raises:
+        ConfigurationError: a value is out of range.
+    """
+
+    shards: int | None = None
+    replication_factor: int | None = None
+    write_consistency_factor: int | None = None
+    on_disk: bool | None = None
+    read_consistency: ReadConsistency | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("shards", "replication_factor", "write_consistency_factor"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise ConfigurationError(f"{name} must be a positive integer, got {value!r}")
+        copies, written = self.replication_factor, self.write_consistency_factor
+        if copies is not None and written is not None and written > copies:
+            raise ConfigurationError(f"write_consistency_factor is {written}, and there are {copies} copies")
+        if self.on_disk not in (None, True, False):
+            raise ConfigurationError(f"on_disk must be True or False, got {self.on_disk!r}")
+        read = self.read_consistency
+        if isinstance(read, bool) or not (read in (None, "majority", "quorum", "all") or _is_count(read)):
+            raise ConfigurationError(
+                f"read_consistency must be a number of copies, majority, quorum or all, got {read!r}"
+            )
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings that are not left to the server."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ClusterSettings:
+        """Build the settings from a mapping of their names.
+
+        Raises:
+            ConfigurationError: an unknown name, or a value out of range.
+        """
+        known = [each.name for each in fields(cls)]
+        if unknown := [name for name in values if name not in known]:
+            raise ConfigurationError(f"a cluster has no setting {unknown[0]!r}; it has {', '.join(known)}")
+        return cls(**values)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
+
+
+DEFAULT_CLUSTER = ClusterSettings()
+"""Every setting as the server has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
 from twinvec.arrays import unit
-from twinvec.errors import BadVectorError, ConfigurationError
+from twinvec.errors import BadVectorError, ConfigurationError, StoreLimitError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.progress import Advance, progress_bar, unseen
 from twinvec.tokens.tokenizer import TextTokenizer
@@ -193,9 +194,10 @@ class Migration:
         missed = [row for row, hits in enumerate(found) if not hits or hits[0].score < SAME_VECTOR_COSINE]
         if missed:
             logger.warning("the index misses %d of %d chunks of the sample", len(missed), len(queries))
-            exact = self._backend.search([replace(queries[row], exact=True) for row in missed])
-            for row, hits in zip(missed, exact, strict=True):
-                found[row] = hits
+            with suppress(StoreLimitError):  # the server may forbid exact search
+                exact = self._backend.search([replace(queries[row], exact=True) for row in missed])
+                for row, hits in zip(missed, exact, strict=True):
+                    found[row] = hits
         return [hits[0].score if hits else 0.0 for hits in found]
 
 

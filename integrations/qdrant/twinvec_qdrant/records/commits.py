@@ -21,9 +21,10 @@ therefore carries the revision of its commit, and a writer removes only revision
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 
+from twinvec.errors import StoreLimitError
 from twinvec_qdrant.records.description import check_current_model
 from twinvec_qdrant.records.intents import Intents, new_intent
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record, record_id
@@ -161,7 +162,7 @@ class Catalog:
         if not there:
             return []
         revisions = set(self.revisions(chunk for record in there.values() for chunk in record.chunks).values())
-        with self._intent(list(there), revisions):
+        with self._intent(list(there), revisions, removing=True):
             self.backend.delete([record_id(source) for source in there], [each.revision for each in there.values()])
             now = self.records(there)
             listed = {chunk for record in now.values() for chunk in record.chunks}
@@ -192,11 +193,15 @@ class Catalog:
             yield from (point.id for point in change.points if point.id not in listed)
 
     @contextmanager
-    def _intent(self, sources: list[str], revisions: Iterable[str]) -> Iterator[None]:
-        """Keep an intent for these sources and revisions until the end; after an error it stays for the next writer."""
+    def _intent(self, sources: list[str], revisions: Iterable[str], *, removing: bool = False) -> Iterator[None]:
+        """Keep an intent for these sources and revisions until the end; after an error it stays for the next writer.
+
+        Sources are removed without it from a full collection, which takes no more points.
+        """
         key = new_intent()
         try:
-            self._intents.write(key, sources, revisions)
+            with suppress(StoreLimitError) if removing else nullcontext():
+                self._intents.write(key, sources, revisions)
             yield
             self._intents.remove([key])
             self.backend.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
     """Return the overview of the collection ``name``; loads no model."""
     now = stored_description(backend)
     chunks = backend.count([CHUNKS])
+    cluster = backend.cluster()
     return {
         "name": name,
         "location": backend.location,
@@ -36,6 +38,7 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "migrating_to": now.next.model if now.next else None,
         "chunks_to_migrate": backend.count([CHUNKS, LacksVector(now.next.vector)]) if now.next else None,
         "migrated_from": now.previous.model if now.previous else None,
+        **({} if cluster is None else {"cluster": asdict(cluster)}),
     }
 
 

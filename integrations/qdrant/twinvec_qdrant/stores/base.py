@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from twinvec.errors import StoreError
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec_qdrant.settings import DEFAULT_INDEX, IndexSettings
+from twinvec_qdrant.settings import DEFAULT_CLUSTER, DEFAULT_INDEX, ClusterSettings, IndexSettings, ReadConsistency
 from twinvec_qdrant.stores.conditions import Conditions, LacksVector, field_is
 from twinvec_qdrant.stores.points import Point, Query, Scored, States
 from twinvec_qdrant.stores.searches import Candidates, Search, find_candidates
@@ -38,6 +38,7 @@ class NewCollection:
     index: IndexSettings = DEFAULT_INDEX
     tenant_path: str | None = None
     states_dim: int | None = None
+    cluster: ClusterSettings = DEFAULT_CLUSTER
 
 
 class Store(Protocol):
@@ -82,6 +83,15 @@ class Backend(Protocol):
 
     writing: AbstractContextManager[object, bool | None]
     """The lock of the writer, among the threads that share this backend."""
+
+    def cluster(self) -> ClusterSettings | None:
+        """Return how the server keeps the collection; None for a store that is no server."""
+
+    def change_cluster(self, wanted: ClusterSettings) -> None:
+        """Change how the server keeps the collection; raise ``ConfigurationError`` for what cannot change."""
+
+    def read_consistently(self, consistency: ReadConsistency | None) -> None:
+        """Let this backend's reads ask so many copies; None for what the collection records."""
 
     def read_metadata(self) -> dict[str, Any]:
         """Return the collection's description; {} if twinvec did not create the collection."""

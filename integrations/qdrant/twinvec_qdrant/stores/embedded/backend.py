@@ -14,9 +14,9 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec.errors import StoreError, StoreUnavailableError
+from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
-from twinvec_qdrant.settings import IndexSettings
+from twinvec_qdrant.settings import ClusterSettings, IndexSettings, ReadConsistency
 from twinvec_qdrant.stores.base import Backend, indexed_chunks
 from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
@@ -71,6 +71,15 @@ class EmbeddedBackend(Backend):
         self._folder = folder
         self._shard = shard
         self._turn = threading.RLock()  # one thread at a time; the engine holds the interpreter lock anyway
+
+    def cluster(self) -> None:
+        """Return None: the store is no server."""
+
+    def change_cluster(self, wanted: ClusterSettings) -> None:
+        raise ConfigurationError(f"{self.location}: settings of a cluster are for a server")
+
+    def read_consistently(self, consistency: ReadConsistency | None) -> None:
+        """Do nothing: there is one copy."""
 
     def read_metadata(self) -> dict[str, Any]:
         return self._folder.read_description()

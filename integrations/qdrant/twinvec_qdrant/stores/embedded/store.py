@@ -9,7 +9,7 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec.errors import StoreBusyError, StoreCorruptError
+from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, NewCollection, Store
 from twinvec_qdrant.stores.embedded.backend import (
     WRITE_ROOM,
@@ -54,6 +54,8 @@ class EmbeddedStore(Store):
         return self._open(None)
 
     def create(self, new: NewCollection) -> EmbeddedBackend:
+        if new.cluster.given():
+            raise ConfigurationError(f"{self.location}: settings of a cluster are for a server; leave cluster out")
         return self._open(new)
 
     def drop(self) -> None:

@@ -23,6 +23,8 @@ from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 
 from twinvec.adapters.coalescing import Coalescer
 from twinvec_qdrant.stores.server.errors import reason, store_error, unsendable
+from twinvec_qdrant.stores.server.quiet import quiet_client
+from twinvec_qdrant.stores.server.requests import applied, longest_silence, longest_try
 from twinvec_qdrant.stores.server.retrying import retrying
 from twinvec_qdrant.stores.steps import Ask, Encode, Step
 
@@ -79,13 +81,18 @@ class AwaitedRequests:
     async def _sent(self, ask: Ask) -> Any:
         client = await self._client()
         method = getattr(client, ask.method)
-        policy = retrying(self._wait_seconds, self._announce)
+        options = dict(ask.options)
+        policy = retrying(self._wait_seconds, self._announce, options.pop("refill_seconds", 0.0))
+        now = asyncio.get_running_loop().time
+        end = now() + longest_silence(self._wait_seconds)
         again = tenacity.AsyncRetrying(
             retry=policy.retry, wait=policy.wait, stop=policy.stop, before_sleep=policy.before_sleep, reraise=True
         )
 
         async def attempt() -> Any:
-            return await method(self._name, *ask.arguments, **ask.options)
+            seconds = min(longest_try(ask.method, self._wait_seconds), max(end - now(), 0.001))
+            async with asyncio.timeout(seconds):
+                return applied(await method(self._name, *ask.arguments, **options))
 
         try:
             return await again(attempt)
@@ -100,7 +107,7 @@ class AwaitedRequests:
         with self._lock:
             if (client := self._clients.get(loop)) is not None:
                 return client
-            client = self._clients[loop] = AsyncQdrantClient(**self._options)
+            client = self._clients[loop] = quiet_client(AsyncQdrantClient, **self._options)
             life = self._lives[loop] = _life(client)
         return await anext(life)  # a loop that ends closes the generators that have begun
 

@@ -1,48 +1,233 @@
-"""Errors of the client of a server: what they mean, and the errors of ours that they become."""
+"""Errors of the client of a server: what they mean, and the errors of ours that they become.
+
+REST and gRPC report the same refusals: ``Refusal`` holds a status code of HTTP and the server's own sentence for both.
+"""
 
 from __future__ import annotations
 
+import re
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from json import JSONDecodeError, loads
+from typing import Any
 
+import grpc
 import httpx
+from pydantic import ValidationError
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from twinvec.errors import StoreError, StoreUnavailableError
+from twinvec.errors import StoreError, StoreLimitError, StoreUnavailableError
 
-BUSY = frozenset({429, 500, 502, 503, 504})
+BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which the same request may succeed later."""
+
+_CODES = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.OUT_OF_RANGE: 400,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.ALREADY_EXISTS: 409,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+}
+"""The status code of HTTP for each of gRPC's; 500 for the others."""
+
+_FOREIGN = "what answers there is no Qdrant server: check host, port and path (Qdrant's REST port is 6333, gRPC's 6334)"
+_TLS_NEEDED = "the server expects TLS at this port: write https:// instead of http://"
+_TLS_UNKNOWN = "the server does not speak TLS at this port: write http:// instead of https://, or name its TLS port"
+
+_REMEDIES = {
+    401: "the server does not accept the API key: check QDRANT_API_KEY, QDRANT_API_KEY_FILE or api_key",
+    403: "the API key does not permit this: it is wrong, only for reading, or a key for other collections",
+    413: "the request is larger than the server or a proxy before it permits",
+    501: "the server is too old for this request: twinvec needs Qdrant 1.17 or later, and 1.18 or later to migrate",
+    507: "the server has no room left on its disk or in its memory",
+}
+_NO_KEY = "the server wants an API key: set QDRANT_API_KEY or QDRANT_API_KEY_FILE, or give api_key"
+_NO_QUORUM = (
+    "a node of the cluster is away, and those that are left are no majority: with two nodes, writes fail until both "
+    "are back; with three nodes and two copies of every shard, one may fail"
+)
+
+_TOO_LARGE = "request larger than rate limiter capacity"
+_LIMITS = {
+    "search batch size": "search_max_batchsize",
+    "upsert limit": "upsert_max_batchsize",
+    "update limit": "upsert_max_batchsize",
+    "oversampling": "search_max_oversampling",
+    "hnsw_ef": "search_max_hnsw_ef",
+    "limit": "max_query_limit",
+    "timeout": "max_timeout",
+}
+_REFUSED_LIMITS = (
+    (re.compile(r'Limit exceeded .* for "(?P<name>[^"]*)"'), ""),
+    (re.compile(r"Filter condition limit reached"), "filter_max_conditions"),
+    (re.compile(r"Condition size limit reached"), "condition_max_size"),
+    (re.compile(r"Exact search disabled|vector indexing is disabled \(hnsw_config"), "search_allow_exact"),
+    (re.compile(r"maximum number of payload ind"), "max_payload_index_count"),
+    (re.compile(r"Sparse vector .* has a limit of"), "sparse_config"),
+    (re.compile(r"Multivector .* has a limit of"), "multivector_config"),
+)
+_FULL = (
+    (re.compile(r"Max points count limit of (?P<most>\S+) reached"), "{most} points (max_points_count)"),
+    (re.compile(r"Max vector storage size limit of (?P<most>\S+) reached"), "{most} of vectors"),
+    (re.compile(r"Max payload storage size limit of (?P<most>\S+) reached"), "{most} of payloads"),
+)
+_UNINDEXED = re.compile(
+    r'Index required but not found for "(?P<key>.*)" of one of the following types: \[(?P<types>.*)\]'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that the server answered with an error.
+
+    Attributes:
+        status: A status code of HTTP.
+        sentence: The server's own sentence; "" if the answer has none.
+        pause: Seconds that the server asks to wait before the next try; 0 for none.
+        foreign: Whether the answer is none of Qdrant's.
+    """
+
+    status: int
+    sentence: str
+    pause: float = 0.0
+    foreign: bool = False
+
+    @property
+    def too_large(self) -> bool:
+        """Whether the request alone costs more than a rate limit permits in a minute."""
+        return self.status == 429 and _TOO_LARGE in self.sentence
+
+
+def refusal(error: BaseException | None) -> Refusal | None:
+    """Return what the server said, or None if the request had no answer."""
+    if isinstance(error, ResourceExhaustedResponse):
+        return Refusal(429, str(error), float(error.retry_after_s))
+    if isinstance(error, QdrantException):  # the client cannot parse a date, and quotes the header in its message
+        return Refusal(429, "", _seconds(str(error).partition(": ")[2]))
+    if isinstance(error, UnexpectedResponse):
+        sentence, known = _sentence(error.content)
+        return Refusal(error.status_code or 500, sentence, _seconds(error.headers.get("retry-after", "")), not known)
+    if isinstance(error, grpc.RpcError) and hasattr(error, "code"):
+        return Refusal(_CODES.get(error.code(), 500), _details(error))
+    return None
+
+
+def _details(error: grpc.RpcError) -> str:
+    return (error.details() or "").strip() if hasattr(error, "details") else ""
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Return whether the same request may succeed later."""
+    answered = refusal(error)
+    if answered is not None:
+        return answered.status in BUSY and not answered.too_large and _tls_words(error) is None
+    if isinstance(error, ResponseHandlingException):
+        return isinstance(error.source, httpx.TransportError) and not unsendable(error) and _tls_words(error) is None
+    return isinstance(error, NotYetAppliedError | TimeoutError)
+
+
+class NotYetAppliedError(Exception):
+    """The server has taken a write, and has not applied it within its time."""
 
 
 def store_error(error: Exception, location: str, what: str) -> StoreError:
     """Return the error of ours for one that a request to the server at ``location`` ended with.
 
-    ``what`` names the request. A ``StoreUnavailableError`` may succeed later; any other ``StoreError`` is a refusal.
+    ``what`` names the request. A ``StoreUnavailableError`` may succeed later, a ``StoreLimitError`` names a limit that
+    the server sets; any other ``StoreError`` is a refusal.
     """
+    if (words := _tls_words(error)) is not None:
+        return StoreUnavailableError(f"{location}: no answer: {words}")
+    answered = refusal(error)
+    if answered is not None:
+        return _refused(answered, location)
     if isinstance(error, ResponseHandlingException):
+        if isinstance(error.source, ValidationError | ValueError):
+            return StoreError(f"{location}: {_FOREIGN}")
         return StoreUnavailableError(f"{location}: no answer: {reason(error)}")
-    if isinstance(error, QdrantException):
-        return StoreUnavailableError(f"{location}: too busy: {reason(error)}{pause_hint(error)}")
-    if isinstance(error, UnexpectedResponse):
-        kind = StoreUnavailableError if error.status_code in BUSY else StoreError
-        return kind(f"{location}: refused: {error}{pause_hint(error)}")
+    if isinstance(error, JSONDecodeError) or (isinstance(error, AssertionError) and "returned None" in str(error)):
+        return StoreError(f"{location}: {_FOREIGN}")
+    if isinstance(error, TimeoutError):
+        return StoreUnavailableError(f"{location}: no answer: {reason(error)}")
+    if isinstance(error, NotYetAppliedError):
+        return StoreUnavailableError(f"{location}: too busy: {error}")
     return StoreError(f"{location}: {what} failed: {error}")  # the client's local mode raises exceptions of many kinds
 
 
-def is_temporary(error: BaseException) -> bool:
-    """Return whether the same request may succeed later."""
-    if isinstance(error, ResponseHandlingException):
-        return isinstance(error.source, httpx.TransportError) and not unsendable(error)
-    return isinstance(error, QdrantException) or (  # the client raises its own exceptions for 429 only
-        isinstance(error, UnexpectedResponse) and error.status_code in BUSY
-    )
+def _refused(answered: Refusal, location: str) -> StoreError:
+    said = f" (the server: {answered.sentence})" if answered.sentence else ""
+    if (limit := _limit_words(answered)) is not None:
+        return StoreLimitError(f"{location}: {limit}{said}")
+    if "deactivation timed out" in answered.sentence:
+        return StoreUnavailableError(f"{location}: {_NO_QUORUM}{said}")
+    if answered.status in BUSY:
+        words = "too busy" if answered.status in (429, 503) else "failed there"
+        return StoreUnavailableError(
+            f"{location}: {words}, status {answered.status}{said}{_pause_words(answered.pause)}"
+        )
+    if answered.status == 401 and "Must provide" in answered.sentence:
+        return StoreError(f"{location}: {_NO_KEY}{said}")
+    if (remedy := _REMEDIES.get(answered.status)) is not None:
+        kind = StoreUnavailableError if answered.status == 507 else StoreError
+        return kind(f"{location}: {remedy}{said}")
+    if answered.foreign:
+        if "plain HTTP request was sent to HTTPS port" in answered.sentence:
+            return StoreUnavailableError(f"{location}: no answer: {_TLS_NEEDED}")
+        return StoreError(f"{location}: {_FOREIGN}; it answered with status {answered.status}")
+    return StoreError(f"{location}: refused with status {answered.status}{said}")
 
 
-def requested_pause(error: BaseException | None) -> float:
-    """Return the seconds of the Retry-After header, a number or a date (RFC 9110, 10.2.3); 0 or less for no pause."""
-    header = _retry_after(error)
+def _limit_words(answered: Refusal) -> str | None:
+    """Return which limit of the server refused the request, or None if none did."""
+    sentence = answered.sentence
+    if answered.too_large:
+        kind = "write_rate_limit" if "Write" in sentence else "read_rate_limit"
+        return f"the server permits fewer operations a minute than one request needs ({kind})"
+    if answered.status != 400 and answered.status != 422:
+        return None
+    for pattern, most in _FULL:
+        if found := pattern.search(sentence):
+            room = most.format(**found.groupdict())
+            return f"is full: the server permits {room}; what was committed stays. Remove documents, or raise the limit"
+    if found := _UNINDEXED.search(sentence):
+        kind = found["types"].partition(",")[0]
+        return (
+            f"the server permits filters on indexed keys only, and {found['key']!r} has no index of the type "
+            f"{found['types']}. Add one: client.create_payload_index(collection, {found['key']!r}, {kind!r})"
+        )
+    for pattern, limit in _REFUSED_LIMITS:
+        if found := pattern.search(sentence):
+            name = limit or _LIMITS.get(found["name"], found["name"])
+            return f"the server's limit {name} does not permit this request"
+    return None
+
+
+def _sentence(content: bytes) -> tuple[str, bool]:
+    """Return the sentence of an answer, and whether it looks like one of Qdrant's."""
+    text = content.decode(errors="replace").strip()
+    with suppress(ValueError):
+        answer: Any = loads(content)
+        status = answer.get("status") if isinstance(answer, dict) else None
+        if isinstance(status, dict) and isinstance(status.get("error"), str):
+            return status["error"].strip(), True
+        if answer == {} or status is not None:
+            return "", True
+    plain = "" if text.startswith("<") and "plain HTTP request" not in text else " ".join(text.split())
+    return plain[:200], not text.startswith("<") and bool(text)
+
+
+def _seconds(header: str) -> float:
+    """Return the seconds of a Retry-After header, a number or a date (RFC 9110, 10.2.3); 0 or less for no pause."""
     if header.isdecimal():
         return float(header)
     try:
@@ -52,12 +237,30 @@ def requested_pause(error: BaseException | None) -> float:
         return 0.0
 
 
-def _retry_after(error: BaseException | None) -> str:
-    if isinstance(error, ResourceExhaustedResponse):
-        return str(error.retry_after_s)
-    if isinstance(error, QdrantException):  # the client cannot parse a date, and quotes the header in its message
-        return str(error).partition(": ")[2]
-    return error.headers.get("retry-after", "") if isinstance(error, UnexpectedResponse) else ""
+def requested_pause(error: BaseException | None) -> float:
+    """Return the seconds that the server asks to wait; 0 or less for no pause."""
+    answered = refusal(error)
+    return answered.pause if answered is not None else 0.0
+
+
+def _pause_words(seconds: float) -> str:
+    return f"; it asks for a pause of {seconds:,.0f} s: wait longer (wait_seconds, --wait)" if seconds > 0 else ""
+
+
+def _tls_words(error: BaseException | None) -> str | None:
+    """Return the remedy if one side speaks TLS and the other does not, or the certificate is refused."""
+    said = f"{getattr(error, 'source', error)}"
+    if isinstance(error, grpc.RpcError):
+        said = _details(error)
+    elif not isinstance(error, ResponseHandlingException):
+        return None
+    if "illegal request line" in said or ("illegal status line" in said and r"\x15\x03" in said):  # bytes of an alert
+        return _TLS_NEEDED
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return f"the server's certificate is not trusted here: {said}"
+    if any(sign in said for sign in ("WRONG_VERSION_NUMBER", "record layer failure", "RECORD_LAYER_FAILURE")):
+        return _TLS_UNKNOWN
+    return None
 
 
 def unsendable(error: BaseException | None) -> bool:
@@ -65,15 +268,14 @@ def unsendable(error: BaseException | None) -> bool:
     return isinstance(getattr(error, "source", error), httpx.LocalProtocolError)
 
 
-def pause_hint(error: BaseException) -> str:
-    """Return an error suffix that names the server's Retry-After pause, or an empty string."""
-    seconds = requested_pause(error)
-    return f"; it asks for a pause of {seconds:,.0f} s: wait longer (wait_seconds, --wait)" if seconds > 0 else ""
-
-
 def reason(error: BaseException | None) -> str:
     """Describe the failure in a few words that never contain a key."""
+    answered = refusal(error)
+    if answered is not None:
+        return f"status {answered.status}" + (f": {answered.sentence}" if answered.sentence else "")
     source = getattr(error, "source", error)
     if unsendable(error):
         return "LocalProtocolError: the request holds a header that cannot be sent; look at the client's key"
+    if isinstance(source, httpx.TimeoutException | TimeoutError):
+        return "the time for one request is over; if the server needs longer, wait longer (wait_seconds, --wait)"
     return f"{type(source).__name__}: {source}"

@@ -1,19 +1,26 @@
-"""Requests to a server about one collection: sent, retried while they may succeed, and their errors made ours."""
+"""Requests to a server about one collection: sent, retried while they may succeed, and their errors made ours.
+
+``wait_seconds`` is the longest time without an answer: it bounds the tries of a request and the pauses between them.
+A try that reads may take half of it, so that a lost answer is asked for again, and one that writes all of it.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import tenacity
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from twinvec_qdrant.stores.server.errors import reason, store_error, unsendable
+from twinvec.errors import StoreError
+from twinvec_qdrant.stores.server.errors import NotYetAppliedError, reason, refusal, store_error, unsendable
 from twinvec_qdrant.stores.server.retrying import retrying
+from twinvec_qdrant.stores.server.time_limit import observe, options_for, time_limit
 
 T = TypeVar("T")
 
@@ -22,32 +29,100 @@ logger = logging.getLogger(__name__)
 _LOCAL_MODE = threading.RLock()
 """Lock of the client's local mode, which fails if one thread searches while another writes."""
 
+_READS = frozenset(
+    {"collection_exists", "count", "get_aliases", "get_collection", "get_collections", "info", "query_batch_points"}
+    | {"query_points", "retrieve", "scroll"}
+)
+_READ_SECONDS = 20.0
+_WRITE_SECONDS = 60.0
+_LEAST_SECONDS = 1.0
+
 
 class Requests:
-    """Requests about the collection ``name`` through one client; ``location`` names the collection in errors."""
+    """Requests about the collection ``name`` through one client; ``location`` names the collection in errors.
+
+    ``most_timeout`` is the longest timeout, in seconds, that the server permits a request to name.
+    """
 
     def __init__(self, client: QdrantClient, name: str, location: str, wait_seconds: float) -> None:
         self.client = client
         self.location = location
+        self.wait_seconds = wait_seconds
+        self.most_timeout: int | None = None
         self._name = name
+        self._slowed = False
         self._turn = _LOCAL_MODE if is_local(client) else nullcontext()
-        self._retry = retrying(wait_seconds, self._announce)
+        observe(client)
 
-    def call(self, method: Callable[..., T], *args: Any, **options: Any) -> T:
+    def call(self, method: Callable[..., T], *args: Any, refill_seconds: float = 0.0, **options: Any) -> T:
         """Call a client method on the collection, and retry temporary failures.
+
+        ``refill_seconds`` is the time in which a rate limit of the server makes room for the request.
 
         Raise ``StoreUnavailableError`` if the server does not answer or stays busy, and ``StoreError`` if it refuses.
         """
+        return self._sent(method, (self._name, *args), options, refill_seconds)
+
+    def ask(self, method: Callable[..., T]) -> T:
+        """Call a client method that is about no collection; errors as for ``call``."""
+        return self._sent(method, (), {}, 0.0)
+
+    def version(self) -> tuple[int, int] | None:
+        """Return the server's version, as far as it says."""
+        try:
+            major, minor = self.ask(self.client.info).version.split(".")[:2]
+            return int(major), int(minor)
+        except (StoreError, ValueError, AttributeError):
+            return None
+
+    def _sent(
+        self, method: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any], refill_seconds: float
+    ) -> T:
+        end = time.monotonic() + longest_silence(self.wait_seconds)
+
+        def attempt() -> T:
+            seconds = min(longest_try(method.__name__, self.wait_seconds), max(end - time.monotonic(), 0.001))
+            with time_limit(seconds):
+                return applied(method(*args, **options, **options_for(self.client, method, seconds, self.most_timeout)))
+
         try:
             with self._turn:
-                return self._retry.copy()(method, self._name, *args, **options)
+                return retrying(self.wait_seconds, self._announce, refill_seconds)(attempt)
         except Exception as error:
             cause = None if unsendable(error) else error  # an unsendable header may be the API key
             raise store_error(error, self.location, method.__name__) from cause
 
     def _announce(self, state: tenacity.RetryCallState) -> None:
-        if state.attempt_number == 1 and state.outcome is not None:
-            logger.warning("%s: %s; trying again", self.location, reason(state.outcome.exception()))
+        error = state.outcome.exception() if state.outcome is not None else None
+        if state.attempt_number > 1 or error is None:
+            return
+        if (answered := refusal(error)) is not None and answered.status == 429:
+            if not self._slowed:
+                logger.warning("%s: the server limits the pace of requests, and they keep to it", self.location)
+            self._slowed = True
+        else:
+            logger.warning("%s: %s; trying again", self.location, reason(error))
+
+
+def longest_silence(wait_seconds: float) -> float:
+    """Return the seconds within which a request must have its answer."""
+    return max(wait_seconds, _LEAST_SECONDS)
+
+
+def longest_try(method: str, wait_seconds: float) -> float:
+    """Return the seconds that one try of a client method may take."""
+    if method in _READS:
+        return max(min(_READ_SECONDS, wait_seconds / 2), _LEAST_SECONDS)
+    return max(min(_WRITE_SECONDS, wait_seconds), _LEAST_SECONDS)
+
+
+def applied(answer: T) -> T:
+    """Return the answer, or raise ``NotYetAppliedError`` if it says that the server has not yet applied a write."""
+    answers = answer if isinstance(answer, list) else [answer]
+    for each in answers:
+        if isinstance(each, models.UpdateResult) and each.status is models.UpdateStatus.WAIT_TIMEOUT:
+            raise NotYetAppliedError("the server has taken the write, and has not applied it in time")
+    return answer
 
 
 def is_local(client: QdrantClient) -> bool:

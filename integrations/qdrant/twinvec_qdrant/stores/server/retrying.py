@@ -6,22 +6,31 @@ from collections.abc import Callable
 
 import tenacity
 
-from twinvec_qdrant.stores.server.errors import is_temporary, requested_pause
+from twinvec_qdrant.stores.server.errors import is_temporary, refusal, requested_pause
 
 _GROWING = tenacity.wait_random_exponential(multiplier=0.2, max=10.0)
 
 
-def retrying(wait_seconds: float, announce: Callable[[tenacity.RetryCallState], None]) -> tenacity.Retrying:
-    """Return a policy that retries temporary failures for ``wait_seconds``; the server may ask for longer pauses."""
+def retrying(
+    wait_seconds: float, announce: Callable[[tenacity.RetryCallState], None], refill_seconds: float = 0.0
+) -> tenacity.Retrying:
+    """Return a policy that retries temporary failures for ``wait_seconds``; the server may ask for longer pauses.
+
+    After ``refill_seconds``, a server with a rate limit has room for the request again. A request of several parts is
+    refused while a part is missing, after the parts before it have used up what was there.
+    """
+
+    def pause(state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome is not None else None
+        requested = requested_pause(error)
+        if requested > 0 and (answered := refusal(error)) is not None and answered.status == 429:
+            return max(requested, refill_seconds)
+        return max(requested, _GROWING(state))
+
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(is_temporary),
-        wait=_pause,
+        wait=pause,
         stop=tenacity.stop_before_delay(wait_seconds),
         before_sleep=announce,
         reraise=True,
     )
-
-
-def _pause(state: tenacity.RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome is not None else None
-    return max(requested_pause(error), _GROWING(state))

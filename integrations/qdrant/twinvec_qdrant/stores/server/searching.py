@@ -16,12 +16,12 @@ from qdrant_client import models
 
 from twinvec_qdrant.stores.points import Query, Scored
 from twinvec_qdrant.stores.searches import Candidates, Search, gathered, own_queries
-from twinvec_qdrant.stores.server.values import client_request
+from twinvec_qdrant.stores.server.limited_searches import client_request
 
 
 def search_batch(searches: Sequence[Search], notice: str, shards: int) -> list[models.QueryRequest]:
     """Return the requests of one batch; the first one reads the point ``notice``."""
-    own = [client_request(query, indexed=True) for query in own_queries(searches)]
+    own = [client_request(query) for query in own_queries(searches)]
     across = [_scored_across(query, other, shards) for query, other in crossings(searches)]
     noticed = models.Filter(must=[models.HasIdCondition(has_id=[notice])])
     return [models.QueryRequest(filter=noticed, limit=1, with_payload=True, with_vector=False), *own, *across]
@@ -66,9 +66,9 @@ def candidates_of(
 
 def _scored_across(query: Query, other: Query, shards: int) -> models.QueryRequest:
     """Return the request that scores the candidates of ``other`` by ``query``."""
-    source = client_request(other, indexed=True)
+    source = client_request(other)
     prefetch = models.Prefetch(
         query=source.query, using=source.using, filter=source.filter, params=source.params, limit=source.limit
     )
     exact = replace(query, conditions=(), fields=(), exact=True, limit=other.limit * shards)
-    return client_request(exact, indexed=True).model_copy(update={"prefetch": [prefetch]})
+    return client_request(exact).model_copy(update={"prefetch": [prefetch]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-import warnings
+import math
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,16 +13,21 @@ from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from twinvec.errors import ConfigurationError, StoreError
 from twinvec_qdrant.stores.base import NewCollection, Store
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
+from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.awaited import is_local as is_async_local
 from twinvec_qdrant.stores.server.backend import ServerBackend
-from twinvec_qdrant.stores.server.requests import Requests
+from twinvec_qdrant.stores.server.quiet import quiet_client
+from twinvec_qdrant.stores.server.requests import Requests, is_local
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
+
+LEAST_VERSION = (1, 17)
+"""The first version of the server that collections work with."""
 
 _URL = "url: expected http://host:port or https://host:port"  # does not quote the url: it may hold a password
 
 
 class ServerStore(Store):
-    """The collection ``name`` of a server; its ``close`` closes the client if ``owned``."""
+    """The collection ``name`` of a server, or with the name "" the server; ``close`` closes the client if ``owned``."""
 
     def __init__(
         self,
@@ -61,8 +66,14 @@ class ServerStore(Store):
         return self._backend
 
     def create(self, new: NewCollection) -> ServerBackend:
+        self._check_version()
+        if new.cluster.given() and is_local(self._client):
+            raise ConfigurationError(f"{self.location}: settings of a cluster are for a server; leave cluster out")
         dense = models.VectorParams(
-            size=new.dim, distance=models.Distance.COSINE, quantization_config=client_quantization(new.index)
+            size=new.dim,
+            distance=models.Distance.COSINE,
+            quantization_config=client_quantization(new.index),
+            on_disk=new.cluster.on_disk,
         )
         states = {} if new.states_dim is None else {states_name(DENSE): client_states(new.states_dim)}
         try:
@@ -70,15 +81,14 @@ class ServerStore(Store):
                 self._client.create_collection,
                 vectors_config={DENSE: dense, **states},
                 sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
-                metadata=dict(new.metadata),
+                metadata={**new.metadata, **cluster.recorded(new.cluster)},
                 hnsw_config=models.HnswConfigDiff(m=new.index.m, ef_construct=new.index.ef_construct),
+                **cluster.creation_options(new.cluster),
             )
         except StoreError:
             if not self._exists():  # another process may have created it at the same moment
                 raise
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Payload indexes have no effect in the local Qdrant")
-            self._backend.index_fields(new.tenant_path)
+        self._backend.index_fields(new.tenant_path)
         return self._backend
 
     def drop(self) -> None:
@@ -87,15 +97,20 @@ class ServerStore(Store):
     def close(self) -> None:
         self._backend.close()
 
+    def _check_version(self) -> None:
+        """Refuse a server that keeps no description of a collection, if it says its version."""
+        version = None if is_local(self._client) else self._requests.version()
+        if version is not None and version < LEAST_VERSION:
+            raise StoreError(
+                f"{self._address}: the server has version {version[0]}.{version[1]}, and twinvec needs "
+                f"{LEAST_VERSION[0]}.{LEAST_VERSION[1]} or later: update the server"
+            )
+
     def _exists(self) -> bool:
         return self._requests.call(self._client.collection_exists)
 
     def _names(self) -> list[str]:
-        def get_collections(name: str) -> models.CollectionsResponse:
-            del name  # ``call`` passes it to every method
-            return self._client.get_collections()
-
-        return sorted(each.name for each in self._requests.call(get_collections).collections)
+        return sorted(each.name for each in self._requests.ask(self._client.get_collections).collections)
 
 
 def connect(
@@ -104,8 +119,12 @@ def connect(
     api_key: str | None,
     wait_seconds: float,
     async_client: AsyncQdrantClient | None = None,
+    grpc_port: int | None = None,
 ) -> ServerStore:
-    """Return the server's collection; raise ``ConfigurationError`` on a malformed url or a key sent unencrypted."""
+    """Return the server's collection, reached over REST or over gRPC at ``grpc_port``.
+
+    Raise ``ConfigurationError`` on a malformed url or a key sent unencrypted.
+    """
     key = _sendable(api_key)
     try:
         parts = urlsplit(url)
@@ -120,7 +139,17 @@ def connect(
         )
     location = f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "")
     proxied = not (key and parts.scheme == "http")  # a proxy would read the key
-    client = QdrantClient(url=url, api_key=key, timeout=60, check_compatibility=False, trust_env=proxied)
+    client = quiet_client(
+        QdrantClient,
+        url=url,
+        api_key=key,
+        timeout=60 if grpc_port is None else max(1, math.floor(min(wait_seconds, 60))),
+        prefer_grpc=grpc_port is not None,
+        grpc_port=grpc_port or 0,
+        grpc_options=None if proxied else {"grpc.enable_http_proxy": 0},
+        check_compatibility=False,
+        trust_env=proxied,
+    )
     return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
 
 
@@ -131,7 +160,7 @@ def connect_as(async_client: AsyncQdrantClient, name: str, wait_seconds: float) 
     options = async_client.init_options
     address = urlsplit(options["url"] or options["location"] or f"http://{options['host']}:{options['port']}")
     location = f"{address.scheme}://{address.hostname}" + (f":{address.port}" if address.port else "")
-    client = QdrantClient(**options)
+    client = quiet_client(QdrantClient, **options)
     return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
 
 

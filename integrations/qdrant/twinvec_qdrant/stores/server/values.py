@@ -10,11 +10,7 @@ from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores import field_tests
 from twinvec_qdrant.stores.conditions import Conditions, IdIs
 from twinvec_qdrant.stores.field_tests import tests_of
-from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors
-
-# Document frequencies of the points that there are. Without a filter, those of a server count removed points until its
-# optimizer has run. Servers before 1.19 ignore the field.
-_LIVE_FREQUENCIES = models.SearchParams(idf=models.IdfCorpusParams(corpus=models.Filter()))
+from twinvec_qdrant.stores.points import SPARSE, Point, dense_vectors
 
 
 def client_point(point: Point) -> models.PointStruct:
@@ -41,30 +37,6 @@ def conditional_update(record: Point, revision: str) -> models.UpsertOperation:
 def client_sparse(vector: SparseVector) -> models.SparseVector:
     """Return a sparse vector."""
     return models.SparseVector(indices=vector[0].tolist(), values=vector[1].tolist())
-
-
-def client_request(query: Query, *, indexed: bool) -> models.QueryRequest:
-    """Return a search request; ``indexed`` is False for the client's local mode, which has no index."""
-    sparse = isinstance(query.vector, tuple)
-    return models.QueryRequest(
-        query=client_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist(),
-        using=SPARSE if sparse else query.name,
-        filter=client_filter(query.conditions),
-        limit=query.limit,
-        params=(_LIVE_FREQUENCIES if sparse else _params(query)) if indexed else None,
-        with_payload=list(query.fields),
-        with_vector=False,
-    )
-
-
-def _params(query: Query) -> models.SearchParams | None:
-    settings = query.index
-    if query.exact:
-        return models.SearchParams(exact=True)
-    if settings.quantization == "none":
-        return models.SearchParams(hnsw_ef=settings.ef) if settings.ef else None
-    quantization = models.QuantizationSearchParams(rescore=True, oversampling=settings.oversampling_factor)
-    return models.SearchParams(hnsw_ef=settings.ef, quantization=quantization)
 
 
 def client_states(dim: int) -> models.VectorParams:

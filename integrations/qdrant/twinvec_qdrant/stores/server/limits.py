@@ -1,0 +1,111 @@
+"""The limits that a server sets for a collection (strict mode, server 1.13 and later), and what a request may hold.
+
+Rate limits are budgets of a minute that fill up steadily. A request that costs more than the whole budget is refused
+for ever; one that costs more than what is left is refused until enough has come back. A batch is therefore kept so
+small that its share comes back within ``wait_seconds``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+_MINUTE = 60.0
+_ROUNDING = 1.0  # the server rounds the pause that it names up to whole seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the server permits; None for no limit.
+
+    Attributes:
+        results: Results of one search or page (``max_query_limit``).
+        batch: Points of one write (``upsert_max_batchsize``).
+        searches: Searches of one request (``search_max_batchsize``).
+        conditions: Conditions of one filter (``filter_max_conditions``).
+        values: Values of one condition (``condition_max_size``).
+        exact: Whether exact searches and counts are permitted (``search_allow_exact``).
+        ef: Candidates that a search keeps (``search_max_hnsw_ef``).
+        oversampling: Factor of candidates that are scored again (``search_max_oversampling``).
+        reads: Cost of the reads of a minute (``read_rate_limit``).
+        writes: Cost of the writes of a minute (``write_rate_limit``).
+        timeout: Seconds that a request may name as its timeout (``max_timeout``).
+        wait_seconds: How long one request may wait for its share of a budget.
+    """
+
+    results: int | None = None
+    batch: int | None = None
+    searches: int | None = None
+    conditions: int | None = None
+    values: int | None = None
+    exact: bool = True
+    ef: int | None = None
+    oversampling: float | None = None
+    reads: int | None = None
+    writes: int | None = None
+    timeout: int | None = None
+    wait_seconds: float = 0.0
+
+    def page(self, size: int) -> int:
+        """Return how many results a request may ask for, at most ``size``."""
+        return _least(size, self.results)
+
+    def written(self, size: int) -> int:
+        """Return how many points a write may hold, at most ``size``."""
+        return _least(size, self.batch, self._share(self.writes))
+
+    def removed(self, size: int) -> int:
+        """Return how many points a deletion may name, at most ``size``."""
+        return _least(size, self._share(self.writes))
+
+    def named(self, size: int) -> int:
+        """Return how many values a list may have, at most ``size``, in a filter of two such lists."""
+        if self.values is None:
+            return size
+        return _least(size, None if self.conditions is None else self.values * max(1, self.conditions // 2))
+
+    def read(self, size: int) -> int:
+        """Return how many points a request may read by id, at most ``size``."""
+        return _least(size, self._share(self.reads))
+
+    @property
+    def budget(self) -> int | None:
+        """The cost that the searches of one request may have."""
+        return self._share(self.reads)
+
+    def refill(self, writes: int = 0, reads: int = 0) -> float:
+        """Return in how many seconds the server makes room for writes or reads of this cost."""
+        seconds = 0.0
+        for cost, limit in ((writes, self.writes), (reads, self.reads)):
+            if limit is not None:
+                seconds = max(seconds, cost * _MINUTE / limit)
+        return seconds
+
+    def _share(self, limit: int | None) -> int | None:
+        if limit is None:
+            return None
+        return max(1, min(limit, int(limit * (self.wait_seconds - _ROUNDING) / _MINUTE)))
+
+
+def limits_of(config: Any, wait_seconds: float) -> Limits:
+    """Return the limits in a collection's ``strict_mode_config``, as the client gives it."""
+    if config is None or not config.enabled:
+        return Limits(wait_seconds=wait_seconds)
+    return Limits(
+        results=config.max_query_limit,
+        batch=config.upsert_max_batchsize,
+        searches=config.search_max_batchsize,
+        conditions=config.filter_max_conditions,
+        values=config.condition_max_size,
+        exact=config.search_allow_exact is not False,
+        ef=config.search_max_hnsw_ef,
+        oversampling=config.search_max_oversampling,
+        reads=config.read_rate_limit,
+        writes=config.write_rate_limit,
+        timeout=config.max_timeout,
+        wait_seconds=wait_seconds,
+    )
+
+
+def _least(*sizes: int | None) -> int:
+    return max(1, min(size for size in sizes if size is not None))

@@ -1,0 +1,114 @@
+"""Filters cut to what a server permits: the values of one condition, and the conditions of one filter.
+
+A condition with many values becomes several of which one must hold. Where that makes a filter too large, it becomes
+several filters, which together select the same points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from qdrant_client import models
+
+from twinvec_qdrant.stores.points import pages
+from twinvec_qdrant.stores.server.limits import Limits
+
+
+def narrowed(filter: models.Filter | None, limits: Limits) -> list[models.Filter | None]:
+    """Return filters within the limits whose points together are those of ``filter``; points may have several.
+
+    Where no cut helps, a filter stays too large, and the server refuses it by the name of its limit.
+    """
+    if filter is None:
+        return [None]
+    cut = filter if limits.values is None else _cut(filter, limits.values)
+    if limits.conditions is None or conditions_of(cut) <= limits.conditions:
+        return [cut]
+    return list(_divided(cut, limits.conditions))
+
+
+def conditions_of(filter: models.Filter | None) -> int:
+    """Count the conditions of a filter and of the filters in it, as the server does."""
+    if filter is None:
+        return 0
+    return sum(_size(each) for each in _lists(filter))
+
+
+def _lists(filter: models.Filter) -> list[Any]:
+    few = filter.min_should.conditions if filter.min_should is not None else []
+    return [*_listed(filter.must), *_listed(filter.must_not), *_listed(filter.should), *few]
+
+
+def _listed(conditions: Any) -> list[Any]:
+    if conditions is None:
+        return []
+    return list(conditions) if isinstance(conditions, list) else [conditions]
+
+
+def _size(condition: Any) -> int:
+    if isinstance(condition, models.Filter):
+        return conditions_of(condition)
+    if isinstance(condition, models.NestedCondition):
+        return conditions_of(condition.nested.filter)
+    return 1
+
+
+def _cut(filter: models.Filter, most: int) -> models.Filter:
+    """Return the filter with at most this many values a condition."""
+    return models.Filter(
+        must=[_cut_condition(each, most) for each in _listed(filter.must)] or None,
+        must_not=[_cut_condition(each, most) for each in _listed(filter.must_not)] or None,
+        should=_flat([_cut_condition(each, most) for each in _listed(filter.should)]) or None,
+        min_should=filter.min_should,
+    )
+
+
+def _cut_condition(condition: Any, most: int) -> Any:
+    if isinstance(condition, models.Filter):
+        return _cut(condition, most)
+    if isinstance(condition, models.HasIdCondition) and len(condition.has_id) > most:
+        return models.Filter(should=[models.HasIdCondition(has_id=page) for page in pages(condition.has_id, most)])
+    if isinstance(condition, models.FieldCondition) and isinstance(condition.match, models.MatchAny):
+        values: Sequence[Any] = condition.match.any
+        if len(values) > most:
+            parts = [models.MatchAny(any=page) for page in pages(values, most)]
+            return models.Filter(should=[condition.model_copy(update={"match": part}) for part in parts])
+    return condition
+
+
+def _flat(conditions: list[Any]) -> list[Any]:
+    """Put the alternatives of an alternative beside the others."""
+    flat: list[Any] = []
+    for each in conditions:
+        flat += each.should if _is_alternatives(each) else [each]
+    return flat
+
+
+def _is_alternatives(condition: Any) -> bool:
+    return (
+        isinstance(condition, models.Filter)
+        and isinstance(condition.should, list)
+        and all(each is None for each in (condition.must, condition.must_not, condition.min_should))
+    )
+
+
+def _divided(filter: models.Filter, most: int) -> list[models.Filter]:
+    """Return filters of at most this many conditions, each with some of the largest list of alternatives."""
+    must = _listed(filter.must)
+    choices = [row for row, each in enumerate(must) if _is_alternatives(each) and len(each.should) > 1]
+    if not choices:
+        return [filter]
+    row = max(choices, key=lambda each: conditions_of(must[each]))
+    room = most - (conditions_of(filter) - conditions_of(must[row]))
+    if room < 1:
+        return [filter]
+    found: list[models.Filter] = []
+    group: list[Any] = []
+    for each in [*must[row].should, None]:
+        if group and (each is None or sum(map(_size, [*group, each])) > room):
+            parts = [*must[:row], models.Filter(should=group), *must[row + 1 :]]
+            found.append(filter.model_copy(update={"must": parts}))
+            group = []
+        group.append(each)
+    return found

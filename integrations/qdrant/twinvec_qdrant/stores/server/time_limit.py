@@ -1,0 +1,66 @@
+"""The time that one request may take, for every method of the client.
+
+A method's own ``timeout`` is in whole seconds, tells the server too, where strict mode may forbid it, and is missing in
+some methods. Over REST, the time is therefore set on the request as it is sent; over gRPC, it is that of the method,
+where it has one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+import httpx
+from qdrant_client import QdrantClient
+from qdrant_client.qdrant_remote import QdrantRemote
+
+_seconds: ContextVar[float | None] = ContextVar("seconds that a request of twinvec may take", default=None)
+_observed: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Let each request in this block take this long, or as long as the client's own timeout if that is shorter."""
+    token = _seconds.set(seconds)
+    try:
+        yield
+    finally:
+        _seconds.reset(token)
+
+
+def observe(client: QdrantClient) -> None:
+    """Make the client keep to ``time_limit``; requests outside of it stay as they are."""
+    remote = getattr(client, "_client", None)
+    if isinstance(remote, QdrantRemote) and remote not in _observed:
+        _observed.add(remote)
+        remote.openapi_client.client.add_middleware(_limited)
+
+
+def options_for(client: QdrantClient, method: Callable[..., Any], seconds: float, most: int | None) -> dict[str, Any]:
+    """Return the options that make a method keep to the time over gRPC, at most ``most``; none over REST."""
+    remote = getattr(client, "_client", None)
+    if isinstance(remote, QdrantRemote) and remote._prefer_grpc and _takes_timeout(getattr(method, "__func__", method)):
+        return {"timeout": min(math.ceil(seconds), most or math.inf)}
+    return {}
+
+
+@cache
+def _takes_timeout(method: Callable[..., Any]) -> bool:
+    return "timeout" in inspect.signature(method).parameters
+
+
+def _limited(request: httpx.Request, send: Callable[[httpx.Request], httpx.Response]) -> httpx.Response:
+    seconds = _seconds.get()
+    if seconds is not None:
+        given = request.extensions.get("timeout", {})
+        parts = ("connect", "read", "write", "pool")
+        request.extensions["timeout"] = {
+            part: seconds if given.get(part) is None else min(seconds, given[part]) for part in parts
+        }
+    return send(request)
