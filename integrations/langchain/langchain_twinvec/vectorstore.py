@@ -24,7 +24,7 @@ from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import refuse_unknown
-from twinvec_qdrant import Collection, ingest_all, open_whole_documents
+from twinvec_qdrant import ClusterSettings, Collection, ingest_all, open_whole_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -48,6 +48,9 @@ class TwinvecVectorStore(VectorStore):
         mode: How text queries search: by vectors ("dense"), words ("sparse", BM25), or both ("hybrid").
         collection: An open collection without chunking, instead of the arguments before; ``embedding`` is then only
             the property ``embeddings``.
+        grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
+        grpc_port: See ``grpc``.
+        cluster: How a server keeps the collection (``twinvec_qdrant.ClusterSettings``).
 
     Raises:
         ConfigurationError: arguments contradict one another or the collection.
@@ -66,6 +69,9 @@ class TwinvecVectorStore(VectorStore):
         api_key: str | None = None,
         mode: Mode = "dense",
         collection: Collection | None = None,
+        grpc: bool = False,
+        grpc_port: int = 6334,
+        cluster: ClusterSettings | None = None,
     ) -> None:
         if embedding is None and collection is None:
             raise ConfigurationError("a vector store needs embeddings, or an open collection")
@@ -79,6 +85,9 @@ class TwinvecVectorStore(VectorStore):
             client=client,
             api_key=api_key,
             collection=collection,
+            grpc=grpc,
+            grpc_port=grpc_port,
+            cluster=cluster,
         )
         """The collection behind the store."""
 

@@ -8,7 +8,7 @@ from twinvec_qdrant.ingest.reading import Failure, read_source
 from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
 from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings
+from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings
 from twinvec_qdrant.whole_documents import ingest_all, open_whole_documents
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Chunk",
     "ChunkSettings",
     "Chunker",
+    "ClusterSettings",
     "Collection",
     "CollectionEntry",
     "Failure",

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import ConfigurationError, StoreError
+from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
@@ -26,7 +27,7 @@ from twinvec_qdrant.maintenance.push import push
 from twinvec_qdrant.maintenance.reindex import reindex
 from twinvec_qdrant.maintenance.verification import verify
 from twinvec_qdrant.opening import RequestedSettings, open_in
-from twinvec_qdrant.opening_store import find_store
+from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description
@@ -39,7 +40,7 @@ from twinvec_qdrant.search.ranking import QueryVectors
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import Outcome, check_diversity
 from twinvec_qdrant.serving import ServedModel, Serving
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings
+from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.steps import Steps
 
@@ -95,6 +96,9 @@ class Collection:
         api_key: str | None = None,
         wait_seconds: float = 10.0,
         async_client: AsyncQdrantClient | None = None,
+        grpc: bool = False,
+        grpc_port: int = GRPC_PORT,
+        cluster: ClusterSettings | None = None,
     ) -> Collection:
         """Open a collection; create it if it does not exist.
 
@@ -115,8 +119,12 @@ class Collection:
             language: For a new collection, the Snowball language of BM25's stemmer.
             api_key: Key for ``url``; default: the environment variable ``QDRANT_API_KEY``, or the content of the file
                 that ``QDRANT_API_KEY_FILE`` names.
-            wait_seconds: How long to wait for another process to close the embedded store, or to retry requests to a
-                server that is busy or unreachable. A single request may take 60 seconds.
+            wait_seconds: How long to wait for another process to close the embedded store, or for a server's answer to
+                one request, with all tries and pauses; at least a second.
+            grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
+            grpc_port: See ``grpc``.
+            cluster: How a server keeps the collection (shards, copies, disk); default: as it does, or for a new
+                collection as the server has it. ``read_consistency`` may differ from the collection's.
             async_client: An ``AsyncQdrantClient`` of the caller for the awaitable searches, which stays open. It may
                 come with ``url`` or ``client``, or alone. Default: one of our own with ``url``, worker threads with
                 ``client``.
@@ -132,8 +140,9 @@ class Collection:
         """
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
-        store = find_store(name, path, url, client, api_key, wait_seconds, async_client)
-        wanted = RequestedSettings(encoder, chunking, index, tenant_key, language, late_interaction)
+        place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port, async_client)
+        store = find_store(name, place)
+        wanted = RequestedSettings(encoder, chunking, index, tenant_key, language, late_interaction, cluster)
         return cls(name, *open_in(store, name, wanted, create=create))
 
     def __repr__(self) -> str:
@@ -386,7 +395,8 @@ class Collection:
                 self._bm25.changed(record, None)
                 removed += 1
             if removed:
-                self._bm25.rebalance()
+                with suppress(StoreLimitError):  # a full collection takes no weights: the next ingest writes them
+                    self._bm25.rebalance()
             return removed
 
     def notes(self, namespace: str) -> Notes:
@@ -450,19 +460,26 @@ class Collection:
             self._serving.follow_own(migration.switch(), encoder)
         return migration.report
 
-    def reindex(self, index: IndexSettings | Mapping[str, Any] | None = None) -> IndexReport:
+    def reindex(
+        self,
+        index: IndexSettings | Mapping[str, Any] | None = None,
+        *,
+        cluster: ClusterSettings | None = None,
+    ) -> IndexReport:
         """Build the index of the vectors now, and measure what it finds; an ingest of many chunks builds it by itself.
 
         Searches continue meanwhile; writers wait. An embedded collection needs free disk space of about twice its size.
 
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.
+            cluster: On a server, how to keep the collection from now on. Another replication factor makes or removes
+                copies of every shard; the cluster transfers them while it serves.
 
         Raises:
-            ConfigurationError: a setting is unknown or out of range.
+            ConfigurationError: a setting is unknown, out of range, or that of new collections only.
             StoreUnavailableError: the server does not answer, or the disk has no room; the collection is as before.
         """
-        report = reindex(self._backend, index)
+        report = reindex(self._backend, index, cluster)
         self._serving.refresh_settings()
         return report
 
@@ -485,6 +502,8 @@ class Collection:
         allow_empty: bool = False,
         progress: bool = False,
         wait_seconds: float = 10.0,
+        grpc: bool = False,
+        grpc_port: int = GRPC_PORT,
     ) -> PushReport:
         """Copy the collection to another store, or update the copy there; vectors are copied, not encoded.
 
@@ -506,7 +525,8 @@ class Collection:
         """
         if path is None and url is None and client is None:
             raise ConfigurationError("push where to? give one of path, url and client")
-        store = find_store(name or self.name, path, url, client, api_key, wait_seconds)
+        place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port)
+        store = find_store(name or self.name, place)
         return push(self._catalog, store, prune=prune, allow_empty=allow_empty, progress=progress)
 
     aingest = awaitable(ingest)

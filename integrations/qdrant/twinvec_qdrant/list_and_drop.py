@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinvec.errors import CollectionNotFoundError
-from twinvec_qdrant.opening_store import find_store
+from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store, find_stores
 from twinvec_qdrant.records.description import check_ours
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ def list_collections(
     client: QdrantClient | None = None,
     api_key: str | None = None,
     wait_seconds: float = 10.0,
+    grpc: bool = False,
+    grpc_port: int = GRPC_PORT,
 ) -> list[CollectionEntry]:
     """List a store's collections by name, without opening them; arguments and errors are as for ``Collection.open``."""
-    store = find_store("any", path, url, client, api_key, wait_seconds)
+    store = find_stores(StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))
     try:
         found = sorted(store.descriptions().items())
     finally:
@@ -54,6 +56,8 @@ def drop_collection(
     client: QdrantClient | None = None,
     api_key: str | None = None,
     wait_seconds: float = 10.0,
+    grpc: bool = False,
+    grpc_port: int = GRPC_PORT,
 ) -> None:
     """Remove a collection and all it holds, for good; arguments are those of ``Collection.open``.
 
@@ -63,7 +67,7 @@ def drop_collection(
         StoreBusyError: the embedded collection is open, in this process or in another.
         StoreUnavailableError: the server does not answer, or the folder cannot be removed.
     """
-    store = find_store(name, path, url, client, api_key, wait_seconds)
+    store = find_store(name, StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))
     try:
         found = store.descriptions()
         if name not in found:

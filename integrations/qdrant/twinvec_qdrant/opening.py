@@ -22,7 +22,7 @@ from twinvec_qdrant.records.description import (
     read_description,
 )
 from twinvec_qdrant.records.schema import tenant_path
-from twinvec_qdrant.settings import DEFAULT_INDEX, ChunkSettings, IndexSettings
+from twinvec_qdrant.settings import DEFAULT_CLUSTER, DEFAULT_INDEX, ChunkSettings, ClusterSettings, IndexSettings
 from twinvec_qdrant.stores.base import Backend, Store
 from twinvec_qdrant.stores.points import DENSE
 
@@ -37,6 +37,7 @@ class RequestedSettings:
     tenant_key: str | None
     language: str
     late_interaction: bool | None
+    cluster: ClusterSettings | None = None
 
 
 def open_in(
@@ -51,17 +52,36 @@ def open_in(
                 raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
             encoder = wanted.encoder or load_space_encoder("default")
             wanted = replace(wanted, encoder=encoder)
-            opened = backend = store.create(_new_description(wanted, encoder).new_collection())
+            new = _new_description(wanted, encoder).new_collection()
+            opened = backend = store.create(replace(new, cluster=wanted.cluster or DEFAULT_CLUSTER))
         else:
             _matching_description(metadata, wanted, store.location)
             opened = backend = store.open()
         description = _matching_description(backend.read_metadata(), wanted, backend.location)
+        if wanted.cluster is not None:
+            _check_cluster(backend, wanted.cluster)
         if wanted.encoder is not None:
             check_probes(description, wanted.encoder, backend.location)
         return backend, description, wanted.encoder
     except BaseException:
         opened.close()
         raise
+
+
+def _check_cluster(backend: Backend, wanted: ClusterSettings) -> None:
+    """Refuse settings that the server does not have, and let reads ask for the wanted copies."""
+    now = backend.cluster()
+    if now is None:
+        if wanted.given():
+            raise ConfigurationError(f"{backend.location}: settings of a cluster are for a server; leave cluster out")
+        return
+    for name, value in wanted.given().items():
+        if name != "read_consistency" and value != getattr(now, name):
+            raise ConfigurationError(
+                f"{backend.location}: its {name} is {getattr(now, name)}, not {value}; leave it out, or change it "
+                "(twinvec reindex --cluster, Collection.reindex)"
+            )
+    backend.read_consistently(wanted.read_consistency)
 
 
 def load_recorded(description: Description, location: str) -> SpaceEncoder:

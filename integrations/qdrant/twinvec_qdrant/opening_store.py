@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,42 +15,77 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "./.twinvec"
 API_KEY_VARIABLE = "QDRANT_API_KEY"
+GRPC_PORT = 6334
+"""The port of Qdrant's gRPC interface, unless set otherwise."""
+
+_UNNAMED = "-"
+"""Stands for a name where an embedded store is opened for all its collections; nothing shows it."""
+
 API_KEY_FILE_VARIABLE = "QDRANT_API_KEY_FILE"
 
 
-def find_store(
-    name: str,
-    path: str | Path | None,
-    url: str | None,
-    client: QdrantClient | None,
-    api_key: str | None,
-    wait_seconds: float,
-    async_client: AsyncQdrantClient | None = None,
-) -> Store:
-    """Return the store of the collection ``name``; arguments and errors are as for ``Collection.open``."""
-    if sum(each is not None for each in (path, url, client)) > 1:
-        raise ConfigurationError("give one of path, url and client")
-    if path is not None and async_client is not None:
-        raise ConfigurationError("async_client is for a server, and path names an embedded store")
-    if api_key is not None and url is None:
-        raise ConfigurationError("api_key goes with url")
-    if wait_seconds < 0:
-        raise ConfigurationError(f"wait_seconds must not be negative, got {wait_seconds!r}")
-    if url is not None:
+@dataclass(frozen=True, slots=True)
+class StorePlace:
+    """Where a store is and how it is reached; the fields are arguments of ``Collection.open``."""
+
+    path: str | Path | None = None
+    url: str | None = None
+    client: QdrantClient | None = None
+    api_key: str | None = field(default=None, repr=False)
+    wait_seconds: float = 10.0
+    grpc: bool = False
+    grpc_port: int = GRPC_PORT
+    async_client: AsyncQdrantClient | None = None
+
+
+def find_store(name: str, place: StorePlace) -> Store:
+    """Return the store of the collection ``name``; errors are as for ``Collection.open``."""
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
+    return _found(name, place)
+
+
+def find_stores(place: StorePlace) -> Store:
+    """Return the store of all collections of a place; errors are as for ``Collection.open``."""
+    return _found("", place)
+
+
+def _found(name: str, place: StorePlace) -> Store:
+    _check(place)
+    if place.url is not None:
         from twinvec_qdrant.stores.server.store import connect
 
-        return connect(name, url, api_key or _key_from_environment(), wait_seconds, async_client)
-    if client is not None:
+        key = place.api_key or _key_from_environment()
+        grpc_port = place.grpc_port if place.grpc else None
+        return connect(name, place.url, key, place.wait_seconds, place.async_client, grpc_port)
+    if place.client is not None:
         from twinvec_qdrant.stores.server.store import ServerStore
 
-        return ServerStore(name, client, "client", owned=False, wait_seconds=wait_seconds, async_client=async_client)
-    if async_client is not None:
+        waits, waited = place.wait_seconds, place.async_client
+        return ServerStore(name, place.client, "client", owned=False, wait_seconds=waits, async_client=waited)
+    if place.async_client is not None:
         from twinvec_qdrant.stores.server.store import connect_as
 
-        return connect_as(async_client, name, wait_seconds)
+        return connect_as(place.async_client, name, place.wait_seconds)
     from twinvec_qdrant.stores.embedded.store import EmbeddedStore
 
-    return EmbeddedStore(path or DEFAULT_PATH, name, wait_seconds)
+    return EmbeddedStore(place.path or DEFAULT_PATH, name or _UNNAMED, place.wait_seconds)
+
+
+def _check(place: StorePlace) -> None:
+    """Raise ``ConfigurationError`` if the arguments contradict one another."""
+    if sum(each is not None for each in (place.path, place.url, place.client)) > 1:
+        raise ConfigurationError("give one of path, url and client")
+    if place.path is not None and place.async_client is not None:
+        raise ConfigurationError("async_client is for a server, and path names an embedded store")
+    if place.api_key is not None and place.url is None:
+        raise ConfigurationError("api_key goes with url")
+    if place.grpc and place.url is None:
+        raise ConfigurationError("grpc goes with url; a client speaks gRPC if it was made with prefer_grpc=True")
+    if not 1 <= place.grpc_port <= 65_535:
+        raise ConfigurationError(f"grpc_port must be from 1 to 65535, got {place.grpc_port!r}")
+    if place.wait_seconds < 0:
+        raise ConfigurationError(f"wait_seconds must not be negative, got {place.wait_seconds!r}")
 
 
 def _key_from_environment() -> str | None:

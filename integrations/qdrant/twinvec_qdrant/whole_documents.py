@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.base import SpaceEncoder
@@ -23,10 +23,12 @@ def open_whole_documents(
     client: QdrantClient | None = None,
     api_key: str | None = None,
     collection: Collection | None = None,
+    **options: Any,
 ) -> Collection:
     """Open or create a collection that keeps documents whole; default: in memory.
 
-    ``collection`` is one that is open already; other arguments and errors are as for ``Collection.open``.
+    ``collection`` is one that is open already; other arguments, ``options`` too, and errors are as for
+    ``Collection.open``.
 
     Raises:
         ConfigurationError: the arguments contradict one another, or the collection cuts documents into chunks.
@@ -36,7 +38,8 @@ def open_whole_documents(
             from qdrant_client import QdrantClient
 
             client = QdrantClient(":memory:")
-        return Collection.open(name, path, url=url, client=client, api_key=api_key, encoder=encoder, chunking=False)
+        place: dict[str, Any] = {"url": url, "client": client, "api_key": api_key}
+        return Collection.open(name, path, **place, encoder=encoder, chunking=False, **options)
     if path is not None or url is not None or client is not None:
         raise ConfigurationError("an open collection has its place: leave out path, url and client")
     if collection.info()["chunking"]["enabled"]:

@@ -17,7 +17,15 @@ from twinvec.cli.options import (
     check_store,
 )
 from twinvec.cli.terminal import properties, show, show_json, table
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, Wait, as_text, open_from_options
+from twinvec_qdrant.cli.options import (
+    WAIT_SECONDS,
+    CollectionPlace,
+    GrpcPort,
+    Wait,
+    as_text,
+    grpc_options,
+    open_from_options,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -32,6 +40,7 @@ def info_command(
     path: StorePath = None,
     url: StoreUrl = None,
     wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the contents, the model and the settings of a collection.
@@ -39,7 +48,7 @@ def info_command(
     \b
     twinvec info --collection docs
     """
-    with open_from_options(CollectionPlace(collection, path, url, wait)) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
         values = opened.info()
     if as_json:
         show_json(values)
@@ -49,7 +58,11 @@ def info_command(
 
 
 def collections_command(
-    path: StorePath = None, url: StoreUrl = None, wait: Wait = WAIT_SECONDS, as_json: AsJson = False
+    path: StorePath = None,
+    url: StoreUrl = None,
+    wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the collections of a store.
 
@@ -60,7 +73,7 @@ def collections_command(
     from twinvec_qdrant.list_and_drop import list_collections
 
     check_store(path, url)
-    found = list_collections(path, url=url, wait_seconds=wait)
+    found = list_collections(path, url=url, wait_seconds=wait, **grpc_options(url, grpc_port))
     if as_json:
         show_json({"collections": [asdict(each) for each in found]})
         return
@@ -82,6 +95,7 @@ def drop_command(
     url: StoreUrl = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete a collection and all its contents for ever.
@@ -97,7 +111,7 @@ def drop_command(
     dropped = name or str(collection)
     if not yes:
         typer.confirm(f"Delete the collection {dropped!r} and all its contents?", abort=True)
-    drop_collection(dropped, path, url=url, wait_seconds=wait)
+    drop_collection(dropped, path, url=url, wait_seconds=wait, **grpc_options(url, grpc_port))
     if as_json:
         show_json({"dropped": dropped})
     else:

@@ -19,10 +19,13 @@ from twinvec.cli.options import (
 from twinvec.cli.terminal import properties, show, show_json
 from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
+    Cluster,
     CollectionPlace,
+    GrpcPort,
     QuantizationOption,
     Wait,
     as_text,
+    cluster_settings,
     open_from_options,
 )
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
@@ -68,7 +71,9 @@ def ingest_command(
         bool | None,
         typer.Option("--late-interaction", help="New collection: store token states, so that maxsim is faster."),
     ] = None,
+    cluster: Cluster = None,
     wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Add documents to a collection, and update changed ones.
@@ -87,7 +92,7 @@ def ingest_command(
 
     documents = read_source(source)
     with open_from_options(
-        CollectionPlace(collection, path, url, wait),
+        CollectionPlace(collection, path, url, wait, grpc_port),
         model,
         create=True,
         dry_run=dry_run,
@@ -96,6 +101,7 @@ def ingest_command(
         tenant_key=tenant_key,
         late_interaction=late_interaction,
         language=language,
+        **({} if cluster is None else {"cluster": cluster_settings(cluster)}),
     ) as opened:
         start, report = time.perf_counter(), IngestReport()
         switches: dict[str, Any] = {"prune": prune, "allow_empty": allow_empty, "dry_run": dry_run}

@@ -12,13 +12,17 @@ from twinvec.cli.options import MAINTENANCE_PANEL, AsJson, CollectionName, Store
 from twinvec.cli.terminal import properties, show, show_json
 from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
+    Cluster,
     CollectionPlace,
+    GrpcPort,
     QuantizationOption,
     Wait,
     as_text,
+    cluster_settings,
     open_from_options,
 )
-from twinvec_qdrant.settings import IndexSettings, Quantization
+from twinvec_qdrant.opening_store import GRPC_PORT
+from twinvec_qdrant.settings import ClusterSettings, IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
@@ -41,6 +45,7 @@ def verify_command(
         bool, typer.Option("--repair", help="Delete stray chunks, and let the next ingest restore missing ones.")
     ] = False,
     wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Check that the store holds all that it acknowledged.
@@ -50,7 +55,7 @@ def verify_command(
     \b
     twinvec verify --collection docs --repair
     """
-    with open_from_options(CollectionPlace(collection, path, url, wait)) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
         report = opened.verify(repair=repair)
     if as_json:
         show_json({**asdict(report), "sound": report.sound})
@@ -86,6 +91,7 @@ def migrate_command(
         bool, typer.Option("--drop-others", help="Delete the vectors of every model but the current one.")
     ] = False,
     wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Move a collection to another model while searches go on.
@@ -104,7 +110,7 @@ def migrate_command(
         raise typer.BadParameter("give one of --to MODEL, --quantization and --drop-others")
     if ir is not None and to is None:
         raise typer.BadParameter("--ir needs --to")
-    with open_from_options(CollectionPlace(collection, path, url, wait)) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
         if to is None:
             if quantization is not None:
                 _reindex(opened, quantization, as_json)
@@ -130,7 +136,9 @@ def reindex_command(
     path: StorePath = None,
     url: StoreUrl = None,
     quantization: QuantizationOption = None,
+    cluster: Cluster = None,
     wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Rebuild the index of a collection, with another quantization if one is given.
@@ -140,8 +148,8 @@ def reindex_command(
     \b
     twinvec reindex --collection docs --quantization int8
     """
-    with open_from_options(CollectionPlace(collection, path, url, wait)) as opened:
-        _reindex(opened, quantization, as_json)
+    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+        _reindex(opened, quantization, as_json, cluster_settings(cluster))
 
 
 def push_command(
@@ -162,6 +170,10 @@ def push_command(
         bool, typer.Option("--allow-empty", help="Let --prune delete all documents if the collection is empty.")
     ] = False,
     wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
+    to_grpc_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, metavar="PORT", help="Speak gRPC with the server of --to-url.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy a collection to another store, vectors included.
@@ -174,7 +186,9 @@ def push_command(
     """
     if (to_path is None) == (to_url is None):
         raise typer.BadParameter("give one of --to-path and --to-url")
-    with open_from_options(CollectionPlace(collection, path, url, wait)) as opened:
+    if to_grpc_port is not None and to_url is None:
+        raise typer.BadParameter("--to-grpc-port needs --to-url")
+    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
         report = opened.push(
             to_path,
             url=to_url,
@@ -183,6 +197,8 @@ def push_command(
             allow_empty=allow_empty,
             progress=not as_json,
             wait_seconds=wait,
+            grpc=to_grpc_port is not None,
+            grpc_port=to_grpc_port or GRPC_PORT,
         )
     if as_json:
         show_json(asdict(report))
@@ -210,14 +226,16 @@ def _drop_others(collection: Collection, as_json: bool) -> None:
         typer.echo(f"dropped the vectors of {', '.join(dropped)}" if dropped else "no vectors of other models")
 
 
-def _reindex(collection: Collection, quantization: Quantization | None, as_json: bool) -> None:
+def _reindex(
+    collection: Collection, quantization: Quantization | None, as_json: bool, cluster: ClusterSettings | None = None
+) -> None:
     settings = IndexSettings.from_dict(collection.info()["index"])
     if quantization is not None:
         settings = replace(settings, quantization=quantization)
-    report = collection.reindex(settings)
+    report = collection.reindex(settings, cluster=cluster)
     if as_json:
         show_json(asdict(report))
         return
-    recall = "no chunks" if report.recall is None else f"{report.recall:.3f}"
+    recall = "not measured" if report.recall is None else f"{report.recall:.3f}"
     figures = {"vectors indexed": f"{report.indexed:,} of {report.chunks:,}", "recall@10 of a sample": recall}
     show(f"{collection.name}: {report.settings}", properties(figures))

@@ -12,7 +12,7 @@ import typer
 
 from twinvec.cli.options import check_store
 from twinvec.errors import CollectionNotFoundError
-from twinvec_qdrant.settings import Quantization
+from twinvec_qdrant.settings import ClusterSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
@@ -25,6 +25,25 @@ Wait = Annotated[
         min=0,
         metavar="SECONDS",
         help="Longest wait for a busy server or a process that holds the store.",
+    ),
+]
+GrpcPort = Annotated[
+    int | None,
+    typer.Option(
+        "--grpc-port",
+        min=1,
+        max=65_535,
+        metavar="PORT",
+        help="Speak gRPC with the server of --url, at this port (6334).",
+    ),
+]
+Cluster = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME=VALUE",
+        help="How a server keeps the collection: shards, replication_factor, write_consistency_factor, on_disk, "
+        "read_consistency. Repeatable.",
     ),
 ]
 QuantizationOption = Annotated[
@@ -44,12 +63,13 @@ FilterOption = Annotated[
 
 
 class CollectionPlace(NamedTuple):
-    """The collection that the options of a command name, and how long to wait for its store."""
+    """The collection that the options of a command name, how long to wait for its store, and the port for gRPC."""
 
     name: str
     path: Path | None
     url: str | None
     wait: float
+    grpc_port: int | None = None
 
 
 def open_from_options(
@@ -70,14 +90,39 @@ def open_from_options(
     check_store(place.path, place.url)
     encoder = None if model is None else Encoder(model)
     options = {"encoder": encoder, "wait_seconds": place.wait, **settings}
+    reached = grpc_options(place.url, place.grpc_port)
     try:
-        return Collection.open(place.name, place.path, url=place.url, create=create and not dry_run, **options)
+        return Collection.open(
+            place.name, place.path, url=place.url, create=create and not dry_run, **reached, **options
+        )
     except CollectionNotFoundError:
         if not dry_run:
             raise
         from qdrant_client import QdrantClient
 
         return Collection.open(place.name, client=QdrantClient(":memory:"), **options)
+
+
+def grpc_options(url: str | None, port: int | None) -> dict[str, Any]:
+    """Return the arguments of ``Collection.open`` for --grpc-port."""
+    if port is None:
+        return {}
+    if url is None:
+        raise typer.BadParameter("--grpc-port needs --url")
+    return {"grpc": True, "grpc_port": port}
+
+
+def cluster_settings(given: list[str] | None) -> ClusterSettings | None:
+    """Return the settings that --cluster gives, or None without it."""
+    if not given:
+        return None
+    values: dict[str, Any] = {}
+    for each in given:
+        name, sign, value = each.partition("=")
+        if not sign:
+            raise typer.BadParameter(f"--cluster {each!r}: expected NAME=VALUE")
+        values[name] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
+    return ClusterSettings.from_dict(values)
 
 
 def as_text(value: Any) -> str:

@@ -19,7 +19,7 @@ from twinvec.cli.options import (
 )
 from twinvec.cli.terminal import named_text, show, show_json, table
 from twinvec_qdrant.cli.filters import parse_filter_options
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, FilterOption, Wait, open_from_options
+from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, FilterOption, GrpcPort, Wait, open_from_options
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import Hit, Reranker
@@ -53,6 +53,7 @@ def search_command(
         bool, typer.Option("--chunks", help="Show every chunk. Default: the best chunk of each document.")
     ] = False,
     wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Search a collection, and show the score of every stage.
@@ -67,7 +68,7 @@ def search_command(
     from twinvec.retrieval.tuned_search import Setting, TunedSearch
 
     conditions = parse_filter_options(where or [])
-    with open_from_options(CollectionPlace(collection, path, url, wait), model) as opened:
+    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port), model) as opened:
         reranker: Reranker | None
         if mode is None and rerank is None:
             tuned = TunedSearch(opened)

@@ -29,7 +29,7 @@ from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchErro
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice, refuse_unknown
-from twinvec_qdrant import SAME_VECTOR_COSINE, Collection, ingest_all, open_whole_documents
+from twinvec_qdrant import SAME_VECTOR_COSINE, ClusterSettings, Collection, ingest_all, open_whole_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -56,6 +56,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         client: An open ``QdrantClient``. Without path, url and client, the collection is in memory.
         api_key: Key for ``url`` (default: the environment variable ``QDRANT_API_KEY``).
         collection: An open collection without chunking, instead of the arguments before.
+        grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
+        grpc_port: See ``grpc``.
+        cluster: How a server keeps the collection (``twinvec_qdrant.ClusterSettings``).
 
     Raises:
         ConfigurationError: arguments contradict one another or the collection.
@@ -81,6 +84,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         client: QdrantClient | None = None,
         api_key: str | None = None,
         collection: Collection | None = None,
+        grpc: bool = False,
+        grpc_port: int = 6334,
+        cluster: ClusterSettings | None = None,
     ) -> None:
         opened = open_whole_documents(
             collection_name,
@@ -90,6 +96,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             client=client,
             api_key=api_key,
             collection=collection,
+            grpc=grpc,
+            grpc_port=grpc_port,
+            cluster=cluster,
         )
         settings: dict[str, Any] = {"collection_name": opened.name, "path": path and str(path), "url": url}
         super().__init__(**settings)
