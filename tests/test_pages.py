@@ -30,7 +30,7 @@ NOT_RUN = {
         "integrations/llama_index/README.md": 1,
         "integrations/qdrant/README.md": 1,
     },
-    "needs a Qdrant server": {"docs/how-to/server.md": 2, "docs/tutorial.md": 1},
+    "needs a Qdrant server": {"docs/how-to/server.md": 4, "docs/tutorial.md": 1},
     "needs a model hub": {"docs/how-to/evaluation.md": 1, "docs/how-to/rerank.md": 1},
     "needs data that you bring": {
         "docs/how-to/evaluation.md": 1,

@@ -1,0 +1,215 @@
+"""A server with every limit of strict mode on: each operation gives what it gives on one without limits."""
+
+from __future__ import annotations
+
+import pytest
+from qdrant_client import QdrantClient, models
+
+from stand_in import STRICT, StandIn
+from twinvec.errors import StoreLimitError, StoreUnavailableError
+from twinvec_qdrant import Collection, IndexSettings, drop_collection, list_collections
+from words import StateEncoder
+
+NOTES = [
+    {"id": f"n{row:02}", "text": f"note {row} " + "word " * (row % 7 + 1), "team": f"t{row % 3}", "size": row}
+    for row in range(34)
+]
+LATER = [{**note, "text": "newer " + note["text"]} for note in NOTES[::3]]
+
+WAIT = 20.0
+
+
+def encoder(seed: int = 0) -> StateEncoder:
+    return StateEncoder(seed=seed, max_tokens=16)
+
+
+def opened(server: StandIn | None, name: str = "notes", wait_seconds: float = WAIT, **options) -> Collection:
+    client = QdrantClient(":memory:") if server is None else QdrantClient(server.url, check_compatibility=False)
+    options = {"encoder": encoder(), "index": IndexSettings("int8", ef=128), "late_interaction": True, **options}
+    collection = Collection.open(name, client=client, wait_seconds=wait_seconds, **options)
+    if server is not None:
+        for key, kind in (("metadata.team", "keyword"), ("metadata.size", "float")):
+            if key not in client.get_collection(name).payload_schema:
+                client.create_payload_index(name, key, kind)
+    return collection
+
+
+@pytest.fixture
+def both(strict):
+    """A collection on the strict server, and the same one without limits, both filled."""
+    with opened(strict) as limited, opened(None) as free:
+        for each in (limited, free):
+            assert each.ingest(NOTES).new == len(NOTES)
+        yield limited, free
+
+
+def hits(found):
+    return [(hit.id, pytest.approx(hit.score, abs=1e-4), hit.text) for hit in found]
+
+
+def changed(collection: Collection):
+    report = collection.ingest(list({note["id"]: note for note in NOTES[:20] + LATER}.values()), prune=True)
+    return report.updated, report.unchanged, report.deleted, sorted(collection.find())
+
+
+def pushed(collection: Collection):
+    return collection.push(client=QdrantClient(":memory:")).copied
+
+
+def migrated(collection: Collection):
+    report = collection.migrate(encoder(seed=1))
+    return report.switched, report.encoded, collection.info()["migrated_from"] is not None
+
+
+def noted(collection: Collection):
+    notes = collection.notes("memory")
+    notes.put({f"k{row}": {"row": row} for row in range(25)})
+    notes.delete(["k3", "k4"])
+    return sorted(notes.find())
+
+
+OPERATIONS = {
+    "count": lambda each: each.count(),
+    "find": lambda each: sorted(each.find()),
+    "find by a filter": lambda each: sorted(each.find({"team": "t1", "size": {"gte": 4}})),
+    "find by many values": lambda each: sorted(each.find({"id": [f"n{row:02}" for row in range(3, 30)]})),
+    "get": lambda each: [document.text for document in each.get([note["id"] for note in NOTES])],
+    "dense": lambda each: hits(each.search("note 7 word", 15, "dense")),
+    "sparse": lambda each: hits(each.search("note 7 word", 15, "sparse")),
+    "hybrid": lambda each: hits(each.search("note 7 word", 15)),
+    "all": lambda each: hits(each.search("note 7 word", 500, "dense", group=False)),
+    "filtered": lambda each: hits(each.search("note 7 word", 15, filter={"team": ["t1", "t2"], "size": {"lt": 20}})),
+    "many": lambda each: [hits(found) for found in each.search_many([f"note {row}" for row in range(12)], 5)],
+    "vector": lambda each: hits(each.search_vector(each.encoder.encode_query(["note 3"])[0], 12, words="note 3")),
+    "diverse": lambda each: hits(each.search_diverse("note 3", 8, candidates=25)),
+    "maxsim": lambda each: hits(each.maxsim().rerank("note 3", each.search("note 3", 25), 10)),
+    "change": changed,
+    "delete": lambda each: (each.delete([note["id"] for note in NOTES[::2]]), sorted(each.find()), each.verify().sound),
+    "verify": lambda each: each.verify(repair=True),
+    "info": lambda each: {key: each.info()[key] for key in ("points", "sources", "index", "late_interaction")},
+    "push": pushed,
+    "migrate": migrated,
+    "drop others": lambda each: (each.migrate(encoder(seed=1)).switched, each.drop_others()),
+    "reindex": lambda each: each.reindex(IndexSettings("int8", m=8, ef=128)).chunks,
+    "notes": noted,
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_keeps_to_the_limits_and_gives_what_it_gives_without(both, clock, name):
+    limited, free = both
+    assert OPERATIONS[name](limited) == OPERATIONS[name](free)
+    assert clock.pauses, "the budgets were used up"
+    assert max(clock.pauses) <= WAIT
+
+
+async def test_awaited_searches_keep_to_the_limits():
+    within = {name: value for name, value in STRICT.model_dump(exclude_none=True).items() if "rate" not in name}
+    with StandIn().running() as server, opened(None) as free:
+        server.be_strict(models.StrictModeConfig(**within))
+        with Collection.open("notes", url=server.url, encoder=encoder()) as limited:
+            for each in (limited, free):
+                each.ingest(NOTES)
+            for mode in ("dense", "sparse", "hybrid"):
+                assert hits(await limited.asearch("note 7 word", 25, mode)) == hits(
+                    free.search("note 7 word", 25, mode)
+                )
+
+
+def test_what_managed_clusters_switch_on_costs_no_request():
+    with StandIn().running() as server:
+        managed = {"unindexed_filtering_retrieve": False, "unindexed_filtering_update": False}
+        server.be_strict(models.StrictModeConfig(enabled=True, max_payload_index_count=100, **managed))
+        with opened(server) as collection:
+            collection.ingest(NOTES)
+            server.asked.clear()
+            assert len(collection.search("note 7 word", 5, filter={"team": "t1"})) == 5
+            assert len(server.asked) == 2
+            assert changed(collection)[:3] == (12, 13, 9)
+
+
+def test_a_push_to_a_strict_server(strict, clock):
+    with opened(None) as here:
+        here.ingest(NOTES)
+        client = QdrantClient(strict.url, check_compatibility=False)
+        assert here.push(client=client, wait_seconds=WAIT).copied == len(NOTES)
+    with opened(strict) as there:
+        assert sorted(there.find()) == [note["id"] for note in NOTES]
+        assert there.verify().sound
+    assert [each.name for each in list_collections(client=client)] == ["notes"]
+    drop_collection("notes", client=client)
+    assert list_collections(client=client) == []
+    assert max(clock.pauses) <= WAIT
+
+
+def test_limits_that_come_later_are_met(strict, clock):
+    strict.be_strict(models.StrictModeConfig())
+    with opened(strict) as collection:
+        collection.ingest(NOTES)
+        strict.be_strict(STRICT, "notes")
+        assert changed(collection)[:3] == (12, 13, 9)
+        assert len(collection.find()) == 25
+
+
+def test_exact_search_where_the_server_forbids_it(both):
+    limited, _ = both
+    with pytest.raises(StoreLimitError, match="search_allow_exact"):
+        limited.search_vector(limited.encoder.encode_query(["note 3"])[0], exact=True)
+    assert limited.reindex().recall is None
+
+
+def test_a_filter_without_an_index_names_the_key_and_what_adds_it(both):
+    limited, _ = both
+    with pytest.raises(StoreLimitError, match=r"metadata\.colour(?s:.*)keyword(?s:.*)create_payload_index"):
+        limited.search("note", filter={"colour": "red"})
+
+
+def test_a_filter_of_too_many_conditions_names_the_limit(both, strict):
+    limited, _ = both
+    strict.be_strict(models.StrictModeConfig(filter_max_conditions=2), "notes")
+    with pytest.raises(StoreLimitError, match="filter_max_conditions"):
+        limited.find({"size": {"gte": 1}, "team": "t1"})
+
+
+@pytest.mark.parametrize(
+    ("limit", "named"),
+    [({"max_points_count": 30}, "max_points_count"), ({"max_collection_vector_size_bytes": 4000}, "vectors")],
+)
+def test_a_full_collection_says_so_and_keeps_what_was_committed(strict, limit, named):
+    strict.be_strict(models.StrictModeConfig(enabled=True, **limit))
+    with opened(strict) as collection:
+        collection.ingest(NOTES[:5])
+        with pytest.raises(StoreLimitError, match=f"full(?s:.*){named}") as caught:
+            collection.ingest(NOTES)
+        assert "committed before the error" in caught.value.__notes__[-1]
+        kept = len(collection.find())
+        assert 5 <= kept < len(NOTES)
+        assert hits(collection.search("note", 50))[0]
+        assert collection.delete([NOTES[0]["id"]]) == 1
+        assert collection.verify().sources == kept - 1
+
+
+def test_a_request_that_costs_more_than_the_budget_is_not_repeated(strict, clock):
+    strict.be_strict(models.StrictModeConfig(enabled=True, read_rate_limit=1))
+    with pytest.raises(StoreLimitError, match="read_rate_limit"):
+        opened(strict, wait_seconds=300).ingest(NOTES)
+    assert len(clock.pauses) < 5
+
+
+def test_a_budget_that_comes_back_too_slowly_ends_within_the_wait(strict, clock):
+    strict.be_strict(models.StrictModeConfig(enabled=True, write_rate_limit=5))
+    with pytest.raises(StoreUnavailableError, match="--wait"):
+        opened(strict, wait_seconds=10).ingest(NOTES)
+    assert max(clock.pauses, default=0) <= 10
+
+
+def test_an_older_collection_is_indexed_at_its_first_write(strict):
+    with opened(strict) as collection:
+        collection.ingest(NOTES[:5])
+    client = QdrantClient(strict.url, check_compatibility=False)
+    indexes = strict._actions._indexes["notes"]
+    for field in ("revision", "content", "namespace"):
+        del indexes[field]
+    with opened(strict) as collection:
+        collection.delete(["n00"])
+    assert {"revision", "content", "namespace"} <= client.get_collection("notes").payload_schema.keys()
