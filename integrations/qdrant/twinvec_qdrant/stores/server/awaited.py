@@ -22,8 +22,8 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 
 from twinvec.adapters.coalescing import Coalescer
+from twinvec_qdrant.stores.server.clients import quiet_client
 from twinvec_qdrant.stores.server.errors import reason, store_error, unsendable
-from twinvec_qdrant.stores.server.quiet import quiet_client
 from twinvec_qdrant.stores.server.requests import applied, longest_silence, longest_try
 from twinvec_qdrant.stores.server.retrying import retrying
 from twinvec_qdrant.stores.steps import Ask, Encode, Step

@@ -57,6 +57,7 @@ _NO_QUORUM = (
     "are back; with three nodes and two copies of every shard, one may fail"
 )
 
+_RETRY_AFTER = re.compile(r"Retry after (\d+)s")
 _TOO_LARGE = "request larger than rate limiter capacity"
 _LIMITS = {
     "search batch size": "search_max_batchsize",
@@ -118,7 +119,8 @@ def refusal(error: BaseException | None) -> Refusal | None:
         sentence, known = _sentence(error.content)
         return Refusal(error.status_code or 500, sentence, _seconds(error.headers.get("retry-after", "")), not known)
     if isinstance(error, grpc.RpcError) and hasattr(error, "code"):
-        return Refusal(_CODES.get(error.code(), 500), _details(error))
+        named = _RETRY_AFTER.search(_details(error))  # without metadata the client does not pass the pause on
+        return Refusal(_CODES.get(error.code(), 500), _details(error), float(named[1]) if named else 0.0)
     return None
 
 

@@ -106,7 +106,7 @@ def _request(
         prefetch=models.Prefetch(filter=filter, limit=size) if prefetched else None,
         query=client_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist(),
         using=SPARSE if sparse else query.name,
-        filter=filter,
+        filter=None if prefetched else filter,
         limit=size,
         offset=start or None,
         params=params,

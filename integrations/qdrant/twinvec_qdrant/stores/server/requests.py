@@ -17,10 +17,9 @@ import tenacity
 from qdrant_client import QdrantClient, models
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from twinvec.errors import StoreError
+from twinvec_qdrant.stores.server.clients import observe, options_for, time_limit
 from twinvec_qdrant.stores.server.errors import NotYetAppliedError, reason, refusal, store_error, unsendable
 from twinvec_qdrant.stores.server.retrying import retrying
-from twinvec_qdrant.stores.server.time_limit import observe, options_for, time_limit
 
 T = TypeVar("T")
 
@@ -68,11 +67,13 @@ class Requests:
         return self._sent(method, (), {}, 0.0)
 
     def version(self) -> tuple[int, int] | None:
-        """Return the server's version, as far as it says."""
+        """Return the server's version if it says it at once; this is asked only once, to explain other failures."""
         try:
-            major, minor = self.ask(self.client.info).version.split(".")[:2]
+            with self._turn, time_limit(longest_try("info", self.wait_seconds)):
+                major, minor = self.client.info().version.split(".")[:2]
             return int(major), int(minor)
-        except (StoreError, ValueError, AttributeError):
+        except Exception as error:
+            logger.debug("%s: it does not say its version: %s", self.location, reason(error))
             return None
 
     def _sent(

@@ -16,7 +16,7 @@ from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.awaited import is_local as is_async_local
 from twinvec_qdrant.stores.server.backend import ServerBackend
-from twinvec_qdrant.stores.server.quiet import quiet_client
+from twinvec_qdrant.stores.server.clients import quiet_client
 from twinvec_qdrant.stores.server.requests import Requests, is_local
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 

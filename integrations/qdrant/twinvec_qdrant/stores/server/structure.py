@@ -79,22 +79,27 @@ class Structure:
         )
         return True
 
-    def index_fields(self, tenant_path: str | None, known: Collection[str]) -> None:
-        """Index the payload fields that conditions name, except the ``known`` ones, which have an index."""
+    def index_fields(self, tenant_path: str | None, known: Collection[str], *, wait: bool = True) -> None:
+        """Index the payload fields that conditions name, except the ``known`` ones, which have an index.
+
+        Without ``wait``, the server builds the indexes of a large collection after the call.
+        """
         if self._local:
             return
         for field in OWN_FIELDS:
             if field not in known:
-                self._requests.call(self._client.create_payload_index, field, models.PayloadSchemaType.KEYWORD)
+                self._requests.call(
+                    self._client.create_payload_index, field, models.PayloadSchemaType.KEYWORD, wait=wait
+                )
         if tenant_path is not None and tenant_path not in known:
             tenants = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-            self._requests.call(self._client.create_payload_index, tenant_path, tenants)
+            self._requests.call(self._client.create_payload_index, tenant_path, tenants, wait=wait)
 
     def index_older(self, known: Collection[str]) -> None:
         """Index the fields of a collection that an older version has made; go on without if the server refuses."""
         if not set(OWN_FIELDS) <= set(known):
             try:
-                self.index_fields(None, known)
+                self.index_fields(None, known, wait=False)
             except StoreUnavailableError:
                 raise
             except StoreError as error:

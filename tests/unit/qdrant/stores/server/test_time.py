@@ -100,7 +100,7 @@ def test_the_last_try_ends_with_the_wait(clock):
     given: list[float] = []
 
     def slow(collection_name: str) -> None:
-        from twinvec_qdrant.stores.server.time_limit import _seconds
+        from twinvec_qdrant.stores.server.clients import _seconds
 
         given.append(_seconds.get())
         clock.now += 4

@@ -16,7 +16,7 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 from stand_in import Fault, StandIn
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError, StoreUnavailableError
 from twinvec_qdrant import Collection, drop_collection, list_collections
-from twinvec_qdrant.stores.server.errors import is_temporary, store_error
+from twinvec_qdrant.stores.server.errors import is_temporary, requested_pause, store_error
 from words import StateEncoder, WordEncoder
 
 
@@ -190,6 +190,11 @@ def test_errors_of_grpc_are_those_of_rest(code, status, sentence):
     assert type(errors[0]) is type(errors[1])
     assert is_temporary(over_grpc) == is_temporary(over_rest)
     assert sentence in str(errors[0])
+
+
+def test_a_pause_that_grpc_names_in_words_only_is_kept_to():
+    said = "Read rate limit exceeded: Operation requires 4 tokens but only 0.0 were available. Retry after 60s"
+    assert requested_pause(RpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, said)) == 60
 
 
 def test_what_a_limit_refuses_is_named_by_the_limit():

@@ -1,4 +1,4 @@
-"""The time that one request may take, for every method of the client.
+"""Clients as twinvec uses them: without their warnings, and with a time for each request, whatever the method.
 
 A method's own ``timeout`` is in whole seconds, tells the server too, where strict mode may forbid it, and is missing in
 some methods. Over REST, the time is therefore set on the request as it is sent; over gRPC, it is that of the method,
@@ -9,19 +9,29 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 from qdrant_client import QdrantClient
 from qdrant_client.qdrant_remote import QdrantRemote
 
+C = TypeVar("C")
+
 _seconds: ContextVar[float | None] = ContextVar("seconds that a request of twinvec may take", default=None)
 _observed: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def quiet_client(kind: Callable[..., C], **options: Any) -> C:
+    """Return a client without its warning of a key that goes unencrypted, which happens to this machine only."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
+        return kind(**options)
 
 
 @contextmanager
