@@ -7,6 +7,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from qdrant_client import QdrantClient
 
 from langchain_twinvec import TwinvecVectorStore
+from twinvec_qdrant import ClusterSettings
 
 DOCUMENTS = [
     Document(page_content=f"note {row}", id=f"n{row:02}", metadata={"team": f"t{row % 3}"}) for row in range(30)
@@ -43,3 +44,18 @@ def test_every_method_keeps_to_the_limits(strict, clock):
     assert store.delete()
     assert store.get_by_ids(["n01"]) == []
     assert clock.pauses, "the budgets were used up"
+
+
+def test_a_store_over_grpc(strict):
+    with strict.over_grpc() as port:
+        store = TwinvecVectorStore(
+            DeterministicFakeEmbedding(size=24),
+            url=strict.url,
+            grpc=True,
+            grpc_port=port,
+            cluster=ClusterSettings(replication_factor=2),
+        )
+        store.add_documents(DOCUMENTS[:3])
+        assert len(store.similarity_search("note", 3)) == 3
+        assert store.collection.info()["cluster"]["replication_factor"] == 2
+        store.close()

@@ -9,6 +9,7 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode as Mode
 from qdrant_client import QdrantClient
 
 from llama_index.vector_stores.twinvec import TwinvecVectorStore
+from twinvec_qdrant import ClusterSettings
 
 MODEL = MockEmbedding(30)
 
@@ -37,3 +38,13 @@ def test_every_method_keeps_to_the_limits(strict, clock):
     store.clear()
     assert store.get_nodes() == []
     assert clock.pauses, "the budgets were used up"
+
+
+def test_a_store_over_grpc(strict):
+    with strict.over_grpc() as port:
+        cluster = ClusterSettings(replication_factor=2)
+        store = TwinvecVectorStore(MODEL, "notes", url=strict.url, grpc=True, grpc_port=port, cluster=cluster)
+        store.add([node(row) for row in range(3)])
+        assert len(store.get_nodes()) == 3
+        assert store.client.info()["cluster"]["replication_factor"] == 2
+        store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 
 import pytest
@@ -108,6 +109,29 @@ def test_limits_are_kept_to(monkeypatch):
                 collection.find({"team": "t1"})
         assert clock.pauses, "the budgets were used up"
         assert max(clock.pauses) <= 20
+
+
+def test_commands_take_the_port(twinvec, server, tiny_model, tmp_path):
+    running, place = server
+    (tmp_path / "tea.txt").write_text("Green tea is brewed at 80 degrees.")
+    there = ("--collection", "notes", "--url", running.url, "--grpc-port", place["grpc_port"], "--json")
+    assert twinvec("ingest", tmp_path / "tea.txt", *there, "--model", tiny_model("bert")).code == 0
+    assert '"tea.txt"' in twinvec("search", "tea", *there).out
+    copy = ("--to-url", running.url, "--to-grpc-port", place["grpc_port"], "--to-collection", "copy")
+    assert '"copied": 1' in twinvec("push", *there, *copy).out
+    assert twinvec("collections", *there[2:]).out.count('"name"') == 2
+    assert twinvec("drop", *there, "--yes").code == 0
+    assert twinvec("info", "--collection", "notes", "--grpc-port", 6334).code == 2
+
+
+async def test_awaited_searches_over_grpc_in_one_event_loop_after_another(server):
+    _, place = server
+    with Collection.open("notes", **place, encoder=encoder()) as collection:
+        collection.ingest(NOTES)
+        found = hits(collection.search("note 7 word", 5))
+        assert hits(await collection.asearch("note 7 word", 5)) == found
+        again = await asyncio.to_thread(lambda: asyncio.run(collection.asearch("note 7 word", 5)))
+        assert hits(again) == found
 
 
 def test_a_server_without_grpc_is_named():
