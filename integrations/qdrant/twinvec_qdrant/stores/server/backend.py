@@ -44,9 +44,9 @@ from twinvec_qdrant.stores.points import (
 from twinvec_qdrant.stores.searches import Candidates, Search, fill_in, own_queries
 from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.awaited import AwaitedRequests
-from twinvec_qdrant.stores.server.limited_searches import batches, cost, fits, merged, needs_exact, requests_for
-from twinvec_qdrant.stores.server.limits import Limits, limits_of
-from twinvec_qdrant.stores.server.narrowing import conditions_of, narrowed
+from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowed
+from twinvec_qdrant.stores.server.limits.permitted import Limits, limits_of
+from twinvec_qdrant.stores.server.limits.searches import batches, cost, fits, merged, needs_exact, requests_for
 from twinvec_qdrant.stores.server.requests import Requests, is_local
 from twinvec_qdrant.stores.server.searching import candidates_of, search_batch
 from twinvec_qdrant.stores.server.streams import STREAM_POINTS, in_streams

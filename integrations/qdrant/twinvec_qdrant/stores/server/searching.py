@@ -16,7 +16,7 @@ from qdrant_client import models
 
 from twinvec_qdrant.stores.points import Query, Scored
 from twinvec_qdrant.stores.searches import Candidates, Search, gathered, own_queries
-from twinvec_qdrant.stores.server.limited_searches import client_request
+from twinvec_qdrant.stores.server.limits.searches import client_request
 
 
 def search_batch(searches: Sequence[Search], notice: str, shards: int) -> list[models.QueryRequest]:

@@ -12,7 +12,7 @@ from typing import Any
 from qdrant_client import models
 
 from twinvec_qdrant.stores.points import pages
-from twinvec_qdrant.stores.server.limits import Limits
+from twinvec_qdrant.stores.server.limits.permitted import Limits
 
 
 def narrowed(filter: models.Filter | None, limits: Limits) -> list[models.Filter | None]:

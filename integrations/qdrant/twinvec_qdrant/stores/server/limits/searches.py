@@ -15,8 +15,8 @@ from qdrant_client import models
 
 from twinvec_qdrant.stores.conditions import IdIs
 from twinvec_qdrant.stores.points import SPARSE, Query, Scored, pages
-from twinvec_qdrant.stores.server.limits import Limits
-from twinvec_qdrant.stores.server.narrowing import conditions_of, narrowed
+from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowed
+from twinvec_qdrant.stores.server.limits.permitted import Limits
 from twinvec_qdrant.stores.server.values import client_filter, client_sparse
 
 # Document frequencies of the points that there are. Without a filter, those of a server count removed points until its
