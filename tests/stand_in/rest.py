@@ -52,6 +52,7 @@ def handler(stand_in: Answering) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else a body waits for the receipt of its headers, 40 ms
 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))

@@ -27,6 +27,7 @@ class Fetched:
         self._vector = vector
         self._asked: set[str] = set()
         self._listed: dict[str, frozenset[str]] = {}
+        self._ids: dict[str, str] = {}
 
     def fetch(self, ids: Iterable[str]) -> Steps[None]:
         """Read the points that have not been asked for."""
@@ -49,10 +50,16 @@ class Fetched:
 
     def listed(self, source: str) -> frozenset[str] | None:
         """Return the chunks that the source's record lists; None if the record has not been asked for."""
-        if source not in self._listed and (key := record_id(source)) in self._asked:
-            record = self.points.get(key)
+        if source not in self._listed and self.record_id(source) in self._asked:
+            record = self.points.get(self.record_id(source))
             self._listed[source] = frozenset(record.payload["chunks"]) if record else frozenset()
         return self._listed.get(source)
+
+    def record_id(self, source: str) -> str:
+        """Return the id of a source's record."""
+        if source not in self._ids:
+            self._ids[source] = record_id(source)
+        return self._ids[source]
 
 
 class _Walk:
@@ -64,6 +71,7 @@ class _Walk:
     def __init__(self, candidates: Sequence[Candidate], fetched: Fetched, limit: int, group: bool) -> None:
         self.valid: list[Candidate] = []
         self.unknown = False
+        self._fetched = fetched
         self._group = group
         self._limit = limit
         self._left: Sequence[Candidate] = ()
@@ -92,7 +100,7 @@ class _Walk:
             if self._group and candidate.source in sources:
                 continue
             sources.add(candidate.source)
-            yield record_id(candidate.source)
+            yield self._fetched.record_id(candidate.source)
             if place >= offset:  # earlier ones belong to pages before
                 yield candidate.id
             place += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from twinvec_qdrant.stores.points import Scored
 from twinvec_qdrant.stores.searches import Found
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A chunk that was found: its score in every stage, and ``score``, the fused one or that of the only stage."""
 
     id: str
@@ -78,11 +77,12 @@ def rank(
     else:
         (final,) = scores.values()
     ranked = []
-    for row, point in enumerate(points.values()):
-        source, position, score = point.payload["source"], point.payload["position"], float(final[row])
+    rows = zip(*(values.tolist() for values in scores.values()), strict=True)
+    for point, own_scores, score in zip(points.values(), rows, final.tolist(), strict=True):
+        source, position = point.payload["source"], point.payload["position"]
         # rounded: the order in which products are summed must not decide between equal chunks
         order = (-round(score, 6), source, position)
-        own = {stage: float(values[row]) for stage, values in scores.items()}
+        own = dict(zip(scores, own_scores, strict=True))
         if fused:
             own["fused"] = score = min(score, before[-1].score) if before else score
         ranked.append((order, Candidate(point.id, source, position, own, score)))

@@ -33,11 +33,15 @@ class Encode:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request to a server: the name of a method of its client, and the arguments after the collection's name."""
+    """A request to a server: the name of a method of its client, and the arguments after the collection's name.
+
+    ``alone`` forbids to send it together with others that wait at the same time.
+    """
 
     method: str
     arguments: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    alone: bool = False
 
 
 Step = Work | Encode | Ask

@@ -6,16 +6,17 @@ import asyncio
 
 import pytest
 import tenacity
-from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from stand_in import Fault, StandIn
 from twinvec import Document
-from twinvec.errors import ConfigurationError, StoreError
+from twinvec.errors import ConfigurationError, FilterError, StoreError
 from twinvec_qdrant import ChunkSettings, Collection
 from twinvec_qdrant.records.schema import model_id, record_id
 from twinvec_qdrant.stores.points import Query
 from twinvec_qdrant.stores.searches import Search
 from twinvec_qdrant.stores.server import searching
+from twinvec_qdrant.stores.steps import asked as asked_for
 from words import WordEncoder, sentences
 
 TEXTS = sentences(150, seed=3, longest=20)
@@ -85,6 +86,16 @@ def test_any_search_makes_two_requests(server, asked, words):
             asked.clear()
             assert call(), name
             assert asked == [("POST", "/points/query/batch"), ("POST", "/points")], name
+
+
+def test_a_strict_server_is_asked_twice_too(server, asked, words):
+    limits = {"max_query_limit": 100, "search_allow_exact": False, "filter_max_conditions": 10}
+    server.be_strict(models.StrictModeConfig(enabled=True, unindexed_filtering_retrieve=False, **limits))
+    with filled(words, client=client(server)) as collection:
+        for options in ({}, {"mode": "dense"}, {"mode": "sparse"}, {"limit": 30, "group": False}):
+            asked.clear()
+            assert collection.search(QUERIES[0], **options)
+            assert asked == [("POST", "/points/query/batch"), ("POST", "/points")], options
 
 
 def test_grouped_searches_make_two_requests(server, asked):
@@ -199,6 +210,45 @@ async def test_many_awaited_searches_share_the_encoder(server, words, monkeypatc
         assert all(map(same, found, expected * 6))
         assert sum(sizes) == 24
         assert len(sizes) < 15, "what waits together is encoded together"
+
+
+async def test_many_awaited_searches_share_requests(server, asked, words):
+    filled(words, client=client(server)).close()
+    with Collection.open("notes", url=server.url, encoder=words) as collection:
+        expected = [collection.search(query, 3) for query in QUERIES[:4]]
+        asked.clear()
+        wrong = collection.asearch("fox", 3, filter={"a..b": 3})
+        searches = [collection.asearch(query, 3) for query in QUERIES[:4] * 30]
+        found = await asyncio.gather(*searches, wrong, return_exceptions=True)
+        assert isinstance(found.pop(), FilterError)
+        assert all(map(same, found, expected * 30))
+        assert len(asked) < 80, "120 searches alone make 240 requests"
+        asked.clear()
+        one = asyncio.create_task(collection.asearch(QUERIES[0], 3))
+        others = [asyncio.create_task(collection.asearch(query, 3)) for query in QUERIES[:4] * 10]
+        await asyncio.sleep(0)
+        for task in others[::2]:
+            task.cancel()
+        assert same(await one, expected[0])
+        left = await asyncio.gather(*others, return_exceptions=True)
+        assert all(same(hits, expected[row % 4]) for row, hits in enumerate(left) if row % 2)
+        assert all(isinstance(hits, asyncio.CancelledError) for hits in left[::2])
+
+
+async def test_of_merged_requests_each_gets_its_own_error(server, words):
+    filled(words, client=client(server)).close()
+    with Collection.open("notes", url=server.url, encoder=words, wait_seconds=0) as collection:
+        good = collection._backend.points([record_id("d001"), record_id("d002")])
+        bad = asked_for("retrieve", [object()], with_payload=True, with_vectors=False)
+        waiting = [collection._backend.run_awaiting(each) for each in [*(few(20, collection)), bad, good]]
+        *_, refused, there = await asyncio.gather(*waiting, return_exceptions=True)
+        assert isinstance(refused, StoreError)
+        assert there.keys() == {record_id("d001"), record_id("d002")}
+
+
+def few(count: int, collection: Collection) -> list:
+    """Steps that keep requests under way."""
+    return [collection._backend.points([record_id(f"d{row:03}")]) for row in range(count)]
 
 
 def test_two_event_loops_one_after_the_other(server, words):

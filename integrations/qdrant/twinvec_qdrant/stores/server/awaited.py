@@ -24,6 +24,7 @@ from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from twinvec.adapters.coalescing import Coalescer
 from twinvec_qdrant.stores.server.clients import quiet_client
 from twinvec_qdrant.stores.server.errors import reason, store_error, unsendable
+from twinvec_qdrant.stores.server.merging import Lane, points_of, slice_of
 from twinvec_qdrant.stores.server.requests import applied, longest_silence, longest_try
 from twinvec_qdrant.stores.server.retrying import retrying
 from twinvec_qdrant.stores.steps import Ask, Encode, Step
@@ -32,7 +33,9 @@ logger = logging.getLogger(__name__)
 
 Loop = asyncio.AbstractEventLoop
 
-_CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=64)
+_PARTS = {"query_batch_points": slice_of, "retrieve": points_of}
+CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=64)
+"""Connections of a client of our own. By default, the client keeps none to this machine open."""
 
 
 class AwaitedRequests:
@@ -55,6 +58,7 @@ class AwaitedRequests:
         self._lock = threading.Lock()
         self._clients: WeakKeyDictionary[Loop, AsyncQdrantClient] = WeakKeyDictionary()
         self._lives: WeakKeyDictionary[Loop, AsyncGenerator[AsyncQdrantClient]] = WeakKeyDictionary()
+        self._lanes: WeakKeyDictionary[Loop, dict[tuple[str, str], Lane]] = WeakKeyDictionary()
         self._encoders: dict[Any, Coalescer[Any]] = {}
         if given is not None and (loop := _running_loop()) is not None:
             self._clients[loop] = given
@@ -62,7 +66,7 @@ class AwaitedRequests:
     async def perform(self, step: Step) -> Any:
         """Return what a step waits for; see ``stores.steps``."""
         if isinstance(step, Ask):
-            return await self._sent(step)
+            return await self._merged(step)
         if isinstance(step, Encode):
             return await self._coalescer(step.encode)(step.texts)
         call = partial(contextvars.copy_context().run, step.call)
@@ -77,6 +81,18 @@ class AwaitedRequests:
                 asyncio.run_coroutine_threadsafe(_ended(life), loop)
             elif not loop.is_closed() and _running_loop() is None:
                 loop.run_until_complete(life.aclose())
+
+    async def _merged(self, ask: Ask) -> Any:
+        """Send a request together with others that wait."""
+        part = _PARTS.get(ask.method)
+        if part is None or ask.alone:
+            return await self._sent(ask)
+        lanes = self._lanes.setdefault(asyncio.get_running_loop(), {})
+        key = (ask.method, repr(sorted(ask.options.items())))
+        if key not in lanes:
+            method, options = ask.method, ask.options
+            lanes[key] = Lane(lambda items: self._sent(Ask(method, (items,), options)), part)
+        return await lanes[key](ask.arguments[0])
 
     async def _sent(self, ask: Ask) -> Any:
         client = await self._client()
@@ -136,7 +152,7 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a client that keeps connections open, unless they say otherwise."""
     kept = {name: value for name, value in options.items() if value is not None}
     kept["check_compatibility"] = False
-    return kept if {"limits", "pool_size"} & kept.keys() else {**kept, "limits": _CONNECTIONS}
+    return kept if {"limits", "pool_size"} & kept.keys() else {**kept, "limits": CONNECTIONS}
 
 
 def _running_loop() -> Loop | None:

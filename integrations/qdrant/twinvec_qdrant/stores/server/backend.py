@@ -48,7 +48,7 @@ from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowe
 from twinvec_qdrant.stores.server.limits.permitted import Limits, limits_of
 from twinvec_qdrant.stores.server.limits.searches import batches, cost, fits, merged, needs_exact, requests_for
 from twinvec_qdrant.stores.server.requests import Requests, is_local
-from twinvec_qdrant.stores.server.searching import candidates_of, search_batch
+from twinvec_qdrant.stores.server.searching import candidates_of, search_batch, sendable
 from twinvec_qdrant.stores.server.streams import STREAM_POINTS, in_streams
 from twinvec_qdrant.stores.server.structure import Structure
 from twinvec_qdrant.stores.server.text_indexes import TextIndexes
@@ -272,15 +272,17 @@ class ServerBackend(Backend):
             yield from worked(partial(self._texts.check, conditions))
         batch = search_batch(searches, notice, self._shards)
         found = None
-        if fits(batch, self._known()):
+        limits = self._known()
+        if fits(batch, limits):
             try:
-                options = {"refill_seconds": self._known().refill(reads=cost(batch)), **self._consistency()}
-                found = yield from asked("query_batch_points", batch, **options)
+                options = {"refill_seconds": limits.refill(reads=cost(batch)), **self._consistency()}
+                alone = limits.searches is not None or limits.reads is not None
+                found = yield Ask("query_batch_points", (sendable(batch),), options, alone)
             except StoreLimitError:
                 yield from worked(self._info)
         if found is None:
             return (yield from super().candidates(searches, notice))
-        candidates, complete = candidates_of(searches, [scored(each.points) for each in found], self._shards)
+        candidates, complete = candidates_of(searches, [each.points for each in found], self._shards)
         if not complete:
             yield from worked(partial(fill_in, searches, candidates, self.search))
         return candidates
@@ -290,8 +292,8 @@ class ServerBackend(Backend):
         limits = self._known()
         for page in pages(ids, limits.read(PAGE)):
             options = {"refill_seconds": limits.refill(reads=len(page)), **self._consistency()}
-            vectors = [vector] if vector else False
-            records = yield from asked("retrieve", page, with_payload=True, with_vectors=vectors, **options)
+            options |= {"with_payload": True, "with_vectors": [vector] if vector else False}
+            records = yield Ask("retrieve", (page,), options, alone=limits.reads is not None)
             found.update((str(record.id), stored_point(record, vector)) for record in records)
         return found
 

@@ -11,12 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, Self
 
 from qdrant_client import models
 
-from twinvec_qdrant.stores.points import Query, Scored
+from twinvec_qdrant.stores.points import Query, Scored, scored
 from twinvec_qdrant.stores.searches import Candidates, Search, gathered, own_queries
 from twinvec_qdrant.stores.server.limits.searches import client_request
+
+
+class _Request(models.QueryRequest):
+    """A request that the client sends as it is; of others, it copies every number of the vector."""
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self
 
 
 def search_batch(searches: Sequence[Search], notice: str, shards: int) -> list[models.QueryRequest]:
@@ -25,6 +33,17 @@ def search_batch(searches: Sequence[Search], notice: str, shards: int) -> list[m
     across = [_scored_across(query, other, shards) for query, other in crossings(searches)]
     noticed = models.Filter(must=[models.HasIdCondition(has_id=[notice])])
     return [models.QueryRequest(filter=noticed, limit=1, with_payload=True, with_vector=False), *own, *across]
+
+
+def sendable(batch: Sequence[models.QueryRequest]) -> list[models.QueryRequest]:
+    """Return the requests of a batch without a check of every number of their vectors."""
+    sent: list[models.QueryRequest] = []
+    for request in batch:
+        given = {name: getattr(request, name) for name in request.model_fields_set}
+        if isinstance(request.query, list | models.SparseVector):
+            given["query"] = models.NearestQuery.model_construct(nearest=request.query)
+        sent.append(_Request.model_construct(**given))
+    return sent
 
 
 def crossings(searches: Sequence[Search]) -> list[tuple[Query, Query]]:
@@ -39,20 +58,20 @@ def crossings(searches: Sequence[Search]) -> list[tuple[Query, Query]]:
 
 
 def candidates_of(
-    searches: Sequence[Search], answers: Sequence[Sequence[Scored]], shards: int
+    searches: Sequence[Search], answers: Sequence[Sequence[models.ScoredPoint]], shards: int
 ) -> tuple[Candidates, bool]:
     """Return the candidates from the answers to ``search_batch``, and whether all have all their scores."""
-    noticed, answers = answers[0], answers[1:]
-    candidates = gathered(searches, answers)
+    noticed, end = answers[0], 1 + len(own_queries(searches))
+    candidates = gathered(searches, [scored(each) for each in answers[1:end]])
     candidates.notice = noticed[0].payload if noticed else None
-    across = iter(answers[len(own_queries(searches)) :])
+    across = iter(answers[end:])
     complete = True
     for search, found in zip(searches, candidates.found, strict=True):
         for stage in search.stages:
             for other in search.stages.keys() - {stage}:
                 answer = next(across)
                 missing = found[other].keys() - found[stage].keys()
-                scores = {each.id: each.score for each in answer}
+                scores = {str(each.id): each.score for each in answer}
                 # in the order of the other stage, as if asked for by id
                 found[stage] |= {
                     key: Scored(key, scores[key], found[other][key].payload)
@@ -70,5 +89,9 @@ def _scored_across(query: Query, other: Query, shards: int) -> models.QueryReque
     prefetch = models.Prefetch(
         query=source.query, using=source.using, filter=source.filter, params=source.params, limit=source.limit
     )
-    exact = replace(query, conditions=(), fields=(), exact=True, limit=other.limit * shards)
-    return client_request(exact).model_copy(update={"prefetch": [prefetch]})
+    # several shards might cut an approximate search (undersampling); one compares so few points without its index
+    compared = replace(query, conditions=(), fields=(), exact=shards > 1, limit=other.limit * shards)
+    changes: dict[str, Any] = {"prefetch": [prefetch]}
+    if shards == 1 and not isinstance(query.vector, tuple):
+        changes["params"] = models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
+    return client_request(compared).model_copy(update=changes)

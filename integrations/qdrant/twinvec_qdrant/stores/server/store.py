@@ -14,6 +14,7 @@ from twinvec.errors import ConfigurationError, StoreError
 from twinvec_qdrant.stores.base import NewCollection, Store
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 from twinvec_qdrant.stores.server import cluster
+from twinvec_qdrant.stores.server.awaited import CONNECTIONS
 from twinvec_qdrant.stores.server.awaited import is_local as is_async_local
 from twinvec_qdrant.stores.server.backend import ServerBackend
 from twinvec_qdrant.stores.server.clients import quiet_client
@@ -149,6 +150,7 @@ def connect(
         grpc_options=None if proxied else {"grpc.enable_http_proxy": 0},
         check_compatibility=False,
         trust_env=proxied,
+        limits=CONNECTIONS,
     )
     return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
 

@@ -1,0 +1,89 @@
+"""Merging: awaited requests of one kind that wait at the same time become one request.
+
+A few requests are under way at once, so that a single search waits for nobody. Those that come meanwhile are sent
+together as soon as one has ended: many searches at once then take few requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+_UNDER_WAY = 8
+_MOST = 128  # searches, or points, of a merged request
+
+
+class Lane:
+    """The requests of one kind on one event loop; ``send`` gets the items of all that are merged.
+
+    ``part`` returns what belongs to one of them: its items, where they begin, and the whole answer are given.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[list[Any]], Awaitable[Sequence[Any]]],
+        part: Callable[[Sequence[Any], int, Sequence[Any]], Any],
+    ) -> None:
+        self._send = send
+        self._part = part
+        self._waiting: deque[tuple[Sequence[Any], asyncio.Future[Any]]] = deque()
+        self._workers: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, items: Sequence[Any]) -> Any:
+        """Return what belongs to these items, or raise the error of their own request."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((items, answer))
+        if len(self._workers) < _UNDER_WAY:
+            worker = asyncio.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+        return await answer
+
+    async def _work(self) -> None:
+        while self._waiting:
+            taken = [self._waiting.popleft()]
+            size = len(taken[0][0])
+            while self._waiting and size + len(self._waiting[0][0]) <= _MOST:
+                taken.append(self._waiting.popleft())
+                size += len(taken[-1][0])
+            await self._answer([each for each in taken if not each[1].done()])
+
+    async def _answer(self, taken: Sequence[tuple[Sequence[Any], asyncio.Future[Any]]]) -> None:
+        if not taken:
+            return
+        try:
+            whole = await self._send([item for items, _ in taken for item in items])
+        except Exception as error:
+            if len(taken) == 1:
+                _settle(taken[0][1], error=error)
+                return
+            for each in taken:  # each is owed its own error
+                await self._answer([each])
+            return
+        start = 0
+        for items, answer in taken:
+            _settle(answer, self._part(items, start, whole))
+            start += len(items)
+
+
+def slice_of(items: Sequence[Any], start: int, whole: Sequence[Any]) -> Any:
+    """Return the part of an answer that has one element for each item."""
+    return whole[start : start + len(items)]
+
+
+def points_of(items: Sequence[Any], start: int, whole: Sequence[Any]) -> Any:
+    """Return the points with these ids."""
+    del start
+    ids = set(items)
+    return [point for point in whole if str(point.id) in ids]
+
+
+def _settle(answer: asyncio.Future[Any], value: Any = None, error: Exception | None = None) -> None:
+    if answer.done():  # the caller has stopped waiting
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(value)
