@@ -20,6 +20,9 @@ from twinvec.retrieval.filters import matches, parse_filter
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.records.schema import CHUNKS, filter_conditions
 from twinvec_qdrant.stores.field_tests import needed_indexes
+from twinvec_qdrant.stores.server.limits.narrowing import narrowed
+from twinvec_qdrant.stores.server.limits.permitted import Limits
+from twinvec_qdrant.stores.server.values import client_filter
 from words import WordEncoder
 
 SCALARS = [
@@ -170,3 +173,25 @@ def test_notes_take_the_same_filters(stored):
         expected = truth(wanted)
         assert 5 < len(expected) < len(DOCUMENTS) - 5
         assert {key for key, _ in notes.find(wanted)} == expected
+
+
+@pytest.fixture(scope="module")
+def payloads_alone():
+    """The payloads in the client's local mode, and the filters of a server's client."""
+    client = QdrantClient(":memory:")
+    client.create_collection("payloads", vectors_config={})
+    payloads = [{"kind": "chunk", "source": each.id, "metadata": each.payload} for each in DOCUMENTS]
+    client.upsert(
+        "payloads", [models.PointStruct(id=row, vector={}, payload=each) for row, each in enumerate(payloads)]
+    )
+    yield client
+    client.close()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(wanted=FILTERS, values=st.sampled_from([1, 2, None]), conditions=st.sampled_from([4, 6, 12]))
+def test_filters_cut_to_a_servers_limits_find_the_same(payloads_alone, wanted, values, conditions):
+    whole = client_filter([CHUNKS, *filter_conditions(parse_filter(wanted))])
+    parts = narrowed(whole, Limits(values=values, conditions=conditions))
+    found = [payloads_alone.scroll("payloads", part, limit=len(DOCUMENTS))[0] for part in parts]
+    assert {point.payload["source"] for points in found for point in points} == truth(wanted)
