@@ -371,7 +371,7 @@ class Collection:
         Raises:
             TextError: ``ids`` is a single string, or an id is not a string or holds a lone surrogate.
         """
-        return self._documents.get(check_texts(ids, name="id"))
+        return self._run(self._documents.get(check_texts(ids, name="id")))
 
     def find(self, filter: Filter | None = None) -> list[str]:
         """Return the ids of all documents that satisfy the filter, in arbitrary order; needs no tenant.
@@ -534,7 +534,7 @@ class Collection:
     asearch_many = awaiting(search_many)
     asearch_vector = awaiting(search_vector)
     asearch_diverse = awaiting(search_diverse)
-    aget = awaitable(get)
+    aget = awaiting(get)
     afind = awaitable(find)
     adelete = awaitable(delete)
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec_qdrant.records.commits import Catalog
-from twinvec_qdrant.records.schema import CHUNKS, RECORDS, filter_conditions, record_id, user_payload
+from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record, filter_conditions, record_id, user_payload
+from twinvec_qdrant.stores.steps import Steps
 
 
 class StoredDocuments:
@@ -17,10 +18,11 @@ class StoredDocuments:
         self._catalog = catalog
         self._backend = catalog.backend
 
-    def get(self, ids: Sequence[str]) -> list[Document]:
+    def get(self, ids: Sequence[str]) -> Steps[list[Document]]:
         """Return the documents with these ids; see ``Collection.get``."""
-        records = self._catalog.records(ids)
-        points = self._backend.retrieve([chunk for record in records.values() for chunk in record.chunks])
+        stored = yield from self._backend.points([record_id(source) for source in dict.fromkeys(ids)])
+        records = {each.source: each for each in (Record.of_payload(point.payload) for point in stored.values())}
+        points = yield from self._backend.points([chunk for each in records.values() for chunk in each.chunks])
         documents = []
         for record in (records[source] for source in dict.fromkeys(ids) if source in records):
             chunks = [points[chunk].payload for chunk in record.chunks if chunk in points]

@@ -87,7 +87,8 @@ class AwaitedRequests:
         part = _PARTS.get(ask.method)
         if part is None or ask.alone:
             return await self._sent(ask)
-        lanes = self._lanes.setdefault(asyncio.get_running_loop(), {})
+        with self._lock:
+            lanes = self._lanes.setdefault(asyncio.get_running_loop(), {})
         key = (ask.method, repr(sorted(ask.options.items())))
         if key not in lanes:
             method, options = ask.method, ask.options
