@@ -58,6 +58,10 @@ class BM25Weights:
                     terms += sign * record.terms
             self._totals = chunks, terms
 
+    def count_from_nothing(self) -> None:
+        """Count only the commits from now on, in an empty collection without another writer."""
+        self._totals = (0, 0)
+
     def refresh(self) -> None:
         """Read the average again; other writers may have changed it."""
         average = stored_description(self._backend).average_length
