@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,8 +46,9 @@ _TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
 
 # ``_WORDS`` takes long. What it does to ASCII is simple, and other text is given to it piece by piece, cut at white
 # space: no step of it looks across a space. Most pieces occur again.
-_ASCII_TERM = re.compile(r"[a-z0-9_]{2,}|[0-9]")
-_ASCII_CONTROLS = dict.fromkeys(code for code in (*range(32), 127) if chr(code) not in "\t\n\r")
+_ASCII_WORDS = bytes(code if chr(code).isalnum() or code == ord("_") else ord(" ") for code in range(128)).lower()
+_ASCII_WORDS += bytes(range(128, 256))
+_ASCII_CONTROLS = bytes(code for code in (*range(32), 127) if chr(code) not in "\t\n\r")
 _PIECE = re.compile(r"[^ \t\n\r]+")
 _REMEMBERED_LENGTH = 64  # characters; longer words hardly occur again
 _REMEMBERED_STEMS = 2**17
@@ -94,7 +95,8 @@ def _words(text: str) -> list[str]:
 
 
 def _ascii_words(text: str) -> list[str]:
-    return _ASCII_TERM.findall(text.translate(_ASCII_CONTROLS).lower())
+    words = text.encode("ascii").translate(_ASCII_WORDS, _ASCII_CONTROLS).decode("ascii").split()
+    return [word for word in words if len(word) > 1 or word.isdecimal()]
 
 
 def _normalized_words(text: str) -> list[str]:
@@ -155,6 +157,21 @@ def document_vector(terms: Sequence[str], average_length: float) -> SparseVector
     ids, counts = _counted(terms)
     norm = K1 * (1 - B + B * len(terms) / (average_length or len(terms) or 1))
     return _merged(ids, counts / (counts + norm))
+
+
+def document_vectors(terms: Sequence[Sequence[str]], average_length: float) -> list[SparseVector]:
+    """Return ``document_vector`` of each document, computed for all at once."""
+    lengths = np.fromiter(map(len, terms), np.int64, len(terms))
+    rows = np.repeat(np.arange(len(terms)), lengths)
+    ids = np.fromiter(map(term_id, chain.from_iterable(terms)), np.int64, len(rows))
+    places, counts = np.unique(rows << 32 | ids, return_counts=True)  # sorted by document, then by dimension
+    if len(places) != sum([len(set(each)) for each in terms]):  # two terms of a document share a dimension
+        return [document_vector(each, average_length) for each in terms]
+    rows, ids = places >> 32, places & 0xFFFFFFFF
+    norms = K1 * (1 - B + B * lengths / (average_length or np.maximum(lengths, 1)))
+    weights = (counts / (counts + norms[rows])).astype(np.float32)
+    ends = np.cumsum(np.bincount(rows, minlength=len(terms))).tolist()
+    return [(ids[start:end], weights[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def query_vector(terms: Sequence[str]) -> SparseVector:

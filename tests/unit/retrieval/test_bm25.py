@@ -1,15 +1,18 @@
 """Words for BM25: the analysis of texts, the index in memory, and the vectors for stores."""
 
 import math
+import zlib
 
 import bm25s
 import numpy as np
 import pytest
 import Stemmer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval import bm25 as lexical
-from twinvec.retrieval.bm25 import Analyzer, BM25Index, document_vector, query_vector, term_id
+from twinvec.retrieval.bm25 import Analyzer, BM25Index, document_vector, document_vectors, query_vector, term_id
 
 TEXTS = [
     "Hybrid search fuses the scores of vectors and words; words are found by an inverted index.",
@@ -137,3 +140,37 @@ def test_terms_of_one_id_share_its_dimension(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_ids_of_terms_are_the_same_in_every_process() -> None:
     assert term_id("cat") == 1787499195  # stored vectors rely on it
+
+
+@given(
+    st.lists(
+        st.text(alphabet="abcXYZ019_ \t\n\x00\x1c\x7f\x85\xa0.'é\u0301\u200bßİΣς数ह\u093f각\u1161ﬁ①😀", max_size=40)
+    )
+)
+def test_words_of_any_text_are_those_of_the_whole_normalisation(texts: list[str]) -> None:
+    words = [lexical._TERM.findall(lexical._WORDS.normalize_str(text)) for text in texts]
+    assert [lexical._words(text) for text in texts] == words
+    assert Analyzer("finnish").terms(texts) == list(map(Stemmer.Stemmer("finnish").stemWords, words))
+
+
+@pytest.mark.parametrize("average", [0.0, 3.7])
+@pytest.mark.parametrize("shared", [False, True])
+def test_vectors_of_many_documents_are_those_of_each(average: float, shared: bool, monkeypatch) -> None:
+    if shared:  # every third term has the dimension of another
+        monkeypatch.setattr(lexical, "term_id", lambda term: zlib.crc32(term.encode()) % 7 + 2**32 - 7)
+    documents = [*Analyzer().terms(TEXTS), [], ["a"] * 5, ["a", "b"] * 3]
+    for batch in (documents, [], [[]]):
+        together = document_vectors(batch, average)
+        one_by_one = [document_vector(each, average) for each in batch]
+        assert len(together) == len(batch)
+        for found, expected in zip(together, one_by_one, strict=True):
+            for numbers, wanted in zip(found, expected, strict=True):
+                assert numbers.dtype == wanted.dtype
+                assert numbers.tolist() == wanted.tolist()
+
+
+def test_a_full_memory_of_stems_gives_the_same_stems(monkeypatch) -> None:
+    monkeypatch.setattr(lexical, "_REMEMBERED_STEMS", 0)
+    monkeypatch.setattr(lexical, "_known_stems", lambda language: {})
+    assert terms("The cats are running") == ["cat", "run"]
+    assert terms("running " + "x" * 100) == ["run", "x" * 100]

@@ -17,6 +17,7 @@ from twinvec.errors import BadVectorError, InputError
 from twinvec.support.progress import Advance
 from twinvec_qdrant.ingest import pace
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
+from twinvec_qdrant.ingest.chunking import Chunk
 from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, texts
 
@@ -106,8 +107,10 @@ class _Batch:
         self._advance = advance
         self._known = vectors.known(documents)
         self._done = set(self._known)  # keys of texts that have their vectors
-        self._next = 0  # the first document that may lack vectors
-        self._failed: set[int] = set()
+        # documents of like length together: the calls of an encoder pad short texts to the longest
+        self._order = sorted(range(len(documents)), key=lambda row: max(map(_length, documents[row].chunks), default=0))
+        self._next = 0  # the first place in this order whose document may lack vectors
+        self._failed: dict[int, str] = {}
         self._began = False
         self._total = len(texts(documents).keys() - self._done)
         self._encoded = self._moved = 0
@@ -116,25 +119,30 @@ class _Batch:
         """Encode for some seconds, or until all is encoded."""
         portion = Portion(self._documents, self._known, is_first=not self._began)
         self._began, self._known = True, {}
+        before = set(self._failed)
         self._pace.begin()
         while taken := self._taken():
             self._encode(taken, portion)
             if self._pace.ended() and next(self._left(), None) is not None:
-                return portion
-        portion.is_last, portion.unseen = True, len(self._documents) - self._moved
+                break
+        else:
+            portion.is_last, portion.unseen = True, len(self._documents) - self._moved
+        failed = sorted(self._failed.keys() - before)
+        portion.failures = [(self._documents[row].document.id, self._failed[row]) for row in failed]
         return portion
 
     def _left(self) -> Iterator[_Text]:
-        """Yield the distinct texts that lack vectors, in order."""
+        """Yield the distinct texts that lack vectors, document by document."""
         coming: set[str] = set()
-        for row in range(self._next, len(self._documents)):
+        for place in range(self._next, len(self._order)):
+            row = self._order[place]
             planned = self._documents[row]
             for key, chunk in zip(planned.keys, planned.chunks, strict=True):
                 if row not in self._failed and key not in self._done and key not in coming:
                     coming.add(key)
                     yield _Text(row, key, chunk.text)
             if not coming:
-                self._next = row + 1
+                self._next = place + 1
 
     def _taken(self) -> list[_Text]:
         """Return the texts of the next call: those of whole documents, if they are at least half of what fits."""
@@ -149,12 +157,11 @@ class _Batch:
         try:
             self._call(taken, portion)
         except (BadVectorError, InputError):
-            for row, group in groupby(taken, attrgetter("row")):
+            for row, group in groupby(sorted(taken, key=attrgetter("row")), attrgetter("row")):
                 try:
                     self._call(list(group), portion)
                 except (BadVectorError, InputError) as error:
-                    self._failed.add(row)
-                    portion.failures.append((self._documents[row].document.id, str(error)))
+                    self._failed[row] = str(error)
 
     def _call(self, taken: Sequence[_Text], portion: Portion) -> None:
         wanted = [each.text for each in taken]
@@ -171,3 +178,7 @@ class _Batch:
         step = len(self._documents) * self._encoded // self._total - self._moved
         self._moved += step
         self._advance(step)
+
+
+def _length(chunk: Chunk) -> int:
+    return len(chunk.text)

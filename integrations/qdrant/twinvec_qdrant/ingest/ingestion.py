@@ -104,6 +104,8 @@ class Ingestion:
         self._bm25.refresh()
         if not self._backend.count([CHUNKS]):
             self._backend.begin_load(tenant_path(self._description.tenant_key))
+            if self._backend.exclusive:
+                self._bm25.count_from_nothing()
         waiting: Sequence[PlannedDocument] = ()
         vectors: dict[str, TextVectors] = {}
         for portion in self._encoding.portions(batches, self._planner.advance):

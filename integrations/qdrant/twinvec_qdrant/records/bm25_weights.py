@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vector, query_vector
+from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vectors, query_vector
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record
 from twinvec_qdrant.stores.base import Backend, update_existing
@@ -37,7 +37,7 @@ class BM25Weights:
     def documents(self, terms: Sequence[list[str]]) -> list[SparseVector]:
         """Return the vectors of chunks, from their terms; the first chunks of a collection set the average."""
         self._assume(terms)
-        return [document_vector(each, self.average_length) for each in terms]
+        return document_vectors(terms, self.average_length)
 
     def begin(self, texts: Sequence[str]) -> None:
         """Let these chunks, the first of a collection, set its average; do nothing if it has one."""
@@ -57,6 +57,10 @@ class BM25Weights:
                     chunks += sign * len(record.chunks)
                     terms += sign * record.terms
             self._totals = chunks, terms
+
+    def count_from_nothing(self) -> None:
+        """Count only the commits from now on, in an empty collection without another writer."""
+        self._totals = (0, 0)
 
     def refresh(self) -> None:
         """Read the average again; other writers may have changed it."""
@@ -90,7 +94,8 @@ class BM25Weights:
 
     def _weigh(self, page: Sequence[Point], average: float) -> None:
         terms = self.terms([point.payload["text"] for point in page])
-        weights = {point.id: document_vector(each, average) for point, each in zip(page, terms, strict=True)}
+        vectors = document_vectors(terms, average)
+        weights = {point.id: vector for point, vector in zip(page, vectors, strict=True)}
         update_existing(
             self._backend, weights, lambda ids: self._backend.update_sparse({key: weights[key] for key in ids})
         )

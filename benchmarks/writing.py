@@ -1,0 +1,209 @@
+"""Writing: ingests of documents whose vectors are given, against the bare engine and the bare client, in one run.
+
+    python benchmarks/writing.py [--documents N] [--rounds R] [--url URL] [-o FILE.md]
+
+Each round ingests N documents of each length into a new embedded collection, and upserts the same points, without
+records, into a new shard of the engine; then it does both on a server, where the bare client uploads the points
+(``upload_points``, waiting for each batch). The clock of the bare engine includes the conversion of points into its
+objects, which are made once for the bare client. Without ``--url`` or QDRANT_URL, the stand-in of the tests serves, in
+a process of its own; it is slow itself, and shows no more than the ratio. Texts are random words of a vocabulary with a
+natural distribution (Zipf).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import qdrant_edge as edge
+from qdrant_client import QdrantClient, models
+
+from twinvec import Document
+from twinvec.arrays import FloatArray, unit
+from twinvec.errors import CollectionNotFoundError
+from twinvec_qdrant import Collection, drop_collection
+from twinvec_qdrant.stores.embedded.values import edge_point
+from twinvec_qdrant.stores.points import DENSE, SPARSE, Point, pages
+from twinvec_qdrant.stores.server.values import client_point
+
+DIM = 384
+WORDS = (10, 60, 200)
+NAME, BARE = "twinvec-writing", "twinvec-writing-bare"
+COLUMNS = ("store", "words a text", "ours, documents/s", "bare, points/s", "ratio")
+
+
+class Precomputed:
+    """Stands in for a model with precomputed vectors; it encodes only the probes."""
+
+    name = space = "precomputed"
+    dim = DIM
+
+    def encode_document(self, texts: Sequence[str]) -> FloatArray:
+        """Return random vectors, seeded by the lengths of the texts."""
+        rows = [np.random.default_rng(len(text)).normal(size=DIM) for text in texts]
+        return np.array(rows, dtype=np.float32)
+
+    encode_query = encode_document
+
+
+class Corpus:
+    """Documents of one length with their vectors."""
+
+    def __init__(self, count: int, words: int) -> None:
+        rng = np.random.default_rng(words)
+        ranks_NW = np.minimum(rng.zipf(1.2, (count, words)), 50_000)
+        self.documents = [
+            Document(
+                f"document {row}",
+                " ".join(f"word{rank:x}" for rank in ranks_W),
+                f"Title {row}",
+                {"team": f"t{row % 50}", "year": 2000 + row % 25},
+            )
+            for row, ranks_W in enumerate(ranks_NW)
+        ]
+        vectors_ND: FloatArray = unit(rng.normal(size=(count, DIM)).astype(np.float32))
+        self.vectors = dict(zip((each.id for each in self.documents), vectors_ND, strict=True))
+        self.points: list[Point] = []
+
+    def ingest(self, collection: Collection) -> None:
+        """Ingest the documents, and keep the chunks that are written."""
+        write = collection._backend.upsert
+
+        def kept(points: Sequence[Point]) -> None:
+            self.points += [point for point in points if point.payload["kind"] == "chunk"]
+            write(points)
+
+        if len(self.points) < len(self.documents):
+            self.points.clear()
+            collection._backend.upsert = kept  # type: ignore[method-assign]
+        report = collection.ingest(self.documents, vectors=self.vectors)
+        assert report.new == len(self.documents)
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--url", default=os.environ.get("QDRANT_URL"))
+    parser.add_argument("-o", "--output", type=Path, help="also write the output to this file")
+    options = parser.parse_args()
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    say("| " + " | ".join(COLUMNS) + " |")
+    say("| --- |" + " ---: |" * (len(COLUMNS) - 1))
+    for words in WORDS:
+        corpus = Corpus(options.documents, words)
+        rounds = [(_embedded(corpus), _bare_engine(corpus.points)) for _ in range(options.rounds)]
+        _row(say, "embedded", words, rounds, len(corpus.documents))
+    with _server(options.url) as url:
+        for words in WORDS:
+            corpus = Corpus(options.documents if options.url else options.documents // 5, words)
+            rounds = [(_on_server(corpus, url), _bare_client(corpus.points, url)) for _ in range(options.rounds)]
+            _row(say, "server" if options.url else "stand-in", words, rounds, len(corpus.documents))
+    if options.output is not None:
+        options.output.write_text("\n".join(lines) + "\n")
+
+
+def _row(
+    say: Callable[[str], None], store: str, words: int, rounds: Sequence[tuple[float, float]], documents: int
+) -> None:
+    """Print the median rates, and the median ratio of a round."""
+    ours, bare = np.median(documents / np.array(rounds), axis=0)
+    ratio = np.median([theirs / mine for mine, theirs in rounds])
+    say(f"| {store} | {words} | {ours:,.0f} | {bare:,.0f} | {ratio:.2f} |")
+
+
+def _embedded(corpus: Corpus) -> float:
+    with (
+        TemporaryDirectory() as folder,
+        Collection.open(NAME, folder, encoder=Precomputed(), chunking=False) as collection,
+    ):
+        collection._backend.build_index = lambda *args, **options: False  # type: ignore[method-assign]
+        return _time(lambda: corpus.ingest(collection))
+
+
+def _bare_engine(points: Sequence[Point]) -> float:
+    vectors = {DENSE: edge.EdgeVectorParams(size=DIM, distance=edge.Distance.Cosine)}
+    sparse = {SPARSE: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}
+    with TemporaryDirectory() as folder:
+        shard = edge.EdgeShard.create(folder, edge.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
+        for field in ("kind", "source"):
+            shard.update(edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Keyword))
+
+        def write() -> None:
+            for page in pages(points, 512):
+                shard.update(edge.UpdateOperation.upsert_points([edge_point(point) for point in page]))
+            shard.flush()
+
+        seconds = _time(write)
+        shard.close()
+        return seconds
+
+
+def _on_server(corpus: Corpus, url: str) -> float:
+    with suppress(CollectionNotFoundError):
+        drop_collection(NAME, url=url)
+    with Collection.open(NAME, url=url, encoder=Precomputed(), chunking=False, wait_seconds=60) as collection:
+        seconds = _time(lambda: corpus.ingest(collection))
+    drop_collection(NAME, url=url)
+    return seconds
+
+
+def _bare_client(points: Sequence[Point], url: str) -> float:
+    client = QdrantClient(url, timeout=60, check_compatibility=False)
+    client.delete_collection(BARE)
+    client.create_collection(
+        BARE,
+        vectors_config={DENSE: models.VectorParams(size=DIM, distance=models.Distance.COSINE)},
+        sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+    )
+    for field in ("kind", "source"):
+        client.create_payload_index(BARE, field, models.PayloadSchemaType.KEYWORD)
+    stored = [client_point(point) for point in points]
+    seconds = _time(lambda: client.upload_points(BARE, stored, wait=True))
+    client.delete_collection(BARE)
+    client.close()
+    return seconds
+
+
+@contextmanager
+def _server(url: str | None) -> Iterator[str]:
+    """Yield the address of the server, or of a stand-in that is started for the block."""
+    if url is not None:
+        yield url
+        return
+    program = (
+        "import sys; from stand_in import StandIn\n"
+        "with StandIn().running() as server: print(server.url, flush=True); sys.stdin.read()"
+    )
+    folders = [str(Path(__file__).parents[1] / "tests"), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        yield server.stdout.readline().strip()
+        server.stdin.close()
+
+
+def _time(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
