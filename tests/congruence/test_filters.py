@@ -9,7 +9,6 @@ from datetime import date, datetime, timedelta, timezone
 from uuid import uuid4
 
 import pytest
-import qdrant_edge as edge
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
@@ -19,7 +18,6 @@ from twinvec import Document
 from twinvec.retrieval.filters import matches, parse_filter
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.records.schema import CHUNKS, filter_conditions
-from twinvec_qdrant.stores.field_tests import needed_indexes
 from twinvec_qdrant.stores.server.limits.narrowing import narrowed
 from twinvec_qdrant.stores.server.limits.permitted import Limits
 from twinvec_qdrant.stores.server.values import client_filter
@@ -82,14 +80,20 @@ FILTERS = st.recursive(
     ),
     max_leaves=5,
 )
-TEXT_INDEX = models.TextIndexParams(
-    type=models.TextIndexType.TEXT, tokenizer=models.TokenizerType.WORD, phrase_matching=True
-)
+WORD_INDEXES = dict.fromkeys(TEXT_KEYS, "text")
+INDEXES = {
+    "embedded": None,
+    "without indexes": False,
+    "text indexes": WORD_INDEXES,
+    "stand-in": WORD_INDEXES,
+    "server": WORD_INDEXES,
+    "other indexes": {"a": "bool", "b": "keyword", "a.b": "geo"},
+}
 
 
-@pytest.fixture(scope="module", params=["embedded", "text index", "client", "stand-in", "server"])
+@pytest.fixture(scope="module", params=[*INDEXES, "client"])
 def stored(request, tmp_path_factory):
-    """The documents in each store."""
+    """The documents in each store, and in the embedded store with each kind of payload index."""
     name, running = f"twinvec-{uuid4().hex}", None
     if request.param == "client":
         place = {"client": QdrantClient(":memory:")}
@@ -100,27 +104,15 @@ def stored(request, tmp_path_factory):
         place = {"path": tmp_path_factory.mktemp("store")}
     elif not (place := {"url": os.environ.get("QDRANT_URL")})["url"]:
         pytest.skip("no Qdrant server: set QDRANT_URL (and QDRANT_API_KEY) to run the suite on one")
-    with Collection.open(name, encoder=WordEncoder(), chunking=False, **place) as collection:
+    indexes = INDEXES.get(request.param)
+    with Collection.open(name, encoder=WordEncoder(), chunking=False, payload_indexes=indexes, **place) as collection:
         collection.ingest(DOCUMENTS)
-        if request.param == "text index":
-            params = edge.TextIndexParams(tokenizer=edge.TokenizerType.Word, phrase_matching=True)
-            for path in text_paths():
-                collection._catalog.backend._update(edge.UpdateOperation.create_field_index(path, params))
-        elif "url" in place:
-            client = QdrantClient(**place, check_compatibility=False)
-            for path in text_paths():
-                client.create_payload_index(name, path, TEXT_INDEX, wait=True)
+        assert bool(collection.info().get("payload_indexes")) == (request.param not in ("client", "without indexes"))
         yield collection
     if request.param == "server":
         drop_collection(name, **place)
     if running is not None:
         running.__exit__(None, None, None)
-
-
-def text_paths() -> set[str]:
-    """The paths at which the filters search words."""
-    conditions = filter_conditions(parse_filter({key: {"text": "x"} for key in TEXT_KEYS}))
-    return {path for path, _ in needed_indexes(conditions)}
 
 
 def answers(collection: Collection, wanted: dict) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import TypeAdapter
 from qdrant_client import QdrantClient, models
@@ -85,6 +86,9 @@ class Actions:
             self._strict[name].check_index()
             asked = models.CreateFieldIndex.model_validate(body)
             self._indexes[name][asked.field_name] = asked.field_schema
+            return models.UpdateResult(status=models.UpdateStatus.COMPLETED)
+        if action.startswith("DELETE index/"):
+            self._indexes[name].pop(unquote(action.removeprefix("DELETE index/")), None)
             return models.UpdateResult(status=models.UpdateStatus.COMPLETED)
         if action == "GET cluster":
             return self.cluster

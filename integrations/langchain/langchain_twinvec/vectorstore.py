@@ -6,9 +6,9 @@ the blocking methods in a worker thread for the async ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
 from langchain_core.documents import Document
@@ -51,6 +51,7 @@ class TwinvecVectorStore(VectorStore):
         grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
         grpc_port: See ``grpc``.
         cluster: How a server keeps the collection (``twinvec_qdrant.ClusterSettings``).
+        payload_indexes: Indexes of metadata keys for filters, as for ``Collection.open`` (default: every key gets one).
 
     Raises:
         ConfigurationError: arguments contradict one another or the collection.
@@ -72,6 +73,7 @@ class TwinvecVectorStore(VectorStore):
         grpc: bool = False,
         grpc_port: int = 6334,
         cluster: ClusterSettings | None = None,
+        payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
     ) -> None:
         if embedding is None and collection is None:
             raise ConfigurationError("a vector store needs embeddings, or an open collection")
@@ -88,6 +90,7 @@ class TwinvecVectorStore(VectorStore):
             grpc=grpc,
             grpc_port=grpc_port,
             cluster=cluster,
+            payload_indexes=payload_indexes,
         )
         """The collection behind the store."""
 

@@ -40,7 +40,7 @@ from twinvec_qdrant.search.ranking import QueryVectors
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import Outcome, check_diversity
 from twinvec_qdrant.serving import ServedModel, Serving
-from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings
+from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings, PayloadIndexes
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.steps import Steps
 
@@ -99,6 +99,7 @@ class Collection:
         grpc: bool = False,
         grpc_port: int = GRPC_PORT,
         cluster: ClusterSettings | None = None,
+        payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
     ) -> Collection:
         """Open a collection; create it if it does not exist.
 
@@ -128,6 +129,11 @@ class Collection:
             async_client: An ``AsyncQdrantClient`` of the caller for the awaitable searches, which stays open. It may
                 come with ``url`` or ``client``, or alone. Default: one of our own with ``url``, worker threads with
                 ``client``.
+            payload_indexes: For a new collection, the types of indexes of payload keys: "keyword", "float", "bool",
+                "integer", "datetime", "text", "geo", "uuid", or False for no index. All other keys get an index when
+                they are first seen in a document: strings "keyword", numbers "float", booleans "bool"; ``"*": False``
+                turns that off, and False instead of the mapping too. An index makes filters fast, and never changes
+                what they find. Default: as the collection does.
 
         Raises:
             CollectionNotFoundError: the collection does not exist, and ``create`` is False.
@@ -142,7 +148,8 @@ class Collection:
             chunking = ChunkSettings(enabled=False)
         place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port, async_client)
         store = find_store(name, place)
-        wanted = RequestedSettings(encoder, chunking, index, tenant_key, language, late_interaction, cluster)
+        indexes = None if payload_indexes is None else PayloadIndexes.of(payload_indexes)
+        wanted = RequestedSettings(encoder, chunking, index, tenant_key, language, late_interaction, cluster, indexes)
         return cls(name, *open_in(store, name, wanted, create=create))
 
     def __repr__(self) -> str:
@@ -465,21 +472,27 @@ class Collection:
         index: IndexSettings | Mapping[str, Any] | None = None,
         *,
         cluster: ClusterSettings | None = None,
+        payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
     ) -> IndexReport:
-        """Build the index of the vectors now, and measure what it finds; an ingest of many chunks builds it by itself.
+        """Build the indexes now: that of the vectors, which is then measured, and those of payload keys.
 
-        Searches continue meanwhile; writers wait. An embedded collection needs free disk space of about twice its size.
+        An ingest of many chunks builds the index of the vectors by itself. Searches continue meanwhile; writers wait.
+        An embedded collection needs free disk space of about twice its size.
 
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.
             cluster: On a server, how to keep the collection from now on. Another replication factor makes or removes
                 copies of every shard; the cluster transfers them while it serves.
+            payload_indexes: New payload indexes, as for ``open``; those that are no longer wanted are removed, and
+                without ``index`` the vectors stay as they are. Default: the present settings. Keys of documents that
+                an older version of twinvec has written get their indexes here.
 
         Raises:
-            ConfigurationError: a setting is unknown, out of range, or that of new collections only.
+            ConfigurationError: a setting is unknown, out of range, or that of new collections only; or a key has values
+                that an index of the requested type would hide.
             StoreUnavailableError: the server does not answer, or the disk has no room; the collection is as before.
         """
-        report = reindex(self._backend, index, cluster)
+        report = reindex(self._backend, index, cluster, payload_indexes)
         self._serving.refresh_settings()
         return report
 

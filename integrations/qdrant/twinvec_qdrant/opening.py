@@ -21,8 +21,17 @@ from twinvec_qdrant.records.description import (
     generation,
     read_description,
 )
+from twinvec_qdrant.records.payload_indexes import PayloadIndexing, check_requested
 from twinvec_qdrant.records.schema import tenant_path
-from twinvec_qdrant.settings import DEFAULT_CLUSTER, DEFAULT_INDEX, ChunkSettings, ClusterSettings, IndexSettings
+from twinvec_qdrant.settings import (
+    AUTOMATIC,
+    DEFAULT_CLUSTER,
+    DEFAULT_INDEX,
+    ChunkSettings,
+    ClusterSettings,
+    IndexSettings,
+    PayloadIndexes,
+)
 from twinvec_qdrant.stores.base import Backend, Store
 from twinvec_qdrant.stores.points import DENSE
 
@@ -38,6 +47,7 @@ class RequestedSettings:
     language: str
     late_interaction: bool | None
     cluster: ClusterSettings | None = None
+    payload_indexes: PayloadIndexes | None = None
 
 
 def open_in(
@@ -52,8 +62,11 @@ def open_in(
                 raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
             encoder = wanted.encoder or load_space_encoder("default")
             wanted = replace(wanted, encoder=encoder)
-            new = _new_description(wanted, encoder).new_collection()
-            opened = backend = store.create(replace(new, cluster=wanted.cluster or DEFAULT_CLUSTER))
+            created = _new_description(wanted, encoder)
+            opened = backend = store.create(
+                replace(created.new_collection(), cluster=wanted.cluster or DEFAULT_CLUSTER)
+            )
+            PayloadIndexing(backend, created.payload_indexes).begin()
         else:
             _matching_description(metadata, wanted, store.location)
             opened = backend = store.open()
@@ -108,12 +121,15 @@ def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Descri
     Chunker(encoder, chunking)
     Analyzer(wanted.language)  # refuses a language without a stemmer
     tenant_path(wanted.tenant_key)  # refuses a key that cannot name tenants
+    payload_indexes = wanted.payload_indexes or AUTOMATIC
+    check_requested(payload_indexes, wanted.tenant_key)
     return Description(
         **dict(generation(encoder, DENSE, late_interaction=wanted.late_interaction or False)),
         chunking=chunking,
         language=wanted.language,
         index=wanted.index or DEFAULT_INDEX,
         tenant_key=wanted.tenant_key,
+        payload_indexes=payload_indexes,
     )
 
 
@@ -129,6 +145,11 @@ def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings
         raise ConfigurationError(
             f"{location}: is indexed with {description.index}, not with {wanted.index}; leave the settings of the "
             "index out, or change them (twinvec migrate --quantization, Collection.reindex)"
+        )
+    if wanted.payload_indexes not in (None, description.payload_indexes):
+        raise ConfigurationError(
+            f"{location}: its payload indexes are {description.payload_indexes}, not {wanted.payload_indexes}; leave "
+            "payload_indexes out, or change them (twinvec reindex --payload-index, Collection.reindex)"
         )
     if wanted.tenant_key not in (None, description.tenant_key):
         raise ConfigurationError(f"{location}: its tenant_key is {description.tenant_key!r}, not {wanted.tenant_key!r}")

@@ -95,12 +95,14 @@ class IndexReport:
             the others one by one.
         recall: Share of the exact ten nearest chunks that searches find, for sampled vectors; None without chunks,
             and where the server forbids exact search.
+        payload_indexes: Type of the index of every payload key that has one.
     """
 
     settings: str
     chunks: int
     indexed: int
     recall: float | None
+    payload_indexes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

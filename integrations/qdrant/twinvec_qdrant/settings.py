@@ -1,19 +1,23 @@
-"""The settings of a collection: how documents are cut into chunks, how vectors are indexed, and how a server keeps it.
+"""The settings of a collection: how documents are cut into chunks, what is indexed, and how a server keeps it.
 
-The index is a graph (HNSW, Malkov and Yashunin 2016). With quantisation, a search walks the graph on small copies of
-the vectors, and ranks more candidates than requested by the full vectors. An exact search uses neither.
+The index of vectors is a graph (HNSW, Malkov and Yashunin 2016). With quantisation, a search walks the graph on small
+copies of the vectors, and ranks more candidates than requested by the full vectors. An exact search uses neither.
+
+The indexes of payload keys make filters fast. ``records.payload_indexes`` says when they are made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import check_choice
 
 Quantization = Literal["none", "int8", "binary", "turbo"]
+PayloadIndexType = Literal["keyword", "float", "bool", "integer", "datetime", "text", "geo", "uuid"]
+"""What the index of a payload key is for; ``PayloadIndexes`` describes each."""
 
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
@@ -152,6 +156,70 @@ def _is_count(value: object) -> bool:
 
 DEFAULT_CLUSTER = ClusterSettings()
 """Every setting as the server has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadIndexes:
+    """Which payload keys have an index, and of which type.
+
+    A key has one index, or none. No index changes an answer; filters without one are slower, and a server in strict
+    mode refuses them.
+
+    Attributes:
+        types: Type by key, or False for a key without an index: "keyword" (texts that are compared as a whole),
+            "float" (numbers), "bool", "datetime" (ranges of dates), "text" (words and phrases), "geo". "integer" and
+            "uuid" are the same as "float" and "keyword", because Qdrant's own would change answers.
+        automatic: Whether all other keys get an index when they are first seen in a document: strings "keyword",
+            numbers "float", booleans "bool".
+
+    Raises:
+        ConfigurationError: an unknown type.
+    """
+
+    types: Mapping[str, PayloadIndexType | Literal[False]] = field(default_factory=dict)
+    automatic: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.types, Mapping) or not all(isinstance(key, str) and key for key in self.types):
+            raise ConfigurationError(
+                f"payload_indexes: expected False or a mapping of payload keys to types, got {self.types!r}"
+            )
+        for key, kind in self.types.items():
+            if kind is not False:
+                check_choice(kind, PayloadIndexType, f"payload index of {key!r}:")
+
+    def __str__(self) -> str:
+        given = [f"{key} {kind or 'none'}" for key, kind in self.types.items()]
+        return ", ".join([*given, "others by themselves" if self.automatic else "no others"])
+
+    def as_value(self) -> dict[str, str | Literal[False]] | Literal[False]:
+        """Return the value that ``of`` takes, as JSON."""
+        if not self.automatic and not self.types:
+            return False
+        return {**self.types, **({} if self.automatic else {OTHER_KEYS: False})}
+
+    @classmethod
+    def of(cls, value: PayloadIndexes | Mapping[str, Any] | Literal[False]) -> PayloadIndexes:
+        """Build the settings from a mapping of keys to types; False, and False for the key "*", mean no other keys."""
+        if isinstance(value, cls):
+            return value
+        if value is False:
+            return cls(automatic=False)
+        if not isinstance(value, Mapping):
+            raise ConfigurationError(
+                f"payload_indexes: expected False or a mapping of payload keys to types, got {value!r}"
+            )
+        types = dict(value)
+        if types.pop(OTHER_KEYS, False) is not False:
+            raise ConfigurationError(f"payload_indexes: {OTHER_KEYS!r} stands for all other keys, and takes only False")
+        return cls(types, automatic=OTHER_KEYS not in value)
+
+
+OTHER_KEYS = "*"
+"""The name of all other keys in ``PayloadIndexes``."""
+
+AUTOMATIC = PayloadIndexes()
+"""The payload indexes of a new collection."""
 
 
 @dataclass(frozen=True, slots=True)

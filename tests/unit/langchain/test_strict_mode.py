@@ -18,7 +18,6 @@ def test_every_method_keeps_to_the_limits(strict, clock):
     client = QdrantClient(strict.url, check_compatibility=False)
     embeddings = DeterministicFakeEmbedding(size=24)
     store, free = (TwinvecVectorStore(embeddings, client=each, collection_name="notes") for each in (client, None))
-    client.create_payload_index("notes", "metadata.team", "keyword")
     for each in (store, free):
         assert len(each.add_documents(DOCUMENTS)) == 30
         each.add_documents([Document(page_content="newer", id="n01")])

@@ -24,8 +24,6 @@ def node(row: int) -> TextNode:
 def test_every_method_keeps_to_the_limits(strict, clock):
     client = QdrantClient(strict.url, check_compatibility=False)
     store = TwinvecVectorStore(MODEL, "notes", client=client)
-    for key in ("metadata.team", "ref_doc_id", "metadata.ref_doc_id"):
-        client.create_payload_index("notes", key, "keyword")
     assert len(store.add([node(row) for row in range(30)])) == 30
     store.delete("5.md")
     store.delete_nodes(["n06"])

@@ -26,12 +26,7 @@ def encoder(seed: int = 0) -> StateEncoder:
 def opened(server: StandIn | None, name: str = "notes", wait_seconds: float = WAIT, **options) -> Collection:
     client = QdrantClient(":memory:") if server is None else QdrantClient(server.url, check_compatibility=False)
     options = {"encoder": encoder(), "index": IndexSettings("int8", ef=128), "late_interaction": True, **options}
-    collection = Collection.open(name, client=client, wait_seconds=wait_seconds, **options)
-    if server is not None:
-        for key, kind in (("metadata.team", "keyword"), ("metadata.size", "float")):
-            if key not in client.get_collection(name).payload_schema:
-                client.create_payload_index(name, key, kind)
-    return collection
+    return Collection.open(name, client=client, wait_seconds=wait_seconds, **options)
 
 
 @pytest.fixture
@@ -160,7 +155,9 @@ def test_exact_search_where_the_server_forbids_it(both):
 
 def test_a_filter_without_an_index_names_the_key_and_what_adds_it(both):
     limited, _ = both
-    with pytest.raises(StoreLimitError, match=r"metadata\.colour(?s:.*)keyword(?s:.*)create_payload_index"):
+    with pytest.raises(
+        StoreLimitError, match=r"'colour'(?s:.*)keyword(?s:.*)reindex\(payload_indexes={'colour': 'keyword'}\)"
+    ):
         limited.search("note", filter={"colour": "red"})
 
 

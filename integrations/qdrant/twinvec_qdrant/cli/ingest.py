@@ -22,11 +22,14 @@ from twinvec_qdrant.cli.options import (
     Cluster,
     CollectionPlace,
     GrpcPort,
+    NoPayloadIndexes,
+    PayloadIndexOption,
     QuantizationOption,
     Wait,
     as_text,
     cluster_settings,
     open_from_options,
+    payload_indexes,
 )
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 
@@ -72,6 +75,8 @@ def ingest_command(
         typer.Option("--late-interaction", help="New collection: store token states, so that maxsim is faster."),
     ] = None,
     cluster: Cluster = None,
+    payload_index: PayloadIndexOption = None,
+    no_payload_indexes: NoPayloadIndexes = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
@@ -102,6 +107,7 @@ def ingest_command(
         late_interaction=late_interaction,
         language=language,
         **({} if cluster is None else {"cluster": cluster_settings(cluster)}),
+        payload_indexes=payload_indexes(payload_index, no_payload_indexes),
     ) as opened:
         start, report = time.perf_counter(), IngestReport()
         switches: dict[str, Any] = {"prune": prune, "allow_empty": allow_empty, "dry_run": dry_run}

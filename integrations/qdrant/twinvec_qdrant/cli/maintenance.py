@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,14 +15,17 @@ from twinvec_qdrant.cli.options import (
     Cluster,
     CollectionPlace,
     GrpcPort,
+    NoPayloadIndexes,
+    PayloadIndexOption,
     QuantizationOption,
     Wait,
     as_text,
     cluster_settings,
     open_from_options,
+    payload_indexes,
 )
 from twinvec_qdrant.opening_store import GRPC_PORT
-from twinvec_qdrant.settings import ClusterSettings, IndexSettings, Quantization
+from twinvec_qdrant.settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
@@ -137,19 +140,24 @@ def reindex_command(
     url: StoreUrl = None,
     quantization: QuantizationOption = None,
     cluster: Cluster = None,
+    payload_index: PayloadIndexOption = None,
+    no_payload_indexes: NoPayloadIndexes = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild the index of a collection, with another quantization if one is given.
+    """Rebuild the indexes of a collection, with other settings if they are given.
 
-    Searches go on meanwhile. The command reports the recall of the new index on a sample.
+    Searches go on meanwhile. The command reports the recall of the vectors' index on a sample, and the payload keys
+    with an index. With the options of payload keys alone, the index of the vectors stays as it is.
 
     \b
     twinvec reindex --collection docs --quantization int8
+    twinvec reindex --collection docs --payload-index team:keyword --payload-index day:datetime
     """
+    wanted = payload_indexes(payload_index, no_payload_indexes)
     with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
-        _reindex(opened, quantization, as_json, cluster_settings(cluster))
+        _reindex(opened, quantization, as_json, cluster=cluster_settings(cluster), payload_indexes=wanted)
 
 
 def push_command(
@@ -226,16 +234,16 @@ def _drop_others(collection: Collection, as_json: bool) -> None:
         typer.echo(f"dropped the vectors of {', '.join(dropped)}" if dropped else "no vectors of other models")
 
 
-def _reindex(
-    collection: Collection, quantization: Quantization | None, as_json: bool, cluster: ClusterSettings | None = None
-) -> None:
-    settings = IndexSettings.from_dict(collection.info()["index"])
+def _reindex(collection: Collection, quantization: Quantization | None, as_json: bool, **settings: Any) -> None:
+    index = None
     if quantization is not None:
-        settings = replace(settings, quantization=quantization)
-    report = collection.reindex(settings, cluster=cluster)
+        index = replace(IndexSettings.from_dict(collection.info()["index"]), quantization=quantization)
+    report = collection.reindex(index, **settings)
     if as_json:
         show_json(asdict(report))
         return
     recall = "not measured" if report.recall is None else f"{report.recall:.3f}"
     figures = {"vectors indexed": f"{report.indexed:,} of {report.chunks:,}", "recall@10 of a sample": recall}
+    if report.payload_indexes:
+        figures["payload keys indexed"] = as_text(report.payload_indexes)
     show(f"{collection.name}: {report.settings}", properties(figures))

@@ -5,6 +5,7 @@ The options that the core's commands have too are in ``twinvec.cli.options``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -12,7 +13,7 @@ import typer
 
 from twinvec.cli.options import check_store
 from twinvec.errors import CollectionNotFoundError
-from twinvec_qdrant.settings import ClusterSettings, Quantization
+from twinvec_qdrant.settings import OTHER_KEYS, ClusterSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
@@ -59,6 +60,18 @@ FilterOption = Annotated[
         "Values are parsed as JSON: 5 is a number, '\"5\"' is text. "
         'JSON states any filter: \'{"or": [{"lang": "en"}, {"year": {"exists": false}}]}\'.',
     ),
+]
+PayloadIndexOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--payload-index",
+        metavar="KEY:TYPE",
+        help="Index a payload key for filters: keyword, float, bool, integer, datetime, text, geo, uuid or none. "
+        "Repeat it for several keys. Other keys get an index by themselves.",
+    ),
+]
+NoPayloadIndexes = Annotated[
+    bool, typer.Option("--no-payload-indexes", help="Index no payload keys but those of --payload-index.")
 ]
 
 
@@ -123,6 +136,19 @@ def cluster_settings(given: list[str] | None) -> ClusterSettings | None:
             raise typer.BadParameter(f"--cluster {each!r}: expected NAME=VALUE")
         values[name] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
     return ClusterSettings.from_dict(values)
+
+
+def payload_indexes(given: list[str] | None, only: bool) -> Mapping[str, Any] | None:
+    """Return the setting that the options of payload indexes give, or None for the collection's own."""
+    if not given and not only:
+        return None
+    types: dict[str, Any] = {OTHER_KEYS: False} if only else {}
+    for each in given or ():
+        key, colon, kind = each.rpartition(":")
+        if not colon or not key:
+            raise typer.BadParameter(f"--payload-index takes KEY:TYPE, such as team:keyword, not {each!r}")
+        types[key] = False if kind == "none" else kind
+    return types
 
 
 def as_text(value: Any) -> str:

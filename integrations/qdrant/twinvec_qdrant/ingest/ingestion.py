@@ -28,6 +28,7 @@ from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors,
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog, Draft
 from twinvec_qdrant.records.description import Description, check_current_model
+from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
 from twinvec_qdrant.report import IngestReport
@@ -61,6 +62,7 @@ class Ingestion:
         self._vectors = ChunkVectors(self._backend, encoder, description, given)
         self._encoding = Encoding(self._vectors, encoder)
         self._drafts: dict[str, Draft] = {}
+        self._indexing = PayloadIndexing(self._backend, description.payload_indexes)
 
     def run(
         self, documents: Iterable[object], *, prune: bool, allow_empty: bool, dry_run: bool, progress: bool
@@ -112,6 +114,7 @@ class Ingestion:
             failed = self._report.failed
             if portion.is_first:
                 waiting, vectors = portion.batch, {}
+                self._indexing.see(planned.document.payload for planned in waiting)
                 self._bm25.begin([chunk.text for planned in waiting for chunk in planned.chunks])
             vectors.update(portion.vectors)
             waiting = self._write_portion(portion, waiting, vectors)

@@ -16,7 +16,8 @@ from twinvec.support.slicing import sliced_by_weight
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
-from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, tenant_path
+from twinvec_qdrant.records.payload_indexes import PayloadIndexing, shown_indexes
+from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, tenant_path, user_payload
 from twinvec_qdrant.report import PushReport
 from twinvec_qdrant.stores.base import Backend, Store
 from twinvec_qdrant.stores.conditions import field_is
@@ -46,6 +47,7 @@ def open_target(store: Store, source: Description) -> Backend:
     if store.peek() is None:
         fresh = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
         backend = store.create(source.model_copy(update=fresh).new_collection())
+        PayloadIndexing(backend, source.payload_indexes).begin()
     else:
         backend = store.open()
     try:
@@ -92,6 +94,9 @@ class _Push:
         self._to = Catalog(target)
         self._bm25 = BM25Weights(target, description)
         self._tenant_path = tenant_path(description.tenant_key)
+        self._indexing = PayloadIndexing(
+            target, description.payload_indexes, shown_indexes(self._source, description.tenant_key)
+        )
 
     def run(self, *, prune: bool, allow_empty: bool, progress: bool) -> PushReport:
         total = self._source.count([RECORDS])
@@ -125,6 +130,8 @@ class _Push:
         for batch in sliced_by_weight(wanted, lambda record: len(record.chunks), most=_PAGE, heaviest=_BATCH_CHUNKS):
             for _ in range(_ROUNDS):
                 changes = self._changes(batch)
+                self._indexing.see(user_payload(point.payload) for change in changes for point in change.points)
+                self._indexing.see(change.record.payload for change in changes)
                 lost = {change.record.source for change in self._to.write(changes)}
                 for change in changes:
                     if change.record.source not in lost:
@@ -166,6 +173,7 @@ class _Push:
     def _copy_notes(self) -> set[str]:
         copied: set[str] = set()
         for page in pages(self._source.scroll([NOTES]), _PAGE):
+            self._indexing.see(note.payload["metadata"] for note in page)
             self._target.upsert(page)
             copied.update(note.id for note in page)
         self._target.flush()

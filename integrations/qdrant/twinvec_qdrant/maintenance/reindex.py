@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError, StoreLimitError
+from twinvec_qdrant.maintenance.index_payload import index_payload
 from twinvec_qdrant.records.description import stored_description
+from twinvec_qdrant.records.payload_indexes import shown_indexes
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import IndexReport
-from twinvec_qdrant.settings import ClusterSettings, IndexSettings
+from twinvec_qdrant.settings import ClusterSettings, IndexSettings, PayloadIndexes
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import Query
 
@@ -19,9 +21,12 @@ _NEAREST = 10
 
 
 def reindex(
-    backend: Backend, index: IndexSettings | Mapping[str, Any] | None, cluster: ClusterSettings | None = None
+    backend: Backend,
+    index: IndexSettings | Mapping[str, Any] | None,
+    cluster: ClusterSettings | None,
+    payload_indexes: Mapping[str, Any] | Literal[False] | None,
 ) -> IndexReport:
-    """Rebuild the index; see ``Collection.reindex``."""
+    """Rebuild the indexes; see ``Collection.reindex``."""
     requested = IndexSettings.from_dict(index) if isinstance(index, Mapping) else index
     if not isinstance(requested, IndexSettings | None):
         raise ConfigurationError(f"index: expected IndexSettings or their fields, got {type(index).__name__}")
@@ -30,10 +35,14 @@ def reindex(
             backend.change_cluster(cluster)
         now = stored_description(backend)
         settings = requested or now.index
-        backend.build_index(settings, force=True)
-        backend.write_metadata({"index": settings.as_dict()})
+        wanted = now.payload_indexes if payload_indexes is None else PayloadIndexes.of(payload_indexes)
+        index_payload(backend, wanted, now.tenant_key)
+        backend.build_index(settings, force=index is not None or payload_indexes is None)
+        updated = now.model_copy(update={"index": settings, "payload_indexes": wanted})
+        backend.write_metadata(updated.changes(now))
     chunks = backend.count([CHUNKS])
-    return IndexReport(str(settings), chunks, backend.indexed(chunks), _recall(backend, now.vector, settings))
+    recall = _recall(backend, now.vector, settings)
+    return IndexReport(str(settings), chunks, backend.indexed(chunks), recall, shown_indexes(backend, now.tenant_key))
 
 
 def _recall(backend: Backend, vector: str, settings: IndexSettings) -> float | None:

@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from twinvec.arrays import unit
 from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreCorruptError
@@ -18,7 +27,7 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.encoders import document_vectors, states_dim
 from twinvec_qdrant.records.schema import tenant_path
-from twinvec_qdrant.settings import DEFAULT_INDEX, ChunkSettings, IndexSettings
+from twinvec_qdrant.settings import AUTOMATIC, DEFAULT_INDEX, ChunkSettings, IndexSettings, PayloadIndexes
 from twinvec_qdrant.stores.base import Backend, NewCollection
 from twinvec_qdrant.stores.points import DENSE
 
@@ -89,6 +98,8 @@ class Description(Generation):
     """Payload key that names a document's tenant, in a collection of many tenants."""
     average_length: float = 0.0
     """Average terms of a chunk that the stored BM25 weights assume; 0 before the first ingest."""
+    payload_indexes: PayloadIndexes = AUTOMATIC
+    """Stored only if it differs from the default, which older versions of twinvec do not know."""
     next: Generation | None = None
     """The model of an unfinished migration."""
     previous: Generation | None = None
@@ -103,6 +114,18 @@ class Description(Generation):
         except TypeError as error:
             raise ValueError(str(error)) from error
 
+    @field_validator("payload_indexes", mode="before")
+    @classmethod
+    def _parse_payload_indexes(cls, value: Any) -> PayloadIndexes:
+        try:
+            return PayloadIndexes.of(value)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+
+    @field_serializer("payload_indexes")
+    def _payload_indexes_as_value(self, value: PayloadIndexes) -> Any:
+        return value.as_value()
+
     @field_validator("language")
     @classmethod
     def _has_a_stemmer(cls, value: str) -> str:
@@ -111,7 +134,8 @@ class Description(Generation):
 
     def new_collection(self) -> NewCollection:
         """Return what a store needs to create the collection; raise ``ConfigurationError`` on an invalid tenant key."""
-        return NewCollection(self.dim, self.model_dump(), self.index, tenant_path(self.tenant_key), self.states_dim)
+        stored = self.model_dump(exclude={"payload_indexes"} if self.payload_indexes == AUTOMATIC else None)
+        return NewCollection(self.dim, stored, self.index, tenant_path(self.tenant_key), self.states_dim)
 
     def switched(self, following: Generation) -> Description:
         """Return the description with another model in use."""

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec_qdrant.records.description import stored_description
+from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
@@ -20,11 +22,15 @@ class Notes:
 
     def __init__(self, backend: Backend, namespace: str) -> None:
         self._backend = backend
+        self._indexing: PayloadIndexing | None = None
         self._namespace = namespace
 
     def put(self, notes: Mapping[str, Mapping[str, Any]]) -> None:
         """Write notes by key, each a mapping of plain JSON values; a note replaces the stored one of its key."""
         with self._backend.writing:
+            if self._indexing is None:
+                self._indexing = PayloadIndexing(self._backend, stored_description(self._backend).payload_indexes)
+            self._indexing.see(notes.values())
             self._backend.upsert([self._point(key, fields) for key, fields in notes.items()])
             self._backend.flush()
 

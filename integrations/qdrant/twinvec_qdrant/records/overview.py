@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from twinvec_qdrant.records.description import Description, stored_description
+from twinvec_qdrant.records.payload_indexes import shown_indexes
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import LacksVector
@@ -31,6 +32,7 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "chunking": now.chunking.as_dict(),
         "index": now.index.as_dict(),
         "indexed": backend.indexed(chunks),
+        **_payload_indexes(backend, now.tenant_key),
         "late_interaction": _states_size(backend, now),
         "tenant_key": now.tenant_key,
         "language": now.language,
@@ -40,6 +42,12 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "migrated_from": now.previous.model if now.previous else None,
         **({} if cluster is None else {"cluster": asdict(cluster)}),
     }
+
+
+def _payload_indexes(backend: Backend, tenant_key: str | None) -> dict[str, dict[str, str]]:
+    """Return the type of every payload key's index; nothing for a collection without one, as older versions do."""
+    shown = shown_indexes(backend, tenant_key)
+    return {"payload_indexes": shown} if shown else {}
 
 
 def _states_size(backend: Backend, now: Description) -> dict[str, int] | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -47,6 +48,7 @@ CHUNKS, RECORDS, INTENTS, NOTES = (field_is("kind", kind) for kind in ("chunk", 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _LIST_DEPTH = 5
+_PARTS = re.compile(r'"[^"]*"(?:\[\])?|[^."]+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,21 @@ def _stored(condition: Condition) -> StoreCondition:
     if key == "id":
         return FieldIs(("source",), condition.test)
     return FieldIs(_paths(key), condition.test, key if key in SHOWN_FIELDS else "")
+
+
+def filtered_paths(key: str) -> tuple[str, ...]:
+    """Return all paths that a filter on the key tests; raise ``FilterError`` on an unusable key."""
+    if key == "id":
+        return ("source",)
+    return _paths(key) + ((key,) if key in SHOWN_FIELDS else ())
+
+
+def filtered_key(path: str) -> str | None:
+    """Return the key whose filters test the path, or None if it is no path of the user's payload."""
+    below = path.removeprefix("metadata.")
+    if below == path and path not in LLAMA_INDEX_KEYS:
+        return None
+    return ".".join(part.removesuffix("[]").strip('"') for part in _PARTS.findall(below))
 
 
 def tenant_path(key: str | None) -> str | None:

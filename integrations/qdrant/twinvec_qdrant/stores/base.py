@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from twinvec.errors import StoreError
 from twinvec.retrieval.bm25 import SparseVector
@@ -24,6 +24,9 @@ from twinvec_qdrant.stores.searches import Candidates, Search, find_candidates
 from twinvec_qdrant.stores.steps import Steps, run, worked
 
 T = TypeVar("T")
+
+FieldIndexType = Literal["keyword", "float", "bool", "datetime", "text", "geo"]
+"""The types of payload indexes that stores make. Texts are indexed with their phrases."""
 
 INDEXED_FIELDS = ("kind", "source")
 """Payload fields with a keyword index."""
@@ -125,6 +128,15 @@ class Backend(Protocol):
 
     def flush(self) -> None:
         """Make all writes durable."""
+
+    def field_indexes(self) -> Mapping[str, str]:
+        """Return the type of every payload index, by its path."""
+
+    def index_field(self, path: str, kind: FieldIndexType) -> None:
+        """Index the payload field at the path; the index replaces one of another type."""
+
+    def drop_field_index(self, path: str) -> None:
+        """Remove the index of the payload field at the path; ignore a field without one."""
 
     def begin_load(self, tenant_path: str | None) -> None:
         """Index the payload fields of an empty collection; the vectors wait for ``build_index``."""

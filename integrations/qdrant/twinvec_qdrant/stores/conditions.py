@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from twinvec.retrieval.filters.conditions import AllOf, AnyOf, Not, OneOf, Scalar, Test
+
+Tests = TypeVar("Tests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,21 @@ class LacksVector:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Fitted(Generic[Tests]):
+    """The ``field_tests`` that decide about a condition, fitted to a store's payload indexes (``served_tests``)."""
+
+    tests: Tests
+
+
 StoreCondition = (
-    FieldIs | IdIs | LacksVector | AllOf["StoreCondition"] | OneOf["StoreCondition"] | Not["StoreCondition"]
+    FieldIs
+    | IdIs
+    | LacksVector
+    | Fitted[Any]
+    | AllOf["StoreCondition"]
+    | OneOf["StoreCondition"]
+    | Not["StoreCondition"]
 )
 Conditions = Sequence[StoreCondition]
 """All of them must hold."""

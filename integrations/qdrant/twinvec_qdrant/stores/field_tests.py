@@ -25,7 +25,7 @@ from twinvec.retrieval.filters.conditions import (
     Test,
 )
 from twinvec.retrieval.filters.words import searchable_parts
-from twinvec_qdrant.stores.conditions import Conditions, IdIs, LacksVector, StoreCondition
+from twinvec_qdrant.stores.conditions import Conditions, Fitted, IdIs, LacksVector, StoreCondition
 
 IndexType = Literal["keyword", "bool", "integer", "float", "datetime", "text", "any"]
 """A payload index; "any" is one of whatever type."""
@@ -101,6 +101,9 @@ Tests = PointTest | AllOf["Tests"] | OneOf["Tests"] | Not["Tests"]
 
 def tests_of(condition: StoreCondition) -> Tests:
     """Return the tests that decide about a condition."""
+    if isinstance(condition, Fitted):
+        fitted: Tests = condition.tests
+        return fitted
     if isinstance(condition, IdIs):
         return condition
     if isinstance(condition, LacksVector):

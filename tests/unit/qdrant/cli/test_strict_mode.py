@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from qdrant_client import QdrantClient
 
 
 @pytest.fixture
@@ -26,8 +25,6 @@ def figures(done):
 def test_every_command_keeps_to_the_limits(twinvec, strict, clock, articles, tiny_model, tmp_path):
     place = ("--collection", "notes", "--url", strict.url, "--wait", 30, "--json")
     assert figures(twinvec("ingest", articles, *place, "--model", tiny_model("bert")))["new"] == 30
-    client = QdrantClient(strict.url, check_compatibility=False)
-    client.create_payload_index("notes", "metadata.team", "keyword")
     lines = articles.read_text().splitlines()
     articles.write_text("\n".join([line.replace("note", "newer note") for line in lines[:10]] + lines[10:20]))
     report = figures(twinvec("ingest", articles, *place, "--prune"))

@@ -5,8 +5,8 @@ Nodes are stored whole, one point each, under any id. Async methods run the bloc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -59,6 +59,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
         grpc_port: See ``grpc``.
         cluster: How a server keeps the collection (``twinvec_qdrant.ClusterSettings``).
+        payload_indexes: Indexes of metadata keys for filters, as for ``Collection.open`` (default: every key gets one).
 
     Raises:
         ConfigurationError: arguments contradict one another or the collection.
@@ -87,6 +88,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         grpc: bool = False,
         grpc_port: int = 6334,
         cluster: ClusterSettings | None = None,
+        payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
     ) -> None:
         opened = open_whole_documents(
             collection_name,
@@ -99,6 +101,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             grpc=grpc,
             grpc_port=grpc_port,
             cluster=cluster,
+            payload_indexes=payload_indexes,
         )
         settings: dict[str, Any] = {"collection_name": opened.name, "path": path and str(path), "url": url}
         super().__init__(**settings)

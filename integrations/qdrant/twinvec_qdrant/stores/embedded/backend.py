@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import qdrant_edge as edge
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import ClusterSettings, IndexSettings, ReadConsistency
-from twinvec_qdrant.stores.base import Backend, indexed_chunks
+from twinvec_qdrant.stores.base import Backend, FieldIndexType, indexed_chunks
 from twinvec_qdrant.stores.conditions import Conditions, field_is
+from twinvec_qdrant.stores.embedded.field_indexes import index_params, index_types
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import WORTHWHILE, build_aside
 from twinvec_qdrant.stores.embedded.values import (
@@ -46,6 +48,7 @@ from twinvec_qdrant.stores.points import (
     stored_states,
     weighed_batches,
 )
+from twinvec_qdrant.stores.served_tests import fitted
 
 WRITE_ROOM = 32 * 2**20
 """Free bytes on the disk that a write needs: the engine's log and files grow by more than a page of vectors."""
@@ -70,6 +73,7 @@ class EmbeddedBackend(Backend):
         self.writing = threading.RLock()
         self._folder = folder
         self._shard = shard
+        self._types = index_types(shard.info())
         self._turn = threading.RLock()  # one thread at a time; the engine holds the interpreter lock anyway
 
     def cluster(self) -> None:
@@ -130,6 +134,16 @@ class EmbeddedBackend(Backend):
         with self._locked("write"):  # the engine's log keeps the order of writes, but is not forced to the disk
             self._shard.flush()
 
+    def field_indexes(self) -> Mapping[str, str]:
+        return self._types
+
+    def index_field(self, path: str, kind: FieldIndexType) -> None:
+        if self._types.get(path) != kind:
+            self._change_index(edge.UpdateOperation.create_field_index(path, index_params(kind)))
+
+    def drop_field_index(self, path: str) -> None:
+        self._change_index(edge.UpdateOperation.delete_field_index(path))
+
     def begin_load(self, tenant_path: str | None) -> None:
         """Do nothing: a new collection has its payload indexes, and the engine builds no index by itself."""
 
@@ -177,20 +191,22 @@ class EmbeddedBackend(Backend):
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
         selector, offset = payload_selector(fields), None
         while True:
-            request = edge.ScrollRequest(offset, PAGE, edge_filter(conditions), selector, False)
             with self._locked("read"):
-                records, offset = self._shard.scroll(request)
+                wanted = edge_filter(fitted(conditions, self._types))
+                records, offset = self._shard.scroll(edge.ScrollRequest(offset, PAGE, wanted, selector, False))
             yield from map(stored_point, records)
             if offset is None:
                 return
 
     def count(self, conditions: Conditions) -> int:
-        with self._locked("count"):
-            return self._shard.count(edge.CountRequest(exact=True, filter=edge_filter(conditions)))
+        with self._locked("count"):  # no index changes between translation and use
+            return self._shard.count(edge.CountRequest(exact=True, filter=edge_filter(fitted(conditions, self._types))))
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
-        requests = [edge_request(query) for query in queries]
         with self._locked("search"):
+            requests = [
+                edge_request(replace(query, conditions=fitted(query.conditions, self._types))) for query in queries
+            ]
             found = self._shard.query_batch(edge.QueryBatchRequest(requests))
         return [scored(points) for points in found]
 
@@ -210,6 +226,11 @@ class EmbeddedBackend(Backend):
         self._folder.check_room(room)
         with self._locked("write"):
             self._shard.update(operation)
+
+    def _change_index(self, operation: edge.UpdateOperation) -> None:
+        with self._turn:
+            self._update(operation)
+            self._types = index_types(self._shard.info())
 
     @contextmanager
     def _locked(self, action: str) -> Iterator[None]:

@@ -20,7 +20,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from twinvec.errors import ConfigurationError, StoreLimitError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import ClusterSettings, IndexSettings, ReadConsistency
-from twinvec_qdrant.stores.base import Backend, indexed_chunks
+from twinvec_qdrant.stores.base import Backend, FieldIndexType, indexed_chunks
 from twinvec_qdrant.stores.conditions import Conditions, IdIs, field_is
 from twinvec_qdrant.stores.points import (
     BATCH_POINTS,
@@ -41,9 +41,10 @@ from twinvec_qdrant.stores.points import (
     stored_point,
     stored_states,
 )
-from twinvec_qdrant.stores.searches import Candidates, Search, fill_in, own_queries
+from twinvec_qdrant.stores.searches import Candidates, Search, fill_in
 from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.awaited import AwaitedRequests
+from twinvec_qdrant.stores.server.field_indexes import FieldIndexes
 from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowed
 from twinvec_qdrant.stores.server.limits.permitted import Limits, limits_of
 from twinvec_qdrant.stores.server.limits.searches import batches, cost, fits, merged, needs_exact, requests_for
@@ -51,7 +52,6 @@ from twinvec_qdrant.stores.server.requests import Requests, is_local
 from twinvec_qdrant.stores.server.searching import candidates_of, search_batch, sendable
 from twinvec_qdrant.stores.server.streams import STREAM_POINTS, in_streams
 from twinvec_qdrant.stores.server.structure import Structure
-from twinvec_qdrant.stores.server.text_indexes import TextIndexes
 from twinvec_qdrant.stores.server.values import client_filter, client_point, client_sparse, conditional_update
 from twinvec_qdrant.stores.steps import Ask, Steps, asked, run, run_awaiting, worked
 
@@ -85,7 +85,7 @@ class ServerBackend(Backend):
         self._local = is_local(client)
         self._requests = Requests(client, name, self.location, wait_seconds)
         self._structure = Structure(self._requests)
-        self._texts = TextIndexes(self._requests)
+        self._fields = FieldIndexes(self._requests)
         self._limits: Limits | None = None
         self._asked: ReadConsistency | None = None
         self._recorded: ReadConsistency | None = None
@@ -184,6 +184,15 @@ class ServerBackend(Backend):
     def flush(self) -> None:
         """Do nothing: every write waits until the server has applied and logged it."""
 
+    def field_indexes(self) -> Mapping[str, str]:
+        return self._fields.read()
+
+    def index_field(self, path: str, kind: FieldIndexType) -> None:
+        self._fields.make(path, kind)
+
+    def drop_field_index(self, path: str) -> None:
+        self._fields.drop(path)
+
     def begin_load(self, tenant_path: str | None) -> None:
         """Index the payload fields that lack an index, and turn off the server's graph until ``build_index``.
 
@@ -216,13 +225,12 @@ class ServerBackend(Backend):
         return stored_states(self._within(lambda limits: self._retrieve(ids, STATES_PAGE, limits, options)), vector)
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
-        self._texts.check(conditions)
-        scrolled = self._scroll(conditions, fields, PAGE)
+        scrolled = self._scroll(self._fields.fitted(conditions), fields, PAGE)
         by_id = attrgetter("id")
         return (next(same) for _, same in groupby(heapq.merge(*scrolled, key=by_id), by_id))
 
     def count(self, conditions: Conditions) -> int:
-        self._texts.check(conditions)
+        conditions = self._fields.fitted(conditions)
         wanted = client_filter(conditions)
 
         def count(limits: Limits) -> int | None:
@@ -240,7 +248,7 @@ class ServerBackend(Backend):
         return len({point.id for points in self._scroll(conditions, [], _COUNTED) for point in points})
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
-        self._texts.check([condition for query in queries for condition in query.conditions])
+        queries = list(map(self._fields.fitted_query, queries))
 
         def search(limits: Limits) -> list[list[Scored]]:
             if not limits.exact and any(map(needs_exact, queries)):
@@ -267,9 +275,7 @@ class ServerBackend(Backend):
         """Return the candidates by one request, see ``searching``, or by more where the server permits less."""
         if self._local:
             return (yield from super().candidates(searches, notice))
-        conditions = [condition for query in own_queries(searches) for condition in query.conditions]
-        if self._texts.unknown(conditions):
-            yield from worked(partial(self._texts.check, conditions))
+        searches = yield from self._fields.fitted_searches(searches)
         batch = search_batch(searches, notice, self._shards)
         found = None
         limits = self._known()
@@ -343,7 +349,8 @@ class ServerBackend(Backend):
         return self._noted(self._requests.call(self._client.get_collection))
 
     def _noted(self, info: models.CollectionInfo) -> models.CollectionInfo:
-        """Keep the collection's limits, its number of shards, and what reads ask; return ``info``."""
+        """Keep the collection's limits, its indexes, its number of shards, and what reads ask; return ``info``."""
+        self._fields.learn(info)
         self._limits = limits_of(info.config.strict_mode_config, self._requests.wait_seconds)
         self._requests.most_timeout = self._limits.timeout
         self._recorded = (info.config.metadata or {}).get(cluster.READ_CONSISTENCY)

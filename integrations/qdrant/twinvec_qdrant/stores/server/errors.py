@@ -202,16 +202,24 @@ def _limit_words(answered: Refusal) -> str | None:
             room = most.format(**found.groupdict())
             return f"is full: the server permits {room}; what was committed stays. Remove documents, or raise the limit"
     if found := _UNINDEXED.search(sentence):
-        kind = found["types"].partition(",")[0]
-        return (
-            f"the server permits filters on indexed keys only, and {found['key']!r} has no index of the type "
-            f"{found['types']}. Add one: client.create_payload_index(collection, {found['key']!r}, {kind!r})"
-        )
+        return _unindexed_words(found["key"], found["types"])
     for pattern, limit in _REFUSED_LIMITS:
         if found := pattern.search(sentence):
             name = limit or _LIMITS.get(found["name"], found["name"])
             return f"the server's limit {name} does not permit this request"
     return None
+
+
+def _unindexed_words(path: str, types: str) -> str:
+    key = path.removeprefix("metadata.").replace("[]", "").replace('"', "")
+    usual = (each for each in ("keyword", "float", "bool", "datetime", "text") if re.search(rf"\b{each}\b", types))
+    said = f"the server permits filters on indexed keys only, and {key!r} has no index of the type {types}"
+    if (kind := next(usual, None)) is None:
+        return f"{said}, which twinvec does not make; leave this value out of the filter"
+    return (
+        f"{said}; add {key!r}: {kind!r} to those that you request, by "
+        f"collection.reindex(payload_indexes={{{key!r}: {kind!r}}}) or twinvec reindex --payload-index {key}:{kind}"
+    )
 
 
 def _sentence(content: bytes) -> tuple[str, bool]:

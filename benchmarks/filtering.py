@@ -1,0 +1,190 @@
+"""Filters: what they cost a search with and without indexes of payload keys, and what the indexes cost.
+
+    python benchmarks/filtering.py [--sizes 10000,50000,200000] [--queries 60] [-o FILE.md]
+
+Documents have vectors of 384 dimensions, drawn around random centres, and a payload: a team (one of 50), tags (two of
+100), a price, a flag, and a day with a time. Of every size there are two embedded collections, one with the indexes
+that keys get by themselves (and "datetime" for the day, on request), one without any. Each is filled and its vectors
+are indexed; then a process of its own opens it and searches, without a filter and with each filter in turn. Times are
+medians of searches for the ten best by vectors; the ratio is that to the time without a filter in the same collection.
+Filters must find the same documents in both collections, and exact searches the same ten. Disk excludes the engine's
+log; memory is the growth of the searching process, including pages of files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from twinvec import Document
+from twinvec.arrays import FloatArray
+from twinvec_qdrant import Collection
+
+DIM = 384
+CENTRES = 2000
+BATCH = 10_000
+LIMIT = 10
+FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+DAYS = 1000
+FILTERS: dict[str, dict[str, Any] | None] = {
+    "none": None,
+    "equal": {"team": "t3"},
+    "list": {"tag": ["g3", "g4"]},
+    "number": {"price": 20.0},
+    "range": {"price": {"gte": 40, "lt": 42}},
+    "dates": {"day": {"gte": "2024-03-01", "lt": "2024-03-21"}},
+    "all together": {"team": ["t1", "t2", "t3"], "flag": True, "price": {"lt": 80}, "day": {"gte": "2024-04-01"}},
+    "or": {"or": [{"team": "t7"}, {"price": {"gte": 99.5}}]},
+    "half of all": {"flag": True},
+    "all but 2%": {"team": {"ne": "t3"}},
+}
+INDEXES = {"with indexes": {"day": "datetime"}, "without": False}
+
+
+class Precomputed:
+    """Stands in for a model with precomputed vectors; it encodes only the probes."""
+
+    name = space = "precomputed"
+    dim = DIM
+
+    def encode_document(self, texts: Sequence[str]) -> FloatArray:
+        """Return random vectors, seeded by the lengths of the texts."""
+        rows = [np.random.default_rng(len(text)).normal(size=DIM) for text in texts]
+        return np.array(rows, dtype=np.float32)
+
+    encode_query = encode_document
+
+
+def main() -> None:
+    """Measure and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="10000,50000,200000")
+    parser.add_argument("--queries", type=int, default=60)
+    parser.add_argument("-o", "--output", type=Path, help="also write the output to this file")
+    parser.add_argument("--probe", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.probe is not None:
+        print(json.dumps(_searched(options.probe, options.queries)))
+        return
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    say("| points | filter | of the documents | ms | ratio | ms without indexes | ratio |")
+    say("| ---: | --- | ---: | ---: | ---: | ---: | ---: |")
+    costs = [_measured(size, options.queries, say) for size in map(int, options.sizes.split(","))]
+    say("")
+    say("| points | indexes | documents/s ingested | vectors indexed, s | disk, B a point | memory, B a point |")
+    say("| ---: | --- | ---: | ---: | ---: | ---: |")
+    for line in (line for lines in costs for line in lines):
+        say(line)
+    if options.output is not None:
+        options.output.write_text("\n".join(lines) + "\n")
+
+
+def _measured(size: int, queries: int, say: Callable[[str], None]) -> list[str]:
+    """Print the times of searches at one size; return the lines that say what the indexes cost."""
+    found, costs = {}, []
+    for name, indexes in INDEXES.items():
+        with TemporaryDirectory() as folder:
+            rate, built, disk = _filled(Path(folder), size, indexes)
+            command = [sys.executable, __file__, "--probe", folder, "--queries", str(queries)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            found[name] = json.loads(done.stdout)
+            memory = found[name]["memory"] / size
+            costs.append(f"| {size:,} | {name} | {rate:,.0f} | {built:,.1f} | {disk / size:,.0f} | {memory:,.0f} |")
+    ours, plain = found["with indexes"], found["without"]
+    for name in FILTERS:
+        share = ours["counts"][name] / size
+        assert ours["counts"][name] == plain["counts"][name], name
+        assert ours["best"][name] == plain["best"][name], name
+        cells = [each["ms"][name] for each in (ours, plain)]
+        ratios = [each["ms"][name] / each["ms"]["none"] for each in (ours, plain)]
+        say(
+            f"| {size:,} | {name} | {share:.1%} | {cells[0]:.1f} | {ratios[0]:.1f} | {cells[1]:.1f} | {ratios[1]:.1f} |"
+        )
+    return costs
+
+
+def _filled(folder: Path, size: int, indexes: Any) -> tuple[float, float, int]:
+    """Fill a collection; return documents ingested a second, seconds for the index of vectors, and bytes on disk."""
+    with Collection.open("b", folder, encoder=Precomputed(), chunking=False, payload_indexes=indexes) as collection:
+        seconds = 0.0
+        for documents, vectors_ND in _batches(size):
+            names = [document.id for document in documents]
+            given = dict(zip(names, vectors_ND, strict=True))
+            start = time.perf_counter()
+            for first in range(0, len(names), 1000):
+                some = documents[first : first + 1000]
+                collection.ingest(some, vectors={each.id: given[each.id] for each in some})
+            seconds += time.perf_counter() - start
+        start = time.perf_counter()
+        collection.reindex(collection.info()["index"])
+        built = time.perf_counter() - start
+        assert collection.count() == size
+    files = [path for path in folder.rglob("*") if path.is_file() and "wal" not in path.parts]
+    return size / seconds, built, sum(path.stat().st_blocks * 512 for path in files)
+
+
+def _batches(size: int) -> Iterator[tuple[list[Document], FloatArray]]:
+    draw = np.random.default_rng(0)
+    centres_CD = draw.normal(size=(CENTRES, DIM)).astype(np.float32)
+    for first in range(0, size, BATCH):
+        rows = range(first, min(first + BATCH, size))
+        noise_ND = draw.normal(size=(len(rows), DIM)).astype(np.float32)
+        vectors_ND = centres_CD[draw.integers(CENTRES, size=len(rows))] + 0.7 * noise_ND
+        yield [Document(f"d{row}", f"document {row}", payload=_payload(row, draw)) for row in rows], vectors_ND
+
+
+def _payload(row: int, draw: np.random.Generator) -> dict[str, Any]:
+    day = FIRST + timedelta(days=float(draw.uniform(0, DAYS)))
+    return {
+        "team": f"t{draw.integers(50)}",
+        "tag": [f"g{number}" for number in draw.integers(100, size=2)],
+        "price": float(draw.integers(0, 50)) * 2 if row % 2 else round(float(draw.uniform(0, 100)), 2),
+        "flag": bool(draw.integers(2)),
+        "day": day.isoformat(timespec="seconds"),
+    }
+
+
+def _searched(folder: Path, queries: int) -> dict[str, Any]:
+    """Open the collection, and return times, results and memory of searches."""
+    draw = np.random.default_rng(1)
+    centres_CD = np.random.default_rng(0).normal(size=(CENTRES, DIM)).astype(np.float32)
+    before = _memory()
+    with Collection.open("b", folder, encoder=Precomputed()) as collection:
+        times: dict[str, list[float]] = {name: [] for name in FILTERS}
+        best: dict[str, list[str]] = {name: [] for name in FILTERS}
+        for query in range(queries):
+            vector_D = centres_CD[draw.integers(CENTRES)] + 0.7 * draw.normal(size=DIM).astype(np.float32)
+            for name, wanted in FILTERS.items():
+                start = time.perf_counter()
+                collection.search_vector(vector_D, LIMIT, wanted)
+                times[name].append(time.perf_counter() - start)
+                if query < 3:
+                    best[name] += [hit.id for hit in collection.search_vector(vector_D, LIMIT, wanted, exact=True)]
+        memory = _memory() - before
+        counts = {name: len(collection.find(wanted)) for name, wanted in FILTERS.items()}
+    ms = {name: 1000 * float(np.median(each[2:])) for name, each in times.items()}
+    return {"ms": ms, "best": best, "counts": counts, "memory": memory}
+
+
+def _memory() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main()

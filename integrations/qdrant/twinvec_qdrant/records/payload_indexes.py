@@ -1,0 +1,199 @@
+"""Indexes of payload keys: a writer makes them before it writes the first points that have the key.
+
+The first kind of value that is seen decides: strings have an index "keyword", numbers "float", booleans "bool". Keys
+with long texts have none, and a collection has at most ``MAX_PATHS`` of them; requested keys come first.
+
+No index may change an answer (``stores.served_tests``): where numbers are indexed, no document may have a date, and
+where dates are, no number. A writer therefore replaces such an index by one of keywords before it writes a document
+that does not fit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from twinvec.errors import ConfigurationError, FilterError, StoreLimitError
+from twinvec.retrieval.filters.conditions import Between, During, OneOf
+from twinvec_qdrant.records.payload_keys import SeenKey, seen_keys
+from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, filtered_key, filtered_paths
+from twinvec_qdrant.settings import PayloadIndexes, PayloadIndexType
+from twinvec_qdrant.stores.base import Backend, FieldIndexType
+from twinvec_qdrant.stores.conditions import FieldIs
+
+logger = logging.getLogger(__name__)
+
+MAX_PATHS = 64
+"""Indexed paths of payload keys, at most; managed clusters of Qdrant permit 100 together with ours."""
+
+LONGEST_TEXT = 256
+"""Characters of a text that is compared as a whole; keys with longer ones get no index by themselves."""
+
+SOURCE_KEY = "ref_doc_id"
+"""The key by which LlamaIndex deletes; it is indexed first."""
+
+OWN_FIELDS = frozenset({"kind", "source", "revision", "content", "namespace"})
+"""Our own fields that have an index."""
+
+_SERVED: dict[PayloadIndexType, FieldIndexType] = {
+    "keyword": "keyword",
+    "float": "float",
+    "bool": "bool",
+    "datetime": "datetime",
+    "text": "text",
+    "geo": "geo",
+    "integer": "float",  # Qdrant's own finds 1.0 and 1.5 no longer in ranges, or finds them by equality
+    "uuid": "keyword",  # Qdrant's own finds the same id in other letters
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE_RANGES = (During((("gte", _EPOCH),)), During((("lt", _EPOCH),)))
+_NUMBER_RANGES = (Between((("gte", 0.0),)), Between((("lt", 0.0),)))
+
+
+class PayloadIndexing:
+    """Makes the indexes of one writer's documents; ``preferred`` has types by key that count as seen first."""
+
+    def __init__(self, backend: Backend, settings: PayloadIndexes, preferred: Mapping[str, str] | None = None) -> None:
+        self._backend = backend
+        self._settings = settings
+        self._preferred = preferred or {}
+        self._kinds: dict[str, FieldIndexType | None] = {}
+        self._is_begun = False
+        self._is_idle = False
+        self._is_refused = False
+        self._is_warned = False
+
+    def begin(self) -> None:
+        """Make the requested indexes that are missing."""
+        self._known = dict(self._backend.field_indexes())
+        narrow = any(kind in ("float", "datetime") for kind in self._known.values())
+        self._is_begun, self._is_idle = True, not (self._settings.automatic or self._settings.types or narrow)
+        if self._is_idle:
+            return
+        self._is_new = next(iter(self._backend.scroll((), [])), None) is None
+        for key, kind in self._settings.types.items():
+            self._kinds[key] = self._made(key, served_type(kind)) if kind else None
+
+    def see(self, payloads: Iterable[Mapping[str, Any]]) -> None:
+        """Make the indexes that these payloads need; call it before they are written."""
+        if not self._is_begun:
+            self.begin()
+        found = seen_keys(() if self._is_idle else payloads)
+        for key, seen in sorted(found.items(), key=lambda each: each[0] != SOURCE_KEY):
+            if key not in self._kinds:
+                self._kinds[key] = self._made(key, self._chosen(key, seen))
+            if misfits(self._kinds[key], seen):
+                self._replace(key)
+
+    def _chosen(self, key: str, seen: SeenKey) -> FieldIndexType | None:
+        return chosen_type(key, seen, self._preferred.get(key)) if self._settings.automatic else None
+
+    def _made(self, key: str, kind: FieldIndexType | None) -> FieldIndexType | None:
+        """Index the paths of a key; an index that is there decides for the others. Return the type of the index."""
+        paths = filtered_paths(key)
+        if kind is not None and any(path not in self._known for path in paths):
+            self._known = dict(self._backend.field_indexes())  # another writer may have made them meanwhile
+        there = [self._known[path] for path in paths if path in self._known]
+        missing = [path for path in paths if path not in self._known]
+        wanted = next((each for each in REQUESTABLE if each in there), kind)
+        if wanted is None or not missing:
+            return wanted
+        if self._is_refused or user_paths(self._known) + len(missing) > MAX_PATHS:
+            self._warn(f"a collection has at most {MAX_PATHS} indexed paths")
+            return None
+        try:
+            if not self._is_new and any(misfit(self._backend, path, wanted) for path in missing):
+                wanted = "keyword"
+            for path in missing:
+                self._backend.index_field(path, wanted)
+                self._known[path] = wanted
+        except StoreLimitError as error:
+            self._is_refused = True
+            self._warn(str(error))
+            return None
+        return wanted
+
+    def _replace(self, key: str) -> None:
+        logger.warning(
+            "%s: the key %r holds both numbers and dates; it is indexed for equality only, and ranges are slower",
+            self._backend.location,
+            key,
+        )
+        for path in filtered_paths(key):
+            self._backend.index_field(path, "keyword")
+        self._kinds[key] = "keyword"
+
+    def _warn(self, reason: str) -> None:
+        if not self._is_warned:
+            logger.warning("%s: no more payload keys are indexed: %s", self._backend.location, reason)
+        self._is_warned = True
+
+
+REQUESTABLE: tuple[FieldIndexType, ...] = ("float", "datetime", "keyword", "bool", "text", "geo")
+"""The types of indexes, those first that only fit some values."""
+
+
+def served_type(kind: PayloadIndexType) -> FieldIndexType:
+    """Return the type of the index that serves a requested type."""
+    return _SERVED[kind]
+
+
+def chosen_type(key: str, seen: SeenKey, preferred: str | None = None) -> FieldIndexType | None:
+    """Return the type of index that a key gets by itself, or None for a key with long texts.
+
+    Of the keys that LlamaIndex adds to nodes, only that by which it deletes gets one.
+    """
+    if seen.longest > LONGEST_TEXT or (key in LLAMA_INDEX_KEYS and key != SOURCE_KEY):
+        return None
+    kind = next((each for each in seen.kinds if each == preferred), next(iter(seen.kinds)))
+    return "keyword" if misfits(kind, seen) else kind
+
+
+def misfits(kind: FieldIndexType | None, seen: SeenKey) -> bool:
+    """Return whether an index of this type would hide values of the key from filters."""
+    return (kind == "float" and seen.dates) or (kind == "datetime" and seen.numbers)
+
+
+def misfit(backend: Backend, path: str, kind: FieldIndexType) -> bool:
+    """Return whether stored points have values at the path that an index of this type would hide from filters."""
+    if kind not in ("float", "datetime"):
+        return False
+    try:
+        return _holds(backend, path, kind)
+    except StoreLimitError:  # the server permits no filter without an index: make the one that finds such values
+        backend.index_field(path, "datetime" if kind == "float" else "float")
+        return _holds(backend, path, kind)
+
+
+def user_paths(indexes: Iterable[str]) -> int:
+    """Count the indexed paths of payload keys."""
+    return sum(path not in OWN_FIELDS for path in indexes)
+
+
+def shown_indexes(backend: Backend, tenant_key: str | None) -> dict[str, str]:
+    """Return the type of the index of every payload key that has one, except the key of tenants."""
+    known = backend.field_indexes()
+    shown = {filtered_key(path) or path: known[path] for path in sorted(known, reverse=True) if path not in OWN_FIELDS}
+    return {key: kind for key, kind in sorted(shown.items()) if key != tenant_key}
+
+
+def check_requested(settings: PayloadIndexes, tenant_key: str | None) -> None:
+    """Raise ``ConfigurationError`` if the requested keys cannot be indexed."""
+    paths = 0
+    for key, kind in settings.types.items():
+        try:
+            paths += len(filtered_paths(key)) if kind else 0
+        except FilterError as error:
+            raise ConfigurationError(f"payload_indexes: {error}") from None
+        if key == "id" or (key == tenant_key and (not kind or served_type(kind) != "keyword")):
+            raise ConfigurationError(f"payload_indexes: the key {key!r} has an index for equality already")
+    if paths > MAX_PATHS:
+        raise ConfigurationError(f"payload_indexes: {paths} paths, and a collection has at most {MAX_PATHS}")
+
+
+def _holds(backend: Backend, path: str, kind: FieldIndexType) -> bool:
+    tests = _DATE_RANGES if kind == "float" else _NUMBER_RANGES
+    found = backend.scroll([OneOf(tuple(FieldIs((path,), test) for test in tests))], [])
+    return next(iter(found), None) is not None
