@@ -58,3 +58,11 @@ def test_a_store_over_grpc(strict):
         assert len(store.similarity_search("note", 3)) == 3
         assert store.collection.info()["cluster"]["replication_factor"] == 2
         store.close()
+
+
+def test_metadata_keys_are_indexed_as_asked(tmp_path):
+    embeddings = DeterministicFakeEmbedding(size=24)
+    store = TwinvecVectorStore(embeddings, "notes", path=tmp_path, payload_indexes={"day": "datetime", "place": False})
+    store.add_documents([Document(page_content="note", metadata={"day": "2024-05-01", "place": "x", "team": "t"})])
+    assert store.collection.info()["payload_indexes"] == {"day": "datetime", "team": "keyword"}
+    store.close()

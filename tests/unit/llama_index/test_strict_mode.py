@@ -46,3 +46,10 @@ def test_a_store_over_grpc(strict):
         assert len(store.get_nodes()) == 3
         assert store.client.info()["cluster"]["replication_factor"] == 2
         store.close()
+
+
+def test_metadata_keys_are_indexed_as_asked(tmp_path):
+    store = TwinvecVectorStore(MODEL, "notes", path=str(tmp_path), payload_indexes={"team": "text"})
+    store.add([node(1)])
+    assert store.client.info()["payload_indexes"] == {"ref_doc_id": "keyword", "team": "text"}
+    store.client.close()

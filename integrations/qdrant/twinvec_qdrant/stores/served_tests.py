@@ -12,6 +12,7 @@ An index answers in the place of the payload. Three tests are therefore made to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from twinvec.retrieval.filters.conditions import AllOf, Not, OneOf
@@ -79,8 +80,8 @@ def _fitted(test: FieldTest, kind: str) -> Tests:
     if isinstance(test, Within) and kind == "datetime":
         return NOTHING
     if isinstance(test, Exactly) and not isinstance(test.value, bool) and kind == "float":
-        near = float(test.value)
-        return AllOf((Within(test.path, (("gte", near), ("lte", near))), test))
+        near = (("gte", math.nextafter(test.value, -math.inf)), ("lte", math.nextafter(test.value, math.inf)))
+        return AllOf((Within(test.path, near), test))
     if isinstance(test, AnyText) and kind == "datetime":
         return _found_first(test, {text: _dated(test.path, text) for text in test.texts})
     if isinstance(test, AnyText) and kind == "text":
