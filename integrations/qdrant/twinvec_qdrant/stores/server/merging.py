@@ -2,6 +2,9 @@
 
 A few requests are under way at once, so that a single search waits for nobody. Those that come meanwhile are sent
 together as soon as one has ended: many searches at once then take few requests.
+
+A merged request that is refused is sent again in its parts, since the others may be permitted. One without an answer
+is not: all who have waited as long as it learn of that at once, so that nobody waits longer than for one request.
 """
 
 from __future__ import annotations
@@ -9,7 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from typing import Any
+
+from twinvec.errors import StoreUnavailableError
 
 _UNDER_WAY = 8
 _MOST = 128  # searches, or points, of a merged request
@@ -53,8 +59,13 @@ class Lane:
     async def _answer(self, taken: Sequence[tuple[Sequence[Any], asyncio.Future[Any]]]) -> None:
         if not taken:
             return
+        behind = tuple(self._waiting)
         try:
             whole = await self._send([item for items, _ in taken for item in items])
+        except StoreUnavailableError as error:
+            for _, answer in (*taken, *behind):
+                _settle(answer, error=_copied(error))
+            return
         except Exception as error:
             if len(taken) == 1:
                 _settle(taken[0][1], error=error)
@@ -78,6 +89,13 @@ def points_of(items: Sequence[Any], start: int, whole: Sequence[Any]) -> Any:
     del start
     ids = set(items)
     return [point for point in whole if str(point.id) in ids]
+
+
+def _copied(error: StoreUnavailableError) -> StoreUnavailableError:
+    """Return the same error for another caller, whose traceback it will hold."""
+    same = copy(error)
+    same.__cause__ = error.__cause__
+    return same
 
 
 def _settle(answer: asyncio.Future[Any], value: Any = None, error: Exception | None = None) -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant.stores.server.merging import Lane, points_of, slice_of
 
 
@@ -71,6 +72,31 @@ async def test_of_a_refused_request_each_part_gets_its_own_answer():
     found = await asyncio.gather(*tasks, return_exceptions=True)
     assert (found[0], found[2]) == ([200], [210, 220])
     assert [str(found[row]) for row in (1, 3)] == ["refused -1", "refused -2"]
+
+
+async def test_without_an_answer_nobody_waits_for_another_request():
+    server = Server()
+
+    async def unanswered(items):
+        await server.send(items)
+        raise StoreUnavailableError("no answer") from TimeoutError()
+
+    lane = Lane(unanswered, slice_of)
+    tasks = await asked(lane, [[row] * 100 for row in range(20)])
+    assert len(server.sent) == 8, "others wait"
+    later = await asked(lane, [[20]])
+    server.open.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {(type(each), str(each), type(each.__cause__)) for each in found} == {
+        (StoreUnavailableError, "no answer", TimeoutError)
+    }
+    assert len(set(map(id, found))) == len(found), "each has an error of its own"
+    with pytest.raises(StoreUnavailableError):
+        await later[0]
+    assert server.sent[8:] == [[20]], "those that waited have waited long enough; one that came later has not"
+    together = await asyncio.gather(*await asked(lane, [[1], [2], [3]]), return_exceptions=True)
+    assert all(isinstance(each, StoreUnavailableError) for each in together)
+    assert server.sent[9:] == [[1, 2, 3]], "no part is sent again"
 
 
 async def test_who_no_longer_waits_is_not_asked_for():
