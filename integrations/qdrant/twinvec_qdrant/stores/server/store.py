@@ -162,7 +162,7 @@ def connect_as(async_client: AsyncQdrantClient, name: str, wait_seconds: float) 
     options = async_client.init_options
     address = urlsplit(options["url"] or options["location"] or f"http://{options['host']}:{options['port']}")
     location = f"{address.scheme}://{address.hostname}" + (f":{address.port}" if address.port else "")
-    client = quiet_client(QdrantClient, **options)
+    client = quiet_client(QdrantClient, **{**options, "check_compatibility": False})
     return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
 
 

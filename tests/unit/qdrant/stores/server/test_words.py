@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
 import pytest
+from qdrant_client import AsyncQdrantClient
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import UnexpectedResponse
 
@@ -150,6 +151,19 @@ def test_no_warning_of_the_client_reaches_anyone(monkeypatch):
         with Collection.open("notes", url=server.url, encoder=WordEncoder(max_tokens=16), wait_seconds=5) as collection:
             collection.ingest([("a", "some text")])
         list_collections(url=server.url)
+
+
+async def test_no_warning_comes_from_the_client_beside_an_async_one(monkeypatch):
+    asked = []
+    monkeypatch.setattr("qdrant_client.qdrant_remote.get_server_version", lambda *given: asked.append(1) or "0.1.0")
+    with StandIn().running() as server:
+        theirs = AsyncQdrantClient(server.url, check_compatibility=False)
+        theirs.init_options["check_compatibility"] = True  # theirs may have asked; ours need not ask again
+        with Collection.open("notes", async_client=theirs, encoder=WordEncoder(max_tokens=16), wait_seconds=5) as notes:
+            notes.ingest([("a", "some text")])
+            assert [hit.id for hit in await notes.asearch("text")] == ["a"]
+        await theirs.close()
+    assert asked == []
 
 
 class RpcError(grpc.RpcError):
