@@ -146,8 +146,9 @@ class Ingestion:
         """Write the chunks that have just got their vectors."""
         rows = [row for row, key in enumerate(planned.keys) if key in vectors]
         chunks = self._weighed([planned.keys[row] for row in rows], [planned.chunks[row].text for row in rows], vectors)
-        draft = self._drafts.setdefault(planned.document.id, Draft(planned.document.id, uuid4().hex))
+        draft = self._drafts.get(planned.document.id) or Draft(planned.document.id, uuid4().hex)
         if points := planned.points(rows, chunks, self._description.vector, draft.revision):
+            self._drafts[planned.document.id] = draft  # others share a revision, so that few name what a commit removes
             self._catalog.stage(draft, points)
 
     def _commit(self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]) -> None:

@@ -99,6 +99,15 @@ def test_a_death_at_any_write_costs_at_most_five_seconds(opened, documents, spee
         assert max(costs) > 1, "some of them cost something"
 
 
+def test_documents_that_are_committed_together_share_a_revision(opened):
+    collection, _ = opened("notes", "even")
+    collection.ingest(SMALL.items())
+    stored = collection._backend.scroll([field_is("kind", "record")], ["revision"])
+    revisions = [each.payload["revision"] for each in stored]
+    assert len(revisions) == len(SMALL)
+    assert len(set(revisions)) < len(SMALL) / 2
+
+
 def test_deaths_one_after_another_bring_a_huge_document_to_its_end(opened, monkeypatch):
     collection, encoder = opened("notes", "even")
     deaths = 0
