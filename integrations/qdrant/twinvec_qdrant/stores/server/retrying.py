@@ -17,14 +17,16 @@ def retrying(
     """Return a policy that retries temporary failures for ``wait_seconds``; the server may ask for longer pauses.
 
     After ``refill_seconds``, a server with a rate limit has room for the request again. A request of several parts is
-    refused while a part is missing, after the parts before it have used up what was there.
+    refused while a part is missing, after the parts before it have used up what was there. Where that much time is not
+    left, the pause that the server names has to do.
     """
 
     def pause(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None
         requested = requested_pause(error)
         if requested > 0 and (answered := refusal(error)) is not None and answered.status == 429:
-            return max(requested, refill_seconds)
+            full = max(requested, refill_seconds)
+            return full if (state.seconds_since_start or 0.0) + full < wait_seconds else requested
         return max(requested, _GROWING(state))
 
     return tenacity.Retrying(

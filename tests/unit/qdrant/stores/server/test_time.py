@@ -146,6 +146,23 @@ def test_a_server_that_limits_the_pace_is_never_waited_for_longer_than_the_wait(
         assert clock.now - 1000 > 60, "more than a minute's budget was used"
 
 
+def test_a_short_pause_that_the_server_names_is_kept_where_the_full_one_does_not_fit(clock):
+    from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+
+    client = QdrantClient("http://127.0.0.1:1", check_compatibility=False)
+    for refill, pauses in ((3.0, [1.0]), (2.0, [2.0])):
+        answers = [ResourceExhaustedResponse("too many", retry_after_s=1), None]
+
+        def count(collection_name: str, answers=answers) -> int:
+            if (error := answers.pop(0)) is not None:
+                raise error
+            return 7
+
+        clock.pauses.clear()
+        assert Requests(client, "notes", "place", 3).call(count, refill_seconds=refill) == 7
+        assert clock.pauses == pauses
+
+
 def test_faults_among_the_answers_do_not_lengthen_the_wait(clock):
     with StandIn(clock).running() as server:
         client = QdrantClient(server.url, check_compatibility=False)
