@@ -105,8 +105,8 @@ def test_limits_are_kept_to(monkeypatch):
             assert collection.ingest(NOTES).new == len(NOTES)
             assert len(collection.search("note", 25)) == 25
             assert collection.delete(["n01", "n02"]) == 2
-            with pytest.raises(StoreLimitError, match=r"metadata\.team(?s:.*)keyword"):
-                collection.find({"team": "t1"})
+            with pytest.raises(StoreLimitError, match=r"'owner'(?s:.*)keyword"):
+                collection.find({"owner": "ada"})
         assert clock.pauses, "the budgets were used up"
         assert max(clock.pauses) <= 20
 

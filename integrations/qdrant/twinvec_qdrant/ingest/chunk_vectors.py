@@ -11,7 +11,7 @@ from typing import Any
 from twinvec.arrays import FloatArray
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.encoders import checked_vectors, token_states
-from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, texts
+from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, WeighedText, texts
 from twinvec_qdrant.records.description import Generation
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import States
@@ -40,10 +40,19 @@ class ChunkVectors:
     def known(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
         """Return the vectors that need no encoding, by the key of their text."""
         known = self._stored(batch)
-        for planned in batch:
-            if planned.document.id in self._given:
-                known.update(dict.fromkeys(planned.keys, TextVectors(self._given[planned.document.id])))
+        given = [planned for planned in batch if planned.document.id in self._given]
+        others = texts(planned for planned in batch if planned.document.id not in self._given)
+        for planned in given:
+            vectors = TextVectors(self._given[planned.document.id])
+            known.update((key, vectors) for key in planned.keys if key not in others)
         return known
+
+    def given_to(self, planned: PlannedDocument, chunks: Mapping[str, WeighedText]) -> Mapping[str, WeighedText]:
+        """Return what is known of the texts by key, with the document's own vector if the caller gives it one."""
+        vector_D = self._given.get(planned.document.id)
+        if vector_D is None:
+            return chunks
+        return {key: chunks[key]._replace(vectors=TextVectors(vector_D)) for key in planned.keys if key in chunks}
 
     def encoded(self, texts: Sequence[str], on_texts: OnTexts) -> list[TextVectors]:
         """Encode texts without reading the store; raise ``BadVectorError`` or ``InputError`` on a bad text."""

@@ -147,6 +147,7 @@ class Ingestion:
         rows = [row for row, key in enumerate(planned.keys) if key in vectors]
         chunks = self._weighed([planned.keys[row] for row in rows], [planned.chunks[row].text for row in rows], vectors)
         draft = self._drafts.get(planned.document.id) or Draft(planned.document.id, uuid4().hex)
+        chunks = self._vectors.given_to(planned, chunks)
         if points := planned.points(rows, chunks, self._description.vector, draft.revision):
             self._drafts[planned.document.id] = draft  # others share a revision, so that few name what a commit removes
             self._catalog.stage(draft, points)
@@ -172,7 +173,8 @@ class Ingestion:
         for planned in batch:
             draft = self._drafts.get(planned.document.id)
             own = draft.revision if draft else revision
-            changes.append(planned.change(chunks, self._description.vector, own, draft))
+            known = self._vectors.given_to(planned, chunks)
+            changes.append(planned.change(known, self._description.vector, own, draft))
         won_by_others = {change.record.source for change in self._catalog.write(changes)}
         lost = []
         for planned in batch:
@@ -187,7 +189,7 @@ class Ingestion:
 
     def _weighed(
         self, keys: Sequence[str], texts: Sequence[str], vectors: Mapping[str, TextVectors]
-    ) -> dict[str, WeighedText]:
+    ) -> Mapping[str, WeighedText]:
         """Return all vectors of texts by key."""
         terms = self._bm25.terms(texts)
         weights = zip(keys, self._bm25.documents(terms), terms, strict=True)

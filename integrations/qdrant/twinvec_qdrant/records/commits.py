@@ -15,14 +15,16 @@ The chunks of a document that takes long to encode are written one part after an
 intent of their own (``Draft``).
 
 A chunk has the same id whoever writes it, so one writer may rewrite a chunk that another is about to remove. Each chunk
-therefore carries the revision of its commit, and a writer removes only revisions that it has seen.
+therefore carries the revision of its commit, and a writer removes only revisions that it has seen. After the commit, a
+writer looks for chunks of its own that another one has removed or made its own meanwhile, and writes them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from itertools import compress
 
 from twinvec.errors import StoreLimitError
 from twinvec_qdrant.records.description import check_current_model
@@ -101,11 +103,13 @@ class Catalog:
             backend.commit(records, [change.old.revision if change.old else None for change in changes])
             won = [True] * len(changes)
             if not backend.exclusive:
-                now = self.revisions(record.id for record in records)
+                written = [point.id for change in changes for point in change.points]
+                now = self.revisions([*(record.id for record in records), *written])
                 won = [
                     now.get(record.id) == change.record.revision
                     for record, change in zip(records, changes, strict=True)
                 ]
+                backend.upsert(_taken(compress(changes, won), now))
             lost = [change for change, is_won in zip(changes, won, strict=True) if not is_won]
             backend.delete([*_replaced(changes, won), *self._wasted(lost)], revisions)
             self._intents.remove([change.draft.intent for change in changes if change.draft and change.draft.chunks])
@@ -207,6 +211,11 @@ class Catalog:
             self.backend.flush()
         finally:
             self._intents.leave([key])
+
+
+def _taken(changes: Iterable[Change], now: Mapping[str, str]) -> list[Point]:
+    """Return the committed chunks that another writer has removed or written as its own, and may still remove."""
+    return [point for change in changes for point in change.points if now.get(point.id) != change.record.revision]
 
 
 def _replaced(changes: Sequence[Change], won: Sequence[bool]) -> Iterator[str]:

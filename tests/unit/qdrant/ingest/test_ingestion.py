@@ -272,3 +272,12 @@ def test_many_documents_are_taken_in_several_batches(collection, words, monkeypa
     assert {document.id for document in collection.get([name for name, _ in documents])} == {
         i for i, _ in documents[50:]
     }
+
+
+def test_documents_of_the_same_text_keep_the_vectors_that_are_given_for_them(collection, words):
+    vectors = np.eye(words.dim)
+    documents = [("first", "the same"), ("second", "the same"), ("encoded", "the same")]
+    collection.ingest(documents, vectors={"first": vectors[0], "second": vectors[1]})
+    assert collection.search_vector(vectors[0], 1)[0].id == "first"
+    assert collection.search_vector(vectors[1], 1)[0].id == "second"
+    assert collection.search_vector(words.encode_document(["the same"])[0], 1)[0].id == "encoded"

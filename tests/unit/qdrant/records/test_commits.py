@@ -1,0 +1,65 @@
+"""Commits of two writers whose steps meet."""
+
+from __future__ import annotations
+
+import pytest
+from qdrant_client import QdrantClient
+
+from twinvec_qdrant import Collection
+from twinvec_qdrant.records.commits import Change, Draft
+from twinvec_qdrant.records.schema import Record, chunk_id
+from twinvec_qdrant.stores.points import Point
+from words import WordEncoder
+
+ENCODER = WordEncoder(max_tokens=16)
+CHUNKS = [chunk_id("note", position, "content") for position in range(4)]
+
+
+def points(revision: str) -> list[Point]:
+    """The chunks of one version of a document, as a writer with this revision writes them."""
+    own = {"kind": "chunk", "source": "note", "heading": "", "revision": revision, "metadata": {}}
+    texts = [f"text {row}" for row in range(len(CHUNKS))]
+    vectors = ENCODER.encode_document(texts)
+    return [
+        Point(key, {**own, "position": row, "text": texts[row], "content": str(row)}, vectors[row])
+        for row, key in enumerate(CHUNKS)
+    ]
+
+
+@pytest.mark.parametrize("commits", ["before the removal", "after the removal"])
+def test_a_committed_chunk_outlives_a_writer_that_gives_up_the_same_one(commits, monkeypatch):
+    client = QdrantClient(":memory:")
+    with (
+        Collection.open("notes", client=client, encoder=ENCODER) as one,
+        Collection.open("notes", client=client, encoder=ENCODER) as other,
+    ):
+        giving_up, committing = one._catalog, other._catalog
+        draft = Draft("note", "of the one that gives up")
+        commit, delete = committing.backend.commit, giving_up.backend.delete
+        committed = []
+
+        def commit_now(*arguments) -> None:
+            if not committed:
+                committed.append(arguments)
+                commit(*arguments)
+
+        def delete_late(ids, revisions=None) -> None:
+            if commits == "before the removal":
+                commit_now(*pending)
+            delete(ids, revisions)
+
+        def meet(records, expected) -> None:
+            pending[:] = [records, expected]
+            giving_up.stage(draft, points(draft.revision))
+            giving_up.discard(draft)
+            commit_now(records, expected)
+
+        pending: list = []
+        monkeypatch.setattr(giving_up.backend, "delete", delete_late)
+        monkeypatch.setattr(committing.backend, "commit", meet)
+        record = Record("note", "version", "of the one that commits", tuple(CHUNKS), 8, {})
+        assert committing.write([Change(record, points(record.revision), None)]) == []
+        assert draft.chunks, "the other writer has written the same chunks"
+        monkeypatch.undo()
+        assert other.verify().sound
+        assert other.count() == len(CHUNKS)
