@@ -11,7 +11,7 @@ from twinvec.models.backbone import BackboneSpec
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.finding import ModelFolder
-from twinvec.models.space import SPACE_PROBES, classifier_digest, fingerprint, graph_digest, network_digest
+from twinvec.models.space import SPACE_PROBES, classifier_digest, graph_digest, network_digest, space_digest
 from twinvec.tokens.tokenizer import TextTokenizer
 
 Spec = TypeVar("Spec", bound=BackboneSpec, covariant=True)
@@ -49,7 +49,7 @@ def load_encoder(found: ModelFolder, spec: ModelSpec) -> LoadedEncoder:
         tokenizer = load_tokenizer(spec)
         identity = tokenizer.identity(SPACE_PROBES)
     network = hashing.result()
-    graph, space = graph_digest(spec, network), fingerprint(spec, identity, network)
+    graph, space = graph_digest(spec, network), space_digest(spec, identity, network)
     return LoadedEncoder(found.name, found.path, spec, tokenizer, graph, network, space)
 
 

@@ -1,4 +1,4 @@
-"""The space fingerprint: a digest of everything that decides a model's vectors.
+"""The space digest: a hash of everything that decides a model's vectors.
 
 The digest covers tensors and canonical settings, not the bytes of files: it stays the same when a model is saved again
 under other file names, tensor prefixes or library versions. It excludes what does not change the vectors: dropout, a
@@ -60,7 +60,7 @@ SPACE_PROBES = (
 """Texts of all kinds. Their token ids tell tokenizers apart."""
 
 
-def fingerprint(spec: ModelSpec, tokenizer: str, network: str) -> str:
+def space_digest(spec: ModelSpec, tokenizer: str, network: str) -> str:
     """Return the sha256 of a model's space; ``tokenizer`` is ``TextTokenizer.identity`` for ``SPACE_PROBES``."""
     settings = {
         "network": network,

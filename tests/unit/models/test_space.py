@@ -1,4 +1,4 @@
-"""The space fingerprint: recorded digests, equal after saving again, different with all that decides a vector."""
+"""The space digest: recorded values, equal after saving again, different with all that decides a vector."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from twinvec.models.space import (
     SPACE_PROBES,
     backbone_settings,
     classifier_digest,
-    fingerprint,
     graph_digest,
     network_digest,
+    space_digest,
 )
 
 KINDS = models.BACKBONES
@@ -185,9 +185,9 @@ SPACES = {
 
 
 def test_the_space_of_each_setting_is_the_recorded_one(tmp_path):
-    found = {name: fingerprint(spec_of(tmp_path, **settings), "t", "n") for name, settings in SPACES.items()}
-    found["tokenizer"] = fingerprint(spec_of(tmp_path), "u", "n")
-    found["network"] = fingerprint(spec_of(tmp_path), "t", "o")
+    found = {name: space_digest(spec_of(tmp_path, **settings), "t", "n") for name, settings in SPACES.items()}
+    found["tokenizer"] = space_digest(spec_of(tmp_path), "u", "n")
+    found["network"] = space_digest(spec_of(tmp_path), "t", "o")
     assert found.pop("full_dim") == found["dim"]
     assert found == RECORDED_SPACES
     assert len(set(found.values())) == len(found)
@@ -206,12 +206,12 @@ def test_the_space_of_each_setting_is_the_recorded_one(tmp_path):
     ],
 )
 def test_a_setting_without_effect_leaves_the_space_as_it_is(tmp_path, settings):
-    assert fingerprint(spec_of(tmp_path, **settings), "t", "n") == RECORDED_SPACES["plain"]
+    assert space_digest(spec_of(tmp_path, **settings), "t", "n") == RECORDED_SPACES["plain"]
 
 
 def test_the_order_of_prompts_does_not_matter(tmp_path):
     swapped = {"document": "b", "query": "a"}
-    assert fingerprint(spec_of(tmp_path, prompts=swapped), "t", "n") == RECORDED_SPACES["two prompts"]
+    assert space_digest(spec_of(tmp_path, prompts=swapped), "t", "n") == RECORDED_SPACES["two prompts"]
 
 
 def dense(folder, **settings):

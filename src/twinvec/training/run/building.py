@@ -27,7 +27,7 @@ from twinvec.training.data.rows import PairRows, Rows
 from twinvec.training.losses import modules as losses
 from twinvec.training.losses.tiled_info_nce import InfoNCESettings
 from twinvec.training.run.config import TrainConfig
-from twinvec.training.run.evaluators import Measure, cross_encoder_measure, encoder_measure
+from twinvec.training.run.evaluators import Measurement, cross_encoder_measure, encoder_measure
 from twinvec.training.run.library_trainers import (
     EncoderTrainer,
     PairTrainer,
@@ -49,7 +49,7 @@ class Parts:
     rows: list[Any]
     collator: Any
     trainer_class: Any
-    measure: Measure | None
+    measure: Measurement | None
 
 
 def build_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:

@@ -23,12 +23,12 @@ from twinvec.training.data.rows import Row, open_rows
 from twinvec.training.run.model_card import Scores
 from twinvec.training.settings import Evaluation, Source
 
-Measure = Callable[[], Scores]
+Measurement = Callable[[], Scores]
 _Part = tuple[str, Any, dict[str, str]]
 """The scores' first word, the library's evaluator, and its name for each score."""
 
 
-def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: Path) -> Measure:
+def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: Path) -> Measurement:
     """Measure a bi-encoder by cosine: ``pairs.accuracy@1``, ``pairs.mrr@10``, ``sts.spearman``, ``sts.pearson``."""
     parts: list[_Part] = []
     if evaluation.pairs is not None:
@@ -56,7 +56,7 @@ def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: P
     return _measure(model, parts)
 
 
-def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Path) -> Measure:
+def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Path) -> Measurement:
     """Measure a cross-encoder: ``pairs.mrr@10``, ``pairs.ndcg@10``, ``sts.spearman``, ``sts.pearson``."""
     parts: list[_Part] = []
     if evaluation.pairs is not None:
@@ -70,7 +70,7 @@ def cross_encoder_measure(model: CrossEncoder, evaluation: Evaluation, cache: Pa
     return _measure(model, parts)
 
 
-def _measure(model: Any, parts: list[_Part]) -> Measure:
+def _measure(model: Any, parts: list[_Part]) -> Measurement:
     def measure() -> Scores:
         scores: Scores = {}
         for group, evaluator, names in parts:

@@ -24,7 +24,7 @@ from twinvec.training.data.rows import PairRows, Rows
 from twinvec.training.losses.distributed import own_part, wait_for_all
 from twinvec.training.losses.negatives_mask import text_hashes
 from twinvec.training.run.config import TrainConfig
-from twinvec.training.run.evaluators import Measure
+from twinvec.training.run.evaluators import Measurement
 from twinvec.training.run.run_folder import mark_complete
 
 _TENSORS = "tensors.safetensors"
@@ -83,7 +83,7 @@ class TrainerOverrides:
     """The changes to both trainers: batches, checkpoints (all tensors of model and loss), measurements, progress."""
 
     def prepare_run(
-        self: Any, config: TrainConfig, dataset: RowDataset, plan: BatchPlan, measure: Measure | None, label: str
+        self: Any, config: TrainConfig, dataset: RowDataset, plan: BatchPlan, measure: Measurement | None, label: str
     ) -> None:
         """Set what to train on, what to measure, and when to save and to stop; call it before ``train``."""
         self._dataset = dataset
