@@ -91,7 +91,13 @@ INDEXES = {
 }
 
 
-@pytest.fixture(scope="module", params=[*INDEXES, "client"])
+PLACES = [*INDEXES, "client"]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[each if each in ("embedded", "server") else pytest.param(each, marks=pytest.mark.slow) for each in PLACES],
+)
 def stored(request, tmp_path_factory):
     """The documents in each store, and in the embedded store with each kind of payload index."""
     name, running = f"twinvec-{uuid4().hex}", None
@@ -180,6 +186,7 @@ def payloads_alone():
     client.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(wanted=FILTERS, values=st.sampled_from([1, 2, None]), conditions=st.sampled_from([4, 6, 12]))
 def test_filters_cut_to_a_servers_limits_find_the_same(payloads_alone, wanted, values, conditions):

@@ -79,8 +79,12 @@ def reindexed(collection: Collection, wanted: dict | bool) -> None:
     collection.reindex(payload_indexes=wanted)
 
 
+_SELDOM = ["none", "dated", "reindexed", "reindexed, dated", "stand-in"]
+
+
 @pytest.fixture(
-    scope="module", params=["none", "automatic", "requested", "dated", "reindexed", "reindexed, dated", "stand-in"]
+    scope="module",
+    params=["automatic", "requested", *(pytest.param(each, marks=pytest.mark.slow) for each in _SELDOM)],
 )
 def stored(request, tmp_path_factory):
     """The collection with one kind of indexes."""

@@ -25,7 +25,7 @@ from twinvec_qdrant.ingest import pace
 
 PARTS = 600
 SECONDS = 0.1  # what a text takes by the clock of the encoder
-REAL_SECONDS = 0.004
+REAL_SECONDS = 0.012
 
 
 class NotingEncoder(SlowEncoder):

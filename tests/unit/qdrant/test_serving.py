@@ -255,6 +255,7 @@ def test_threads_that_search_never_fail(filled, place, monkeypatch):
         handle.close()
 
 
+@pytest.mark.slow
 def test_processes_that_search_never_fail():
     with StandIn().running() as server:
         with Collection.open("notes", url=server.url, encoder=OLD, chunking=False) as collection:

@@ -62,10 +62,10 @@ def opened(place, monkeypatch):
     [
         pytest.param("even", HUGE, id="huge"),
         pytest.param("even", SMALL, id="small"),
-        pytest.param("by length", HUGE, id="huge, by length"),
+        pytest.param("by length", HUGE, id="huge, by length", marks=pytest.mark.slow),
         pytest.param("by chance", SMALL, id="small, by chance"),
-        pytest.param("a second each", FEW, id="a second each"),
-        pytest.param("fast", SMALL, id="fast"),
+        pytest.param("a second each", FEW, id="a second each", marks=pytest.mark.slow),
+        pytest.param("fast", SMALL, id="fast", marks=pytest.mark.slow),
     ],
 )
 def test_a_death_at_any_write_costs_at_most_five_seconds(opened, documents, speed, monkeypatch):
