@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from qdrant import Precomputed
 from twinvec import Document
 from twinvec.arrays import FloatArray
 from twinvec_qdrant import Collection
@@ -50,20 +51,6 @@ FILTERS: dict[str, dict[str, Any] | None] = {
     "all but 2%": {"team": {"ne": "t3"}},
 }
 INDEXES = {"with indexes": {"day": "datetime"}, "without": False}
-
-
-class Precomputed:
-    """Stands in for a model with precomputed vectors; it encodes only the probes."""
-
-    name = space = "precomputed"
-    dim = DIM
-
-    def encode_document(self, texts: Sequence[str]) -> FloatArray:
-        """Return random vectors, seeded by the lengths of the texts."""
-        rows = [np.random.default_rng(len(text)).normal(size=DIM) for text in texts]
-        return np.array(rows, dtype=np.float32)
-
-    encode_query = encode_document
 
 
 def main() -> None:
@@ -121,7 +108,7 @@ def _measured(size: int, queries: int, say: Callable[[str], None]) -> list[str]:
 
 def _filled(folder: Path, size: int, indexes: Any) -> tuple[float, float, int]:
     """Fill a collection; return documents ingested a second, seconds for the index of vectors, and bytes on disk."""
-    with Collection.open("b", folder, encoder=Precomputed(), chunking=False, payload_indexes=indexes) as collection:
+    with Collection.open("b", folder, encoder=Precomputed(DIM), chunking=False, payload_indexes=indexes) as collection:
         seconds = 0.0
         for documents, vectors_ND in _batches(size):
             names = [document.id for document in documents]
@@ -165,7 +152,7 @@ def _searched(folder: Path, queries: int) -> dict[str, Any]:
     draw = np.random.default_rng(1)
     centres_CD = np.random.default_rng(0).normal(size=(CENTRES, DIM)).astype(np.float32)
     before = _memory()
-    with Collection.open("b", folder, encoder=Precomputed()) as collection:
+    with Collection.open("b", folder, encoder=Precomputed(DIM)) as collection:
         times: dict[str, list[float]] = {name: [] for name in FILTERS}
         best: dict[str, list[str]] = {name: [] for name in FILTERS}
         for query in range(queries):

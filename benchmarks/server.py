@@ -86,7 +86,7 @@ def main() -> None:
         print(line, flush=True)
 
     points = options.points or (20_000 if options.url else 2_000)
-    with _server(options.url) as url:
+    with server_or_stand_in(options.url) as url:
         say(f"{points:,} points of {DIM} dimensions on {'a server' if options.url else 'the stand-in'}.")
         _writing(url, points, say)
         say("")
@@ -153,7 +153,7 @@ class Bare:
         return self._client.query_batch_points(BARE, [request])  # the stand-in knows batches only
 
     def hybrid(self, text: str) -> object:
-        """Search by both stages, which the server fuses by ranks."""
+        """Search by vectors and by words in one query; the server fuses both rankings by reciprocal ranks."""
         both = [
             models.Prefetch(query=each, using=name, filter=_filter(None), limit=CANDIDATES)
             for name, each in self._vectors(text).items()
@@ -234,7 +234,7 @@ def _in_turn(
 
 
 @contextmanager
-def _server(url: str | None) -> Iterator[str]:
+def server_or_stand_in(url: str | None) -> Iterator[str]:
     """Yield the address of the server, or of a stand-in that is started for the block."""
     if url is not None:
         yield url

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,6 +24,8 @@ import numpy as np
 import qdrant_edge as edge
 from qdrant_client import QdrantClient, models
 
+from qdrant import Precomputed
+from server import server_or_stand_in
 from twinvec import Document
 from twinvec.arrays import FloatArray, unit
 from twinvec.errors import CollectionNotFoundError
@@ -38,20 +38,6 @@ DIM = 384
 WORDS = (10, 60, 200)
 NAME, BARE = "twinvec-writing", "twinvec-writing-bare"
 COLUMNS = ("store", "words a text", "ours, documents/s", "bare, points/s", "ratio")
-
-
-class Precomputed:
-    """Stands in for a model with precomputed vectors; it encodes only the probes."""
-
-    name = space = "precomputed"
-    dim = DIM
-
-    def encode_document(self, texts: Sequence[str]) -> FloatArray:
-        """Return random vectors, seeded by the lengths of the texts."""
-        rows = [np.random.default_rng(len(text)).normal(size=DIM) for text in texts]
-        return np.array(rows, dtype=np.float32)
-
-    encode_query = encode_document
 
 
 class Corpus:
@@ -108,7 +94,7 @@ def main() -> None:
         corpus = Corpus(options.documents, words)
         rounds = [(_embedded(corpus), _bare_engine(corpus.points)) for _ in range(options.rounds)]
         _row(say, "embedded", words, rounds, len(corpus.documents))
-    with _server(options.url) as url:
+    with server_or_stand_in(options.url) as url:
         for words in WORDS:
             corpus = Corpus(options.documents if options.url else options.documents // 5, words)
             rounds = [(_on_server(corpus, url), _bare_client(corpus.points, url)) for _ in range(options.rounds)]
@@ -129,7 +115,7 @@ def _row(
 def _embedded(corpus: Corpus) -> float:
     with (
         TemporaryDirectory() as folder,
-        Collection.open(NAME, folder, encoder=Precomputed(), chunking=False) as collection,
+        Collection.open(NAME, folder, encoder=Precomputed(DIM), chunking=False) as collection,
     ):
         collection._backend.build_index = lambda *args, **options: False  # type: ignore[method-assign]
         return _time(lambda: corpus.ingest(collection))
@@ -156,7 +142,7 @@ def _bare_engine(points: Sequence[Point]) -> float:
 def _on_server(corpus: Corpus, url: str) -> float:
     with suppress(CollectionNotFoundError):
         drop_collection(NAME, url=url)
-    with Collection.open(NAME, url=url, encoder=Precomputed(), chunking=False, wait_seconds=60) as collection:
+    with Collection.open(NAME, url=url, encoder=Precomputed(DIM), chunking=False, wait_seconds=60) as collection:
         seconds = _time(lambda: corpus.ingest(collection))
     drop_collection(NAME, url=url)
     return seconds
@@ -177,26 +163,6 @@ def _bare_client(points: Sequence[Point], url: str) -> float:
     client.delete_collection(BARE)
     client.close()
     return seconds
-
-
-@contextmanager
-def _server(url: str | None) -> Iterator[str]:
-    """Yield the address of the server, or of a stand-in that is started for the block."""
-    if url is not None:
-        yield url
-        return
-    program = (
-        "import sys; from stand_in import StandIn\n"
-        "with StandIn().running() as server: print(server.url, flush=True); sys.stdin.read()"
-    )
-    folders = [str(Path(__file__).parents[1] / "tests"), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        yield server.stdout.readline().strip()
-        server.stdin.close()
 
 
 def _time(work: Callable[[], object]) -> float:

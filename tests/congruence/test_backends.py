@@ -256,7 +256,7 @@ def test_where_removed_documents_count_scores_and_order_change_within_their_boun
 
 
 def assert_within(found: dict[str, float], expected: dict[str, float], bounds: tuple[float, float]) -> None:
-    """Every score is off by no more than the bounds, and so is the ratio of any two that have changed places."""
+    """Check that each score, and the ratio of any two scores that swap ranks, stays within the bounds."""
     low, high = bounds[0] * (1 - 2 * DRIFT), bounds[1] * (1 + 2 * DRIFT)
     assert found.keys() == expected.keys()
     assert all(low * expected[name] <= found[name] <= high * expected[name] for name in expected)

@@ -46,7 +46,7 @@ class Pace:
         return clock() - self._began >= PORTION_SECONDS / 2
 
     def next(self, texts: Iterable[str]) -> list[str]:
-        """Return the first of the texts, at least one, which fit into the portion that has begun."""
+        """Return the leading texts that fit into the current portion: at least one."""
         taken: list[str] = []
         room = self._speed * (PORTION_SECONDS - (clock() - self._began))
         for text in texts:

@@ -94,7 +94,7 @@ class Backend(Protocol):
         """Change how the server keeps the collection; raise ``ConfigurationError`` for what cannot change."""
 
     def read_consistently(self, consistency: ReadConsistency | None) -> None:
-        """Let this backend's reads ask so many copies; None for what the collection records."""
+        """Set how many copies a read asks; None takes the number that the collection records."""
 
     def read_metadata(self) -> dict[str, Any]:
         """Return the collection's description; {} if twinvec did not create the collection."""

@@ -28,7 +28,7 @@ class Candidates:
     Attributes:
         found: For each search the scores of its candidates, by stage; a stage may lack those that it scores 0.
         more: For each search whether a stage may have more.
-        notice: Payload of the point that was asked for besides; None if there is none.
+        notice: Payload of the extra point that the same request reads; None if that point does not exist.
     """
 
     found: list[Found] = field(default_factory=list)

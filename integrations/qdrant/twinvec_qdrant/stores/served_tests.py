@@ -90,7 +90,7 @@ def _fitted(test: FieldTest, kind: str) -> Tests:
 
 
 def _found_first(test: AnyText, first: Mapping[str, Tests | None]) -> Tests:
-    """Return the test of the texts, each preceded by one that an index serves, where there is one."""
+    """Return the test of the texts; a text with a test in ``first``, which an index serves, must pass that one too."""
     parts: list[Tests] = [AllOf((each, AnyText(test.path, (text,)))) for text, each in first.items() if each]
     if rest := tuple(text for text, each in first.items() if not each):
         parts.append(AnyText(test.path, rest))

@@ -81,7 +81,7 @@ def change(requests: Requests, info: models.CollectionInfo, wanted: ClusterSetti
 
 
 def _operations(requests: Requests, client: QdrantClient, copies: int) -> list[Any]:
-    """Return what gives each shard so many copies, as far as there are nodes."""
+    """Return the operations that give each shard this number of copies, at most one on each node."""
     status = requests.ask(client.cluster_status)
     if not isinstance(status, models.ClusterStatusOneOf1):  # a single node
         return []

@@ -95,7 +95,7 @@ class Refusal:
         status: A status code of HTTP.
         sentence: The server's own sentence; "" if the answer has none.
         pause: Seconds that the server asks to wait before the next try; 0 for none.
-        foreign: Whether the answer is none of Qdrant's.
+        foreign: Whether something other than Qdrant gave the answer.
     """
 
     status: int

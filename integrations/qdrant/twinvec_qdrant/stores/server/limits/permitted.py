@@ -65,7 +65,7 @@ class Limits:
         return _least(size, None if self.conditions is None else self.values * max(1, self.conditions // 2))
 
     def read(self, size: int) -> int:
-        """Return how many points a request may read by id, at most ``size``."""
+        """Return the largest number of points that one request may read by id: ``size`` or less."""
         return _least(size, self._share(self.reads))
 
     @property

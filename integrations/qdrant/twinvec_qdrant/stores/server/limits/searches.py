@@ -170,7 +170,7 @@ def _ids(query: Query) -> IdIs | None:
 
 
 def _by_ids(query: Query, most: int) -> list[Query]:
-    """Cut a query for all of some named points into queries for at most so many; others stay whole."""
+    """Split a query for points by id into queries of at most ``most`` ids; return any other query as it is."""
     for row, condition in enumerate(query.conditions):
         if isinstance(condition, IdIs) and most < len(condition.ids) <= query.limit:
             others = (*query.conditions[:row], *query.conditions[row + 1 :])
