@@ -26,7 +26,7 @@ from uuid import UUID
 
 from twinvec.errors import ConfigurationError, DocumentError, FilterError
 from twinvec.retrieval.documents import Document
-from twinvec.retrieval.filters.conditions import AllOf, Condition, Not, OneOf, split_key
+from twinvec.retrieval.filters.conditions import Condition, Field, mapped, split_key
 from twinvec.text import check_text
 from twinvec_qdrant.stores.conditions import FieldIs, StoreCondition, field_is
 
@@ -178,16 +178,10 @@ def user_payload(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def filter_conditions(filter: Iterable[Condition]) -> tuple[StoreCondition, ...]:
     """Return the parsed filter as conditions on all that hits show; raise ``FilterError`` on an unusable key."""
-    return tuple(map(_stored, filter))
+    return tuple(mapped(each, _stored) for each in filter)
 
 
-def _stored(condition: Condition) -> StoreCondition:
-    if isinstance(condition, AllOf):
-        return AllOf(filter_conditions(condition.parts))
-    if isinstance(condition, OneOf):
-        return OneOf(filter_conditions(condition.parts))
-    if isinstance(condition, Not):
-        return Not(_stored(condition.part))
+def _stored(condition: Field) -> FieldIs:
     key = condition.key
     if key == "id":
         return FieldIs(("source",), condition.test)

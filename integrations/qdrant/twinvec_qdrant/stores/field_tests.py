@@ -23,9 +23,10 @@ from twinvec.retrieval.filters.conditions import (
     Not,
     OneOf,
     Test,
+    mapped,
 )
 from twinvec.retrieval.filters.words import searchable_parts
-from twinvec_qdrant.stores.conditions import Conditions, Fitted, IdIs, LacksVector, StoreCondition
+from twinvec_qdrant.stores.conditions import Conditions, FieldIs, Fitted, IdIs, LacksVector, StoreCondition
 
 IndexType = Literal["keyword", "bool", "integer", "float", "datetime", "text", "any"]
 """A payload index; "any" is one of whatever type."""
@@ -101,19 +102,17 @@ Tests = PointTest | AllOf["Tests"] | OneOf["Tests"] | Not["Tests"]
 
 def tests_of(condition: StoreCondition) -> Tests:
     """Return the tests that decide about a condition."""
+    tests: Tests = mapped(condition, _tests_of_part)
+    return tests
+
+
+def _tests_of_part(condition: FieldIs | IdIs | LacksVector | Fitted[Tests]) -> Tests:
     if isinstance(condition, Fitted):
-        fitted: Tests = condition.tests
-        return fitted
+        return condition.tests
     if isinstance(condition, IdIs):
         return condition
     if isinstance(condition, LacksVector):
         return Not(HasVector(condition.name))
-    if isinstance(condition, AllOf):
-        return AllOf(tuple(map(tests_of, condition.parts)))
-    if isinstance(condition, OneOf):
-        return OneOf(tuple(map(tests_of, condition.parts)))
-    if isinstance(condition, Not):
-        return Not(tests_of(condition.part))
     tests = [test for path in condition.paths for test in _at(path, condition.test)]
     if condition.instead:
         instead = _one(list(_at(condition.instead, condition.test)))
@@ -126,7 +125,7 @@ def needed_indexes(conditions: Conditions) -> set[tuple[str, IndexType]]:
 
     A test of a number can use an integer index too.
     """
-    return {(test.path, _index_type(test)) for test in field_tests_of(conditions)}
+    return {(test.path, index_type(test)) for test in field_tests_of(conditions)}
 
 
 def field_tests_of(conditions: Conditions) -> Iterator[FieldTest]:
@@ -180,7 +179,8 @@ def _fields(tests: Tests) -> Iterator[FieldTest]:
         yield tests
 
 
-def _index_type(test: FieldTest) -> IndexType:
+def index_type(test: FieldTest) -> IndexType:
+    """Return the type of index that can answer a test."""
     if isinstance(test, AnyText):
         return "keyword"
     if isinstance(test, Exactly):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from twinvec.retrieval.filters.conditions import AllOf, Not, OneOf
+from twinvec.retrieval.filters.conditions import AllOf, OneOf, mapped
 from twinvec.retrieval.filters.instants import limit
 from twinvec.retrieval.filters.words import searchable_parts
 from twinvec_qdrant.stores.conditions import Conditions, Fitted, IdIs, LacksVector, StoreCondition
@@ -25,21 +25,29 @@ from twinvec_qdrant.stores.field_tests import (
     FieldTest,
     HasText,
     HasVector,
+    PointTest,
     Tests,
     Within,
     WithinDates,
-    field_tests_of,
+    needed_indexes,
     tests_of,
 )
 
 NOTHING = IdIs(())
 """The test that no point passes."""
 
+_ONLY_RIGHT = ("float", "datetime", "text")
+"""The types of indexes that alone give the right answer to the tests that can use them."""
+
 
 def fitted(conditions: Conditions, types: Mapping[str, str]) -> tuple[StoreCondition, ...]:
     """Return the conditions as a store with payload indexes of these types, by path, has to test them."""
+
+    def fit(test: PointTest) -> Tests:
+        return test if isinstance(test, IdIs | HasVector) else _fitted(test, types.get(test.path, ""))
+
     return tuple(
-        each if isinstance(each, (Fitted, IdIs, LacksVector)) else Fitted(_served(tests_of(each), types))
+        each if isinstance(each, Fitted | IdIs | LacksVector) else Fitted(mapped(tests_of(each), fit))
         for each in conditions
     )
 
@@ -50,28 +58,7 @@ def unsure(conditions: Conditions, types: Mapping[str, str]) -> bool:
     A test that is known to have an index for it is sure enough: such an index changes only on request.
     """
     left = [each for each in conditions if not isinstance(each, Fitted)]
-    return any(types.get(test.path) != wanted for test in field_tests_of(left) if (wanted := _needed(test)))
-
-
-def _needed(test: FieldTest) -> str | None:
-    """Return the type of the only index that gives a test its right answer, if others or none give another."""
-    if isinstance(test, Within):
-        return "float"
-    if isinstance(test, WithinDates):
-        return "datetime"
-    return "text" if isinstance(test, HasText) else None
-
-
-def _served(tests: Tests, types: Mapping[str, str]) -> Tests:
-    if isinstance(tests, AllOf):
-        return AllOf(tuple(_served(each, types) for each in tests.parts))
-    if isinstance(tests, OneOf):
-        return OneOf(tuple(_served(each, types) for each in tests.parts))
-    if isinstance(tests, Not):
-        return Not(_served(tests.part, types))
-    if isinstance(tests, (IdIs, HasVector)):
-        return tests
-    return _fitted(tests, types.get(tests.path, ""))
+    return any(types.get(path) != wanted for path, wanted in needed_indexes(left) if wanted in _ONLY_RIGHT)
 
 
 def _fitted(test: FieldTest, kind: str) -> Tests:

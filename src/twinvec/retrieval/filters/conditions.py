@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -96,6 +96,15 @@ class Not(Generic[Part]):
     """The part does not hold."""
 
     part: Part
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a tree of combinations with ``change`` applied to everything else in it."""
+    if isinstance(tree, Not):
+        return Not(mapped(tree.part, change))
+    if isinstance(tree, AllOf | OneOf):
+        return type(tree)(tuple(mapped(each, change) for each in tree.parts))
+    return change(tree)
 
 
 Condition = Field | AllOf["Condition"] | OneOf["Condition"] | Not["Condition"]

@@ -20,7 +20,6 @@ from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import ClusterSettings, IndexSettings, ReadConsistency
 from twinvec_qdrant.stores.base import Backend, FieldIndexType, indexed_chunks
 from twinvec_qdrant.stores.conditions import Conditions, field_is
-from twinvec_qdrant.stores.embedded.field_indexes import index_params, index_types
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import WORTHWHILE, build_aside
 from twinvec_qdrant.stores.embedded.values import (
@@ -29,6 +28,8 @@ from twinvec_qdrant.stores.embedded.values import (
     edge_point,
     edge_request,
     edge_sparse,
+    index_params,
+    index_types,
 )
 from twinvec_qdrant.stores.points import (
     PAGE,

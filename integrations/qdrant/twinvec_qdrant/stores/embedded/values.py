@@ -1,4 +1,4 @@
-"""Points, searches and conditions as objects of the embedded engine."""
+"""Points, searches, conditions and payload indexes as objects of the embedded engine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import qdrant_edge as edge
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.filters.conditions import AllOf, Not, OneOf
 from twinvec_qdrant.stores import field_tests
+from twinvec_qdrant.stores.base import FieldIndexType
 from twinvec_qdrant.stores.conditions import Conditions, IdIs
 from twinvec_qdrant.stores.field_tests import tests_of
 from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors
@@ -98,3 +99,23 @@ def _field(test: field_tests.FieldTest) -> edge.FieldCondition:
         match = edge.MatchPhrase(test.text) if test.phrase else edge.MatchText(test.text)
         return edge.FieldCondition(test.path, match=match)
     return edge.FieldCondition(test.path, is_null=True)
+
+
+def index_params(kind: FieldIndexType) -> Any:
+    """Return the parameters of a payload index on the disk; the system keeps in memory what searches use."""
+    if kind == "keyword":
+        return edge.KeywordIndexParams(on_disk=True)
+    if kind == "float":
+        return edge.FloatIndexParams(on_disk=True)
+    if kind == "bool":
+        return edge.BoolIndexParams(on_disk=True)
+    if kind == "datetime":
+        return edge.DatetimeIndexParams(on_disk=True)
+    if kind == "geo":
+        return edge.GeoIndexParams(on_disk=True)
+    return edge.TextIndexParams(tokenizer=edge.TokenizerType.Word, lowercase=True, phrase_matching=True, on_disk=True)
+
+
+def index_types(info: edge.ShardInfo) -> dict[str, str]:
+    """Return the type of every payload index, by path."""
+    return {path: str(each.data_type).rpartition(".")[2].lower() for path, each in info.payload_schema.items()}
