@@ -129,7 +129,7 @@ def _writing(url: str, count: int, say: Callable[[str], None]) -> None:
 
 def _points(collection: Collection) -> Iterator[Point]:
     """Yield the collection's chunks as they were written, with both vectors."""
-    backend, bm25 = collection._backend, collection._bm25
+    backend, bm25 = collection._backend, collection._catalog.weights
     for page in pages(backend.scroll([CHUNKS]), 500):
         dense = backend.retrieve([point.id for point in page], [], "dense")
         sparse = bm25.documents(bm25.terms([point.payload["text"] for point in page]))
@@ -183,7 +183,7 @@ def _searching(url: str, delay: float, count: int, say: Callable[[str], None]) -
     dense = dict(zip(texts, Hashed().encode_query(texts), strict=True))
     client = QdrantClient(url, timeout=60, check_compatibility=False)
     with Collection.open(NAME, url=url, encoder=Hashed(), wait_seconds=60) as collection:
-        bare = Bare(client, dense, dict(zip(texts, collection._bm25.queries(texts), strict=True)))
+        bare = Bare(client, dense, dict(zip(texts, collection._catalog.weights.queries(texts), strict=True)))
 
         def ours(text: str, **options: Any) -> object:
             return collection.search_vector(dense[text], LIMIT, **options)

@@ -20,7 +20,7 @@ from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.awaiting import awaiting
-from twinvec_qdrant.encoders import checked_vector, token_encoder
+from twinvec_qdrant.encoders import token_encoder
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.maintenance.migration import Migration, drop_others
 from twinvec_qdrant.maintenance.push import push
@@ -31,15 +31,14 @@ from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description
-from twinvec_qdrant.records.documents import StoredDocuments
+from twinvec_qdrant.records.documents import find_documents, stored_documents
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, PushReport, VerifyReport
-from twinvec_qdrant.search.ranking import QueryVectors
 from twinvec_qdrant.search.request import SearchRequest
-from twinvec_qdrant.search.searcher import Outcome, check_diversity
-from twinvec_qdrant.serving import ServedModel, Serving
+from twinvec_qdrant.search.searcher import check_diversity
+from twinvec_qdrant.serving import Serving
 from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings, PayloadIndexes
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.steps import Steps
@@ -71,10 +70,8 @@ class Collection:
         self._backend = backend
         self._location = backend.location
         self._owns_backend = not candidate
-        self._catalog = Catalog(backend)
-        self._documents = StoredDocuments(self._catalog)
-        self._bm25 = BM25Weights(backend, description)
-        self._serving = Serving(backend, self._bm25, description, encoder, follows=not candidate)
+        self._catalog = Catalog(backend, BM25Weights(backend, description))
+        self._serving = Serving(self._catalog, description, encoder, follows=not candidate)
         self._model = ""  # its name, once the collection is closed
         self._closed = False
 
@@ -170,7 +167,7 @@ class Collection:
             self._closed = True
             self._model = self._serving.current.description.model
             backend = self._backend
-            self._backend = self._catalog = self._documents = self._serving = cast(Any, _Closed(self._location))
+            self._backend = self._catalog = self._serving = cast(Any, _Closed(self._location))
             if self._owns_backend:
                 backend.close()
 
@@ -221,19 +218,9 @@ class Collection:
             StoreError: the store failed; committed documents stay.
             EngineError: the encoder failed for all documents.
         """
-        description, encoder = self._serving.refreshed()
-        if vectors and description.chunking.enabled:
-            raise ConfigurationError("vectors are for whole documents, but the collection cuts documents into chunks")
-        if vectors and description.states_dim is not None:
-            raise ConfigurationError("vectors come without the token states that are stored too: leave vectors out")
-        if vectors:
-            self._serving.check_given(description)
-        given = {
-            source: checked_vector(vector, description.dim, f"document {source!r}: ")
-            for source, vector in (vectors or {}).items()
-        }
+        description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
         report = IngestReport() if report is None else report
-        ingestion = Ingestion(self._catalog, self._bm25, description, encoder, given, report)
+        ingestion = Ingestion(self._catalog, description, encoder, vectors or {}, report)
         return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
 
     def search(
@@ -308,12 +295,8 @@ class Collection:
             SpaceMismatchError: the collection holds no vectors of the space.
         """
         request = SearchRequest(limit, filter=filter, group=group, offset=offset, exact=exact)
-        sparse = None if words is None else self._bm25.queries([check_text(words, "words")])[0]
-
-        def search(served: ServedModel, vector_D: FloatArray) -> Steps[Outcome]:
-            return served.searcher.search([QueryVectors(vector_D, sparse)], request)
-
-        return self._run(self._serving.search_vector(vector, space, search))
+        words = None if words is None else check_text(words, "words")
+        return self._run(self._serving.search_vector(vector, words, request, space))
 
     def search_diverse(
         self,
@@ -342,13 +325,7 @@ class Collection:
         check_limit(candidates, "candidates")
         check_diversity(diversity)
         request = SearchRequest(max(limit, candidates), filter=filter, group=False)
-
-        def search(served: ServedModel, vector_D: FloatArray) -> Steps[Outcome]:
-            return served.searcher.diverse(QueryVectors(vector_D), request, limit, diversity)
-
-        if isinstance(query, str):
-            return self._run(self._serving.search_vector_of(query, search))
-        return self._run(self._serving.search_vector(query, space, search))
+        return self._run(self._serving.search_diverse(query, request, limit, diversity, space))
 
     def maxsim(self, *, mix: float = 0.4) -> MaxSimReranker:
         """Return a late-interaction reranker, for ``RetrieveRerank(collection, collection.maxsim())``.
@@ -378,7 +355,7 @@ class Collection:
         Raises:
             TextError: ``ids`` is a single string, or an id is not a string or holds a lone surrogate.
         """
-        return self._run(self._documents.get(check_texts(ids, name="id")))
+        return self._run(stored_documents(self._backend, check_texts(ids, name="id")))
 
     def find(self, filter: Filter | None = None) -> list[str]:
         """Return the ids of all documents that satisfy the filter, in arbitrary order; needs no tenant.
@@ -386,7 +363,7 @@ class Collection:
         Raises:
             FilterError: the filter is invalid.
         """
-        return self._documents.find(filter)
+        return find_documents(self._catalog, filter)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove the documents with these ids, and return the number of removed ones; needs no tenant.
@@ -396,14 +373,11 @@ class Collection:
         """
         ids = list(dict.fromkeys(check_texts(ids, name="id")))
         with self._backend.writing:
-            self._bm25.refresh()
-            removed = 0
-            for record in self._catalog.remove(ids):
-                self._bm25.changed(record, None)
-                removed += 1
+            self._catalog.weights.refresh()
+            removed = sum(1 for _ in self._catalog.remove(ids))
             if removed:
                 with suppress(StoreLimitError):  # a full collection takes no weights: the next ingest writes them
-                    self._bm25.rebalance()
+                    self._catalog.weights.rebalance()
             return removed
 
     def notes(self, namespace: str) -> Notes:

@@ -23,16 +23,17 @@ from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.encoders import checked_vector, checked_vectors
 from twinvec_qdrant.opening import load_recorded
-from twinvec_qdrant.records.bm25_weights import BM25Weights
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description, check_space, read_description, stored_description
 from twinvec_qdrant.search.ranking import QueryVectors
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import Outcome, Searcher
-from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import pages
 from twinvec_qdrant.stores.steps import Steps, encoded, worked
 
 logger = logging.getLogger(__name__)
+
+Vector = Sequence[float] | FloatArray
 
 _BLOCK = 32  # queries per request to the store
 _ROUNDS = 5  # a search starts again only if another migration has ended meanwhile
@@ -56,15 +57,14 @@ class Serving:
 
     def __init__(
         self,
-        backend: Backend,
-        bm25: BM25Weights,
+        catalog: Catalog,
         description: Description,
         given: SpaceEncoder | None,
         *,
         follows: bool = True,
     ) -> None:
-        self._backend = backend
-        self._bm25 = bm25
+        self._backend = catalog.backend
+        self._bm25 = catalog.weights
         self._given = given
         self._follows = follows
         self._changing = threading.RLock()
@@ -89,10 +89,11 @@ class Serving:
             if self.current.description.vector == now.vector:
                 self.current = self._served(now, self.current.encoder)
 
-    def refreshed(self) -> tuple[Description, SpaceEncoder]:
+    def refreshed(self, *, for_vectors: bool = False) -> tuple[Description, SpaceEncoder]:
         """Read the description and serve what it says, for a writer; return it with the encoder of its model.
 
-        Raise ``SpaceMismatchError`` if its model cannot be loaded.
+        Raise ``SpaceMismatchError`` if its model cannot be loaded, or, ``for_vectors`` of the caller, if the caller's
+        encoder has another space.
         """
         now = stored_description(self._backend) if self._follows else self.current.description
         with self._changing:
@@ -100,7 +101,10 @@ class Serving:
                 self.current = self._served(now, self.current.encoder)
             else:
                 self._go_over(now)
-            return now, self._encoder_of(self.current)
+            encoder = self._encoder_of(self.current)
+        if for_vectors and self._given is not None:
+            check_space(now, self._given, self._backend.location)
+        return now, encoder
 
     def search_texts(self, texts: Sequence[str], request: SearchRequest) -> Steps[list[list[Hit]]]:
         """Return the hits for each text."""
@@ -112,22 +116,39 @@ class Serving:
             hits.update(zip(block, found, strict=True))
         return [list(hits.get(text, ())) for text in texts]
 
-    def search_vector_of(
-        self, text: str, search: Callable[[ServedModel, FloatArray], Steps[Outcome]]
+    def search_vector(
+        self, vector: Vector, words: str | None, request: SearchRequest, space: str | None
     ) -> Steps[list[Hit]]:
-        """Return what ``search`` finds for the vector of a text."""
+        """Return the hits for a caller's vector, and for words if given."""
+        sparse = None if words is None else self._bm25.queries([words])[0]
+        return self._nearest(
+            vector, space, lambda searcher, vector_D: searcher.search([QueryVectors(vector_D, sparse)], request)
+        )
+
+    def search_diverse(
+        self, query: str | Vector, request: SearchRequest, limit: int, diversity: float, space: str | None
+    ) -> Steps[list[Hit]]:
+        """Return ``limit`` of the request's hits for a text or a caller's vector, chosen to differ."""
+
+        def search(searcher: Searcher, vector_D: FloatArray) -> Steps[Outcome]:
+            return searcher.diverse(QueryVectors(vector_D), request, limit, diversity)
 
         def attempt(served: ServedModel) -> Steps[Outcome]:
             (vector_D,) = yield from self._dense(served, [text])
-            return (yield from search(served, vector_D))
+            return (yield from search(served.searcher, vector_D))
 
+        if not isinstance(query, str):
+            return (yield from self._nearest(query, space, search))
+        text = query
         return (yield from self._followed(attempt))[0] if text.strip() else []
 
-    def search_vector(
-        self,
-        vector: Sequence[float] | FloatArray,
-        space: str | None,
-        search: Callable[[ServedModel, FloatArray], Steps[Outcome]],
+    def states(self) -> tuple[str, SpaceEncoder]:
+        """Return the name of the served model's vectors, and its encoder."""
+        served = self.current
+        return served.description.vector, self._encoder_of(served)
+
+    def _nearest(
+        self, vector: Vector, space: str | None, search: Callable[[Searcher, FloatArray], Steps[Outcome]]
     ) -> Steps[list[Hit]]:
         """Return what ``search`` finds for a caller's vector, by the stored vectors of its space."""
         served = self.current
@@ -137,7 +158,7 @@ class Serving:
         if holder is not None:
             vector_D = checked_vector(vector, holder.description.dim)
             try:
-                outcome = yield from search(holder, vector_D)
+                outcome = yield from search(holder.searcher, vector_D)
                 self._warn_of_former(holder, outcome)
                 return outcome.hits[0]
             except StoreUnavailableError:
@@ -156,17 +177,7 @@ class Serving:
                 f"space {space}, of which the collection holds no vectors. Encode with Collection.encoder and name its "
                 "space (space=), or open the collection again with its model"
             )
-        return (yield from search(holder, checked_vector(vector, holder.description.dim))).hits[0]
-
-    def states(self) -> tuple[str, SpaceEncoder]:
-        """Return the name of the served model's vectors, and its encoder."""
-        served = self.current
-        return served.description.vector, self._encoder_of(served)
-
-    def check_given(self, description: Description) -> None:
-        """Raise ``SpaceMismatchError`` if the caller's encoder, and so the caller's vectors, have another space."""
-        if self._given is not None:
-            check_space(description, self._given, self._backend.location)
+        return (yield from search(holder.searcher, checked_vector(vector, holder.description.dim))).hits[0]
 
     def _search_texts(self, texts: Sequence[str], request: SearchRequest, served: ServedModel) -> Steps[Outcome]:
         dense: Sequence[FloatArray | None] = [None] * len(texts)

@@ -17,15 +17,15 @@ from operator import length_hint
 from uuid import uuid4
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import DocumentError, StoreUnavailableError
+from twinvec.errors import ConfigurationError, DocumentError, StoreUnavailableError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.progress import progress_bar
+from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.document_gate import DocumentGate
 from twinvec_qdrant.ingest.encoding import Encoding, Portion
 from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, WeighedText, document_batches, texts
-from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog, Draft
 from twinvec_qdrant.records.description import Description, check_current_model
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
@@ -39,27 +39,27 @@ _ROUNDS = 5  # a commit is lost only to another writer of the same source
 
 
 class Ingestion:
-    """One ingest into one collection; ``given`` holds the checked vectors of whole documents, by id."""
+    """One ingest into one collection; ``given`` holds the caller's vectors of whole documents, by id."""
 
     def __init__(
         self,
         catalog: Catalog,
-        bm25: BM25Weights,
         description: Description,
         encoder: SpaceEncoder,
-        given: Mapping[str, FloatArray],
+        given: Mapping[str, Sequence[float]],
         report: IngestReport,
     ) -> None:
+        vectors = _checked(given, description)
         chunking, key = description.chunking, description.tenant_key
         self._catalog = catalog
         self._backend = catalog.backend
-        self._bm25 = bm25
+        self._bm25 = catalog.weights
         self._description = description
         self._report = report
         self._tenants = Tenants(catalog, key)
         self._planner = Planner(catalog, self._tenants, Chunker(encoder, chunking), report)
         self._gate = DocumentGate(chunking.as_dict(), key, self._planner.refused, self._planner.unchanged)
-        self._vectors = ChunkVectors(self._backend, encoder, description, given)
+        self._vectors = ChunkVectors(self._backend, encoder, description, vectors)
         self._encoding = Encoding(self._vectors, encoder)
         self._drafts: dict[str, Draft] = {}
         self._indexing = PayloadIndexing(self._backend, description.payload_indexes)
@@ -183,7 +183,6 @@ class Ingestion:
             if planned.document.id in won_by_others:
                 lost.append(planned)
             else:
-                self._bm25.changed(planned.old, change.record)
                 self._count(planned, len(change.points))
         return lost
 
@@ -222,8 +221,7 @@ class Ingestion:
         if dry_run:
             self._report.deleted = len(gone)
             return
-        for record in self._catalog.remove(gone):
-            self._bm25.changed(record, None)
+        for _ in self._catalog.remove(gone):
             self._report.deleted += 1
 
     def _build_index(self) -> None:
@@ -231,3 +229,14 @@ class Ingestion:
             self._backend.build_index(self._description.index)
         except StoreUnavailableError as error:  # searches work without the index, only more slowly
             logger.warning("no index was built: %s", error)
+
+
+def _checked(given: Mapping[str, Sequence[float]], description: Description) -> dict[str, FloatArray]:
+    """Return the caller's vectors by id; raise ``BadVectorError``, or ``ConfigurationError`` if there can be none."""
+    if given and description.chunking.enabled:
+        raise ConfigurationError("vectors are for whole documents, but the collection cuts documents into chunks")
+    if given and description.states_dim is not None:
+        raise ConfigurationError("vectors come without the token states that are stored too: leave vectors out")
+    return {
+        source: checked_vector(vector, description.dim, f"document {source!r}: ") for source, vector in given.items()
+    }

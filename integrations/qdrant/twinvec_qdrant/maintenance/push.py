@@ -91,8 +91,8 @@ class _Push:
         self._target_vector = description.vector
         self._index = description.index
         self._from = source
-        self._to = Catalog(target)
         self._bm25 = BM25Weights(target, description)
+        self._to = Catalog(target, self._bm25)
         self._tenant_path = tenant_path(description.tenant_key)
         self._indexing = PayloadIndexing(
             target, description.payload_indexes, shown_indexes(self._source, description.tenant_key)
@@ -135,7 +135,6 @@ class _Push:
                 lost = {change.record.source for change in self._to.write(changes)}
                 for change in changes:
                     if change.record.source not in lost:
-                        self._bm25.changed(change.old, change.record)
                         self._report.copied += 1
                         self._report.chunks += len(change.points)
                 batch = [record for record in batch if record.source in lost]
@@ -188,8 +187,7 @@ class _Push:
             )
         lost = self._lost(gone)
         self._report.missed += sorted(lost)
-        for record in self._to.remove([source for source in gone if source not in lost]):
-            self._bm25.changed(record, None)
+        for _ in self._to.remove([source for source in gone if source not in lost]):
             self._report.deleted += 1
         self._target.delete([note.id for note in self._target.scroll([NOTES], ["kind"]) if note.id not in notes])
         self._target.flush()

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 
 from twinvec.errors import StoreLimitError
+from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.description import check_current_model
 from twinvec_qdrant.records.intents import Intents, new_intent
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record, record_id
@@ -70,10 +71,11 @@ class Leftovers:
 
 
 class Catalog:
-    """The records of the collection in ``backend``."""
+    """The records of the collection in ``backend``; the totals of its BM25 weights follow the commits."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, weights: BM25Weights) -> None:
         self.backend = backend
+        self.weights = weights
         self._intents = Intents(backend)
 
     def records(self, sources: Iterable[str]) -> dict[str, Record]:
@@ -113,6 +115,8 @@ class Catalog:
             lost = [change for change, is_won in zip(changes, won, strict=True) if not is_won]
             backend.delete([*_replaced(changes, won), *self._wasted(lost)], revisions)
             self._intents.remove([change.draft.intent for change in changes if change.draft and change.draft.chunks])
+        for change in compress(changes, won):
+            self.weights.changed(change.old, change.record)
         return lost
 
     def stage(self, draft: Draft, points: Sequence[Point]) -> None:
@@ -172,7 +176,10 @@ class Catalog:
             listed = {chunk for record in now.values() for chunk in record.chunks}
             chunks = [chunk for record in there.values() for chunk in record.chunks if chunk not in listed]
             self.backend.delete(chunks, revisions)
-        return [record for source, record in there.items() if source not in now]
+        removed = [record for source, record in there.items() if source not in now]
+        for record in removed:
+            self.weights.changed(record, None)
+        return removed
 
     def _clean(self, source: str, revisions: Sequence[str]) -> None:
         """Remove the chunks of an unfinished commit that the committed version does not list."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.records.commits import Catalog
-from twinvec_qdrant.records.documents import StoredDocuments
+from twinvec_qdrant.records.documents import find_documents
 from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, Record, user_payload
 
 FOREIGN = "a document of another tenant has this id; give it another one, or delete that one first"
@@ -37,4 +37,4 @@ class Tenants:
             return self._catalog.sources()
         if not tenants:
             return ()
-        return StoredDocuments(self._catalog).find({self._key: sorted(tenants)})
+        return find_documents(self._catalog, {self._key: sorted(tenants)})

@@ -124,7 +124,7 @@ def test_both_stores_score_the_candidates_of_each_stage_by_the_other(server, tmp
         for text in QUERIES[:4]:
             stages = {
                 "dense": Query(words.encode_query([text])[0], 30, fields=("source",)),
-                "sparse": Query(there._bm25.queries([text])[0], 30, fields=("source",)),
+                "sparse": Query(there._catalog.weights.queries([text])[0], 30, fields=("source",)),
             }
             ours, theirs = (
                 each._backend.run(each._backend.candidates([Search(stages)], model_id())) for each in (here, there)
@@ -156,7 +156,7 @@ def test_what_the_shards_leave_out_is_asked_for_by_id(server, asked, words, monk
         backend = collection._backend
         stages = {
             "dense": Query(words.encode_query(["two men fox"])[0], 30, fields=("source",)),
-            "sparse": Query(collection._bm25.queries(["two men fox"])[0], 30, fields=("source",)),
+            "sparse": Query(collection._catalog.weights.queries(["two men fox"])[0], 30, fields=("source",)),
         }
         whole = backend.run(backend.candidates([Search(stages)], model_id())).found[0]
         monkeypatch.setattr(searching, "_scored_across", cut)
