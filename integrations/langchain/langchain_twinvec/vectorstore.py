@@ -24,7 +24,7 @@ from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import refuse_unknown
-from twinvec_qdrant import ClusterSettings, Collection, ingest_all, open_whole_documents
+from twinvec_qdrant import ClusterSettings, Collection, ingest_all, open_whole_documents, with_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -151,7 +151,7 @@ class TwinvecVectorStore(VectorStore):
         named = {
             repr(key): Stored(key, text, payload=data) for key, text, data in zip(keys, texts, metadatas, strict=True)
         }
-        ingest_all(self.collection, named.values(), f"{len(texts)} texts")
+        ingest_all(self.collection, [*named.values()], f"{len(texts)} texts")
         return keys
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
@@ -266,9 +266,7 @@ class TwinvecVectorStore(VectorStore):
         return self._with_documents(self.collection.search(query, k, mode or self._mode, filter))
 
     def _with_documents(self, hits: Sequence[Hit]) -> list[tuple[Document, Hit]]:
-        """Return each hit with its document as it was added; a hit's payload also has fields of the collection."""
-        stored = {document.id: document for document in self.collection.get([hit.id for hit in hits])}
-        return [(_document(stored[hit.id]), hit) for hit in hits if hit.id in stored]
+        return [(_document(stored), hit) for stored, hit in with_documents(self.collection, hits)]
 
 
 def _encoder(embedding: Embeddings) -> Encoder | ExternalEncoder:

@@ -9,7 +9,7 @@ from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_
 from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings
-from twinvec_qdrant.whole_documents import ingest_all, open_whole_documents
+from twinvec_qdrant.whole_documents import ingest_all, open_whole_documents, with_documents
 
 __all__ = [
     "SAME_VECTOR_COSINE",
@@ -27,4 +27,5 @@ __all__ = [
     "list_collections",
     "open_whole_documents",
     "read_source",
+    "with_documents",
 ]

@@ -73,7 +73,6 @@ class Collection:
         self._catalog = Catalog(backend, BM25Weights(backend, description))
         self._serving = Serving(self._catalog, description, encoder, follows=not candidate)
         self._model = ""  # its name, once the collection is closed
-        self._closed = False
 
     @classmethod
     def open(
@@ -121,16 +120,14 @@ class Collection:
                 one request, with all tries and pauses; at least a second.
             grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
             grpc_port: See ``grpc``.
-            cluster: How a server keeps the collection (shards, copies, disk); default: as it does, or for a new
-                collection as the server has it. ``read_consistency`` may differ from the collection's.
-            async_client: An ``AsyncQdrantClient`` of the caller for the awaitable searches, which stays open. It may
-                come with ``url`` or ``client``, or alone. Default: one of our own with ``url``, worker threads with
-                ``client``.
+            cluster: How a server keeps the collection; default: as it does, or for a new collection as the server has
+                it. ``read_consistency`` may differ from the collection's.
+            async_client: An ``AsyncQdrantClient`` of the caller for the awaitable searches, which stays open; may come
+                alone. Default: one of our own with ``url``, worker threads with ``client``.
             payload_indexes: For a new collection, the types of indexes of payload keys: "keyword", "float", "bool",
-                "integer", "datetime", "text", "geo", "uuid", or False for no index. All other keys get an index when
-                they are first seen in a document: strings "keyword", numbers "float", booleans "bool"; ``"*": False``
-                turns that off, and False instead of the mapping too. An index makes filters fast, and never changes
-                what they find. Default: as the collection does.
+                "integer", "datetime", "text", "geo", "uuid", or False for none. Other keys get theirs when a document
+                first has them, unless ``"*"`` is False, or False replaces the mapping. An index makes filters fast,
+                and never changes what they find. Default: as the collection does.
 
         Raises:
             CollectionNotFoundError: the collection does not exist, and ``create`` is False.
@@ -163,8 +160,7 @@ class Collection:
 
     def close(self) -> None:
         """Close the collection and its store; a second call does nothing."""
-        if not self._closed:
-            self._closed = True
+        if not self._model:
             self._model = self._serving.current.description.model
             backend = self._backend
             self._backend = self._catalog = self._serving = cast(Any, _Closed(self._location))
@@ -455,11 +451,11 @@ class Collection:
 
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.
-            cluster: On a server, how to keep the collection from now on. Another replication factor makes or removes
-                copies of every shard; the cluster transfers them while it serves.
-            payload_indexes: New payload indexes, as for ``open``; those that are no longer wanted are removed, and
-                without ``index`` the vectors stay as they are. Default: the present settings. Keys of documents that
-                an older version of twinvec has written get their indexes here.
+            cluster: How a server keeps the collection from now on. With another replication factor, the cluster makes
+                or removes copies of every shard while it serves.
+            payload_indexes: New payload indexes, as for ``open``; all others are removed, and without ``index`` the
+                vectors stay as they are. Default: the present settings, also for the keys of documents that an older
+                version of twinvec has written.
 
         Raises:
             ConfigurationError: a setting is unknown, out of range, or that of new collections only; or a key has values

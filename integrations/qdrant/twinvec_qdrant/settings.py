@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import check_choice
@@ -20,6 +20,19 @@ PayloadIndexType = Literal["keyword", "float", "bool", "integer", "datetime", "t
 """What the index of a payload key is for; ``PayloadIndexes`` describes each."""
 
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
+
+Settings = TypeVar("Settings", "IndexSettings", "ClusterSettings")
+
+
+def _built(kind: type[Settings], values: Mapping[str, Any], what: str) -> Settings:
+    known = [each.name for each in fields(kind)]
+    if unknown := [name for name in values if name not in known]:
+        raise ConfigurationError(f"{what} has no setting {unknown[0]!r}; it has {', '.join(known)}")
+    return kind(**values)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,7 @@ class IndexSettings:
             value = getattr(self, name)
             if name == "ef" and value is None:
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            if not _is_count(value) or not least <= value <= most:
                 raise ConfigurationError(f"{name} must be an integer from {least} to {most}, got {value!r}")
         factor = self.oversampling
         if factor is not None and (not isinstance(factor, (int, float)) or not 1 <= factor <= 1000):
@@ -81,10 +94,7 @@ class IndexSettings:
         Raises:
             ConfigurationError: an unknown field, or a value out of range.
         """
-        known = [each.name for each in fields(cls)]
-        if unknown := [name for name in values if name not in known]:
-            raise ConfigurationError(f"an index has no setting {unknown[0]!r}; it has {', '.join(known)}")
-        return cls(**values)
+        return _built(cls, values, "an index")
 
 
 DEFAULT_INDEX = IndexSettings()
@@ -120,7 +130,7 @@ class ClusterSettings:
     def __post_init__(self) -> None:
         for name in ("shards", "replication_factor", "write_consistency_factor"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            if value is not None and not _is_count(value):
                 raise ConfigurationError(f"{name} must be a positive integer, got {value!r}")
         copies, written = self.replication_factor, self.write_consistency_factor
         if copies is not None and written is not None and written > copies:
@@ -128,7 +138,7 @@ class ClusterSettings:
         if self.on_disk not in (None, True, False):
             raise ConfigurationError(f"on_disk must be True or False, got {self.on_disk!r}")
         read = self.read_consistency
-        if isinstance(read, bool) or not (read in (None, "majority", "quorum", "all") or _is_count(read)):
+        if not (read in (None, "majority", "quorum", "all") or _is_count(read)):
             raise ConfigurationError(
                 f"read_consistency must be a number of copies, majority, quorum or all, got {read!r}"
             )
@@ -144,14 +154,7 @@ class ClusterSettings:
         Raises:
             ConfigurationError: an unknown name, or a value out of range.
         """
-        known = [each.name for each in fields(cls)]
-        if unknown := [name for name in values if name not in known]:
-            raise ConfigurationError(f"a cluster has no setting {unknown[0]!r}; it has {', '.join(known)}")
-        return cls(**values)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and value >= 1
+        return _built(cls, values, "a cluster")
 
 
 DEFAULT_CLUSTER = ClusterSettings()
@@ -201,14 +204,12 @@ class PayloadIndexes:
     @classmethod
     def of(cls, value: PayloadIndexes | Mapping[str, Any] | Literal[False]) -> PayloadIndexes:
         """Build the settings from a mapping of keys to types; False, and False for the key "*", mean no other keys."""
-        if isinstance(value, cls):
+        if isinstance(value, PayloadIndexes):
             return value
         if value is False:
             return cls(automatic=False)
         if not isinstance(value, Mapping):
-            raise ConfigurationError(
-                f"payload_indexes: expected False or a mapping of payload keys to types, got {value!r}"
-            )
+            return cls(value)  # which refuses it
         types = dict(value)
         if types.pop(OTHER_KEYS, False) is not False:
             raise ConfigurationError(f"payload_indexes: {OTHER_KEYS!r} stands for all other keys, and takes only False")

@@ -1,14 +1,18 @@
-"""Open and fill a collection that keeps documents whole, as the vector stores of LangChain and LlamaIndex need it."""
+"""Open, fill and read a collection of whole documents, as the vector stores of LangChain and LlamaIndex need it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinvec.errors import ConfigurationError, DocumentError
-from twinvec.retrieval.base import SpaceEncoder
+from twinvec.arrays import unit
+from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
+from twinvec.retrieval.base import Hit, SpaceEncoder
+from twinvec.retrieval.documents import Document
 from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.encoders import checked_vector, document_vectors
+from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -51,7 +55,10 @@ def open_whole_documents(
 
 
 def ingest_all(
-    collection: Collection, documents: Iterable[object], what: str, vectors: Mapping[str, Sequence[float]] | None = None
+    collection: Collection,
+    documents: Sequence[Document],
+    what: str,
+    vectors: Mapping[str, Sequence[float]] | None = None,
 ) -> None:
     """Ingest documents, and raise an error if any are refused; arguments as for ``Collection.ingest``.
 
@@ -59,9 +66,36 @@ def ingest_all(
         what: The documents in words, for the error ("3 texts").
 
     Raises:
+        SpaceMismatchError: the model of the collection gives another vector for the first text that comes with one;
+            nothing was written.
+        BadVectorError: a vector is not finite, is zero, or has another size; nothing was written.
         DocumentError: names the refused documents and the reasons; the others are stored.
     """
+    if vectors:
+        _check_model(collection, documents, vectors)
     report = collection.ingest(documents, vectors=vectors)
     if report.failures:
         reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
         raise DocumentError(f"{report.failed} of {what} were refused: {reasons}")
+
+
+def with_documents(collection: Collection, hits: Sequence[Hit]) -> list[tuple[Document, Hit]]:
+    """Return each hit with its document as it was stored; a hit's payload also has fields of the collection."""
+    stored = {document.id: document for document in collection.get([hit.id for hit in hits])}
+    return [(stored[hit.id], hit) for hit in hits if hit.id in stored]
+
+
+def _check_model(collection: Collection, documents: Sequence[Document], vectors: Mapping[str, Sequence[float]]) -> None:
+    """Compare the first vector with that of the collection's model, to notice the vectors of another one."""
+    first = next((each for each in documents if each.id in vectors and each.text.strip()), None)
+    if first is None:
+        return
+    encoder = collection.encoder
+    where = f"document {first.id!r}: "
+    given_D = unit(checked_vector(vectors[first.id], encoder.dim, where))
+    cosine = given_D @ unit(document_vectors(encoder, [first.text])[0])
+    if cosine < SAME_VECTOR_COSINE:
+        raise SpaceMismatchError(
+            f"{where}its vector is not what the collection's model {encoder.name!r} gives for its text (cosine "
+            f"{cosine:.3f}): use one embedding model for the index and the store"
+        )

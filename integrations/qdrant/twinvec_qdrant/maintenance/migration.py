@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -134,7 +134,8 @@ class Migration:
         due, found = 0.0, True
         while found:  # again, for what writers have added to pages that were read before
             found = False
-            for page in pages(self._without(), _PAGE):
+            without = self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
+            for page in pages(without, _PAGE):
                 found = True
                 time.sleep(max(due - time.monotonic(), 0))
                 due = time.monotonic() + (len(page) / rate if rate else 0)
@@ -149,9 +150,6 @@ class Migration:
             self.target()  # if the migration was given up, the store has no room for the vectors
             there = self._backend.retrieve(list(new), [])
             update_existing(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
-
-    def _without(self) -> Iterator[Point]:
-        return self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
 
     def _encoded(self, points: Sequence[Point]) -> list[Point]:
         """Return the points with their new vectors only."""

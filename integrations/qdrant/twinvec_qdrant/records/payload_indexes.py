@@ -37,7 +37,7 @@ SOURCE_KEY = "ref_doc_id"
 OWN_FIELDS = frozenset({"kind", "source", "revision", "content", "namespace"})
 """Our own fields that have an index."""
 
-_SERVED: dict[PayloadIndexType, FieldIndexType] = {
+SERVED: dict[PayloadIndexType, FieldIndexType] = {
     "keyword": "keyword",
     "float": "float",
     "bool": "bool",
@@ -47,6 +47,8 @@ _SERVED: dict[PayloadIndexType, FieldIndexType] = {
     "integer": "float",  # Qdrant's own finds 1.0 and 1.5 no longer in ranges, or finds them by equality
     "uuid": "keyword",  # Qdrant's own finds the same id in other letters
 }
+"""The type of the index that serves a requested type."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_RANGES = (During((("gte", _EPOCH),)), During((("lt", _EPOCH),)))
 _NUMBER_RANGES = (Between((("gte", 0.0),)), Between((("lt", 0.0),)))
@@ -74,7 +76,7 @@ class PayloadIndexing:
             return
         self._is_new = next(iter(self._backend.scroll((), [])), None) is None
         for key, kind in self._settings.types.items():
-            self._kinds[key] = self._made(key, served_type(kind)) if kind else None
+            self._kinds[key] = self._made(key, SERVED[kind]) if kind else None
 
     def see(self, payloads: Iterable[Mapping[str, Any]]) -> None:
         """Make the indexes that these payloads need; call it before they are written."""
@@ -100,7 +102,7 @@ class PayloadIndexing:
         wanted = next((each for each in REQUESTABLE if each in there), kind)
         if wanted is None or not missing:
             return wanted
-        if self._is_refused or user_paths(self._known) + len(missing) > MAX_PATHS:
+        if self._is_refused or len(self._known.keys() - OWN_FIELDS) + len(missing) > MAX_PATHS:
             self._warn(f"a collection has at most {MAX_PATHS} indexed paths")
             return None
         try:
@@ -135,11 +137,6 @@ REQUESTABLE: tuple[FieldIndexType, ...] = ("float", "datetime", "keyword", "bool
 """The types of indexes, those first that only fit some values."""
 
 
-def served_type(kind: PayloadIndexType) -> FieldIndexType:
-    """Return the type of the index that serves a requested type."""
-    return _SERVED[kind]
-
-
 def chosen_type(key: str, seen: SeenKey, preferred: str | None = None) -> FieldIndexType | None:
     """Return the type of index that a key gets by itself, or None for a key with long texts.
 
@@ -167,11 +164,6 @@ def misfit(backend: Backend, path: str, kind: FieldIndexType) -> bool:
         return _holds(backend, path, kind)
 
 
-def user_paths(indexes: Iterable[str]) -> int:
-    """Count the indexed paths of payload keys."""
-    return sum(path not in OWN_FIELDS for path in indexes)
-
-
 def shown_indexes(backend: Backend, tenant_key: str | None) -> dict[str, str]:
     """Return the type of the index of every payload key that has one, except the key of tenants."""
     known = backend.field_indexes()
@@ -187,7 +179,7 @@ def check_requested(settings: PayloadIndexes, tenant_key: str | None) -> None:
             paths += len(filtered_paths(key)) if kind else 0
         except FilterError as error:
             raise ConfigurationError(f"payload_indexes: {error}") from None
-        if key == "id" or (key == tenant_key and (not kind or served_type(kind) != "keyword")):
+        if key == "id" or (key == tenant_key and (not kind or SERVED[kind] != "keyword")):
             raise ConfigurationError(f"payload_indexes: the key {key!r} has an index for equality already")
     if paths > MAX_PATHS:
         raise ConfigurationError(f"payload_indexes: {paths} paths, and a collection has at most {MAX_PATHS}")

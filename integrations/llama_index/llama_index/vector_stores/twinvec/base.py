@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.schema import BaseNode
@@ -22,14 +21,14 @@ from llama_index.core.vector_stores.types import (
 
 from llama_index.embeddings.twinvec import TwinvecEmbedding
 from llama_index.vector_stores.twinvec.filters import as_filter, both
-from llama_index.vector_stores.twinvec.nodes import embedded_text, node_of, stored
+from llama_index.vector_stores.twinvec.nodes import node_of, stored
 from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
-from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError
+from twinvec.errors import ConfigurationError
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice, refuse_unknown
-from twinvec_qdrant import SAME_VECTOR_COSINE, ClusterSettings, Collection, ingest_all, open_whole_documents
+from twinvec_qdrant import ClusterSettings, Collection, ingest_all, open_whole_documents, with_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -151,8 +150,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         refuse_unknown(kwargs)
         latest = {node.node_id: node for node in nodes}
         vectors = {key: node.embedding for key, node in latest.items() if node.embedding is not None}
-        self._check_space(latest, vectors)
-        ingest_all(self._collection, map(stored, latest.values()), f"{len(latest)} nodes", vectors)
+        ingest_all(self._collection, [*map(stored, latest.values())], f"{len(latest)} nodes", vectors)
         return [node.node_id for node in nodes]
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
@@ -192,13 +190,11 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             ConfigurationError: the mode or an argument is not supported.
             FilterError: the filter is not supported.
         """
-        hits = self._search(query, **kwargs)
-        documents = {document.id: document for document in self._collection.get([hit.id for hit in hits])}
-        found = [(hit, node_of(documents[hit.id])) for hit in hits if hit.id in documents]
+        found = with_documents(self._collection, self._search(query, **kwargs))
         return VectorStoreQueryResult(
-            nodes=[node for _, node in found],
-            similarities=[float(hit.score) for hit, _ in found],
-            ids=[hit.id for hit, _ in found],
+            nodes=[node_of(document) for document, _ in found],
+            similarities=[float(hit.score) for _, hit in found],
+            ids=[hit.id for _, hit in found],
         )
 
     # ignored: a keyword argument could be called "self"
@@ -241,24 +237,6 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             return self._collection.find(as_filter(filters))
         there = set(self._collection.find(both(as_filter(filters), {"id": node_ids}))) if node_ids else set()
         return [key for key in node_ids if key in there]
-
-    def _check_space(self, nodes: dict[str, BaseNode], vectors: dict[str, list[float]]) -> None:
-        """Compare the first node's vector with the collection's model, to notice an index with another embedding."""
-        key = next((key for key in vectors if embedded_text(nodes[key]).strip()), None)
-        if key is None:
-            return
-        given_D = np.asarray(vectors[key], dtype=np.float32)
-        own_D = np.asarray(self._collection.encoder.encode_document([embedded_text(nodes[key])]), np.float32)[0]
-        lengths = np.linalg.norm(given_D) * np.linalg.norm(own_D)
-        if given_D.shape != own_D.shape or not np.isfinite(lengths) or lengths == 0:
-            raise BadVectorError(
-                f"node {key!r}: an embedding of shape {given_D.shape}, expected {own_D.shape}, finite and not zero"
-            )
-        if given_D @ own_D < SAME_VECTOR_COSINE * lengths:
-            raise SpaceMismatchError(
-                f"node {key!r}: its embedding is not what the collection's model {self._collection.encoder.name!r} "
-                f"gives for its text (cosine {given_D @ own_D / lengths:.3f}): use one embed_model for index and store"
-            )
 
 
 def _mode(query: VectorStoreQuery) -> VectorStoreQueryMode:
