@@ -7,6 +7,7 @@ inside functions and for type checkers count too. What it cannot see are modules
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -77,6 +78,14 @@ def test_a_package_has_few_modules():
     sizes = {name: len(list(init.parent.glob("*.py"))) - 1 for name, init in packages().items()}
     assert {name: size for name, size in sizes.items() if size > MOST_MODULES} == {}
     assert max(sizes.values()) > MOST_MODULES // 2
+
+
+def test_the_page_of_the_architecture_names_modules_that_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where to look")[2]
+    named = re.findall(r"`((?:twinvec|twinvec_qdrant)(?:\.\w+)+)`", page)
+    assert len(named) > 8
+    for name in named:
+        import_module(name)
 
 
 def test_lazy_names_resolve():

@@ -2,7 +2,7 @@
 
 A handle serves one ``ServedModel``, a value that never changes and is replaced as a whole. A search learns the name of
 the present model from its first request (``records.schema.model_id``), and a store that has dropped the vectors of the
-model refuses it. In both cases the handle reads the description, which alone decides, and goes over to the model there.
+model refuses it. In both cases the handle reads the description, which alone decides, and switches to the model there.
 
 If that model cannot be loaded, the handle keeps the old model for as long as the store keeps its vectors: no search
 fails between a migration and ``drop_others``. After that, searches raise ``SpaceMismatchError`` with the remedy.
@@ -197,7 +197,7 @@ class Serving:
         return checked_vectors(encoder, (yield from encoded(encoder.encode_query, texts)), texts)
 
     def _followed(self, attempt: Callable[[ServedModel], Steps[Outcome]]) -> Steps[list[list[Hit]]]:
-        """Search with the served model; if it is no longer the collection's, go over to that one and search again."""
+        """Search with the served model; if the collection has another by now, switch to it and search again."""
         served = self.current
         for _ in range(_ROUNDS):
             try:

@@ -47,7 +47,7 @@ class Coalescer(Generic[Row]):
             self._answer([call for call in calls if call.rows.set_running_or_notify_cancel()])
 
     def _next(self) -> list[_Call[Row]]:
-        """Take the next calls; there are none if an earlier run has taken those of this one."""
+        """Take the next calls; none are left if an earlier run has taken them all."""
         with self._lock:
             calls: list[_Call[Row]] = []
             texts = 0

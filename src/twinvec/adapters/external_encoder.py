@@ -74,6 +74,6 @@ class ExternalEncoder:
             raise BadVectorError(f"encoder {self.name!r}: its vectors are not numbers of one size: {error}") from error
         if vectors_ND.ndim != 2 or len(vectors_ND) != len(EXTERNAL_PROBES) or not np.isfinite(vectors_ND).all():
             raise BadVectorError(
-                f"encoder {self.name!r}: expected {len(EXTERNAL_PROBES)} finite vectors of one size for as many"
+                f"encoder {self.name!r}: expected {len(EXTERNAL_PROBES)} finite vectors of one size, one for each text"
             )
         return vectors_ND

@@ -72,7 +72,7 @@ def mine(
         str | None, typer.Option(metavar="MODEL", help="Cross-encoder that removes hits which it calls relevant.")
     ] = None,
     denoise_above: Annotated[
-        float | None, typer.Option(help="--denoise removes a hit of at least this probability. Default: 0.1.")
+        float | None, typer.Option(help="With --denoise: remove hits of a higher probability than this. Default: 0.1.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -68,7 +68,7 @@ class WinogenderResult:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """All values, as JSON has them."""
+        """All values, in the form of JSON."""
         leans = {
             each.occupation: {"lean": each.lean, "percent_female": each.percent_female} for each in self.occupations
         }
@@ -79,9 +79,9 @@ class WinogenderResult:
 class WinobiasResult:
     """How often the neutral sentence leans to the stereotype, in percent; 50 is without bias.
 
-    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100. Before, the mean
-    difference between "he" and "she" is subtracted: it says nothing about occupations. ``left_out`` counts lines whose
-    two sentences differ in more than the pronouns.
+    ``lean`` is the mean of cosine(neutral, stereotyped) - cosine(neutral, anti-stereotyped), x 100, after the mean
+    difference between "he" and "she" is subtracted, which says nothing about occupations. ``left_out`` counts lines
+    whose two sentences differ in more than the pronouns.
     """
 
     favours_stereotype: float
@@ -93,7 +93,7 @@ class WinobiasResult:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """All values, as JSON has them."""
+        """All values, in the form of JSON."""
         return as_figures(self)
 
 

@@ -57,7 +57,7 @@ class Measured:
 
 
 def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> Measured:
-    """Measure a run against judgements. Every judged query counts, and no other query does, as in trec_eval.
+    """Measure a run against judgements. All judged queries count, and only these, as in trec_eval.
 
     Raises ConfigurationError if a measure is unknown, InputError if ``qrels`` is empty.
     """

@@ -69,8 +69,8 @@ def evaluate_collection(collection: Any, data: BeirSet, **options: Any) -> IrRes
 
     Figures, besides the measures: ``neighbours@10``, the share of the exact nearest vectors that a dense search finds;
     ``ms_p50``, ``ms_p95`` and ``ms_p99``, percentiles of the milliseconds of a search, including the query's encoding;
-    and ``bytes``, the size of each vector's copy in the index and of its edges in the graph. The original vectors,
-    which rescore the best hits, come on top, on the disk.
+    and ``bytes``, the size of each vector's copy in the index and of its edges in the graph. ``bytes`` leaves out the
+    original vectors, which lie on the disk and rescore the best hits.
     """
     result, times = evaluate_served(collection, data, **options)
     served = {f"neighbours@{NEIGHBOURS}": _neighbours(collection, data), **latencies(times)}

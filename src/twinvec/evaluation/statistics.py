@@ -84,7 +84,7 @@ def with_interval(figures: Mapping[str, float], bounds: Interval | None) -> dict
 
 
 def as_figures(result: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as JSON has them: intervals as ``[low, high]``."""
+    """Return the fields of a dataclass in the form of JSON: an interval is ``[low, high]``."""
     values = {field.name: getattr(result, field.name) for field in fields(result)}
     return {name: value.bounds if isinstance(value, Interval) else value for name, value in values.items()}
 

@@ -72,7 +72,7 @@ class Tuning:
     pseudo: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return all values as JSON has them; ``figures`` names its settings."""
+        """Return all values in the form of JSON; the keys of ``figures`` are the settings in words."""
         return {**asdict(replace(self, figures={})), "figures": {str(each): v for each, v in self.figures.items()}}
 
 
@@ -134,7 +134,7 @@ def tune_by_documents(
     data = pseudo_queries(collection.get([ids[row] for row in chosen]), least=2 * FOLDS)
     encoder = collection.encoder
     index = MemoryIndex(encoder)
-    with unreported_truncations():  # a search, too, compares documents by their beginnings
+    with unreported_truncations():  # expected: a search compares the beginnings of long documents
         index.add(data.documents, progress=progress)
     tokens = encoder if isinstance(encoder, Encoder) else None
     measured = measure_settings(index, data, tokens, measure, progress=progress)
@@ -208,7 +208,7 @@ def _maxsim(
     union = {
         query: list({hit.text: hit for found in stages for hit in found[query]}.values()) for query in data.queries
     }
-    with unreported_truncations():  # a search, too, compares documents by their beginnings
+    with unreported_truncations():  # expected: a search compares the beginnings of long documents
         reranked = rerank_all(MaxSimReranker(encoder, mix=1.0), data, union, progress=progress)
     return {query: {hit.text: hit.scores[MaxSimReranker.stage] for hit in hits} for query, hits in reranked.items()}
 
@@ -233,10 +233,10 @@ def by_passages(values: Mapping[Setting, Values]) -> dict[Setting, Values]:
 
 
 def choose(values: Mapping[Setting, Values]) -> Setting:
-    """Return the setting with the best assured gain over plain hybrid search, else plain hybrid search.
+    """Return the setting with the largest assured gain over plain hybrid search, else plain hybrid search.
 
-    A gain counts if it is beyond chance. ``values`` holds the measure for each of two or more queries, also for
-    ``PLAIN``.
+    The assured gain is the mean gain less ``ASSURED`` standard errors. ``values`` holds the measure for each of two or
+    more queries, also for ``PLAIN``.
     """
 
     def assured(setting: Setting) -> float:

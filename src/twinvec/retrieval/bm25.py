@@ -44,8 +44,8 @@ _WORDS = normalizers.Sequence(
 # StandardAnalyzer.
 _TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
 
-# ``_WORDS`` takes long. What it does to ASCII is simple, and other text is given to it piece by piece, cut at white
-# space: no step of it looks across a space. Most pieces occur again.
+# ``_WORDS`` is slow. For ASCII, two byte tables do the same. Other text goes through it piece by piece, cut at white
+# space, because none of its steps looks across a space; the words of a piece are cached, because most pieces recur.
 _ASCII_WORDS = bytes(code if chr(code).isalnum() or code == ord("_") else ord(" ") for code in range(128)).lower()
 _ASCII_WORDS += bytes(range(128, 256))
 _ASCII_CONTROLS = bytes(code for code in (*range(32), 127) if chr(code) not in "\t\n\r")

@@ -27,7 +27,7 @@ FIRST_WINDOW_TEXTS = 1024
 WINDOW_TEXTS = 8192
 
 _LEAST_SHARE = 128  # tokens; a smaller batch is not worth a thread
-_SMALL_CALL = 256  # tokens; all cores compute batches of so small a call one by one sooner than one core each
+_SMALL_CALL = 256  # tokens; for so small a call, all cores on one batch at a time are faster than one core a batch
 
 
 @dataclass(frozen=True, slots=True)

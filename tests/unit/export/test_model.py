@@ -33,14 +33,6 @@ TEXTS = sentences(120, seed=3)
 OTHERS = sentences(40, seed=4)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """Keeps the graphs of tiny models out of the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TWINVEC_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="module")
 def source(tiny_model):
     return tiny_model("bert", dense=((24, "Tanh"),), prompts={"query": "find: ", "document": "text: "})

@@ -26,14 +26,6 @@ TEXTS = sentences(80, seed=3, longest=90)
 OTHERS = ["", " ", *sentences(20, seed=4, longest=90)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """Keeps the graphs of tiny models out of the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TWINVEC_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="module")
 def source(tiny_model):
     return tiny_model("bert", dense=((24, "Tanh"),), max_tokens=40, prompts={"query": "find: ", "document": "text: "})

@@ -1,7 +1,7 @@
 """Encoding: batches of planned documents -> portions of vectors, each ready to be written.
 
-A thread encodes one portion while the caller writes the one before it, and plans the next batch. Whatever ends a
-planning, the batches that were planned before come first.
+A thread encodes one portion while the caller writes the one before it, and plans the next batch. If planning
+fails, the batches that were planned before are still encoded and written first.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``document_gate`` checks a document, ``planned`` compares it with its record and cuts it into chunks, ``chunk_vectors``
 finds or encodes their vectors, and ``records.commits`` commits the points. An unchanged document goes no further than
 the comparison. A thread encodes one portion of a batch (``encoding``) while this one writes the portion before it and
-plans the next batch. Of a document that is not encoded whole yet, the chunks so far are written without a commit.
+plans the next batch. While a document is encoded only in part, its encoded chunks are written without a commit.
 
 A broken document fails alone, and its older version stays. A broken store or encoder ends the ingest with its error;
 the committed documents stay, and the next ingest continues.
@@ -149,7 +149,7 @@ class Ingestion:
         draft = self._drafts.get(planned.document.id) or Draft(planned.document.id, uuid4().hex)
         chunks = self._vectors.given_to(planned, chunks)
         if points := planned.points(rows, chunks, self._description.vector, draft.revision):
-            self._drafts[planned.document.id] = draft  # others share a revision, so that few name what a commit removes
+            self._drafts[planned.document.id] = draft  # documents without a draft share their commit's revision
             self._catalog.stage(draft, points)
 
     def _commit(self, batch: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]) -> None:

@@ -73,9 +73,9 @@ def _check_target(target: Description, source: Description, location: str) -> No
                 "another name"
             )
     if target.states_dim != source.states_dim:
-        kept = "no token states are" if target.states_dim is None else "token states are"
+        theirs, ours = ("keeps none" if each.states_dim is None else "keeps token states" for each in (target, source))
         raise ConfigurationError(
-            f"{location}: {kept} kept there, unlike in the pushed collection (late_interaction); push to another name"
+            f"{location}: {theirs}, but the pushed collection {ours} (late_interaction); push to another name"
         )
 
 

@@ -116,7 +116,7 @@ def _payloads(backend: Backend) -> Iterator[Mapping[str, Any]]:
 def _wanted(
     seen: Mapping[str, SeenKey], settings: PayloadIndexes, there: Mapping[str, str], location: str
 ) -> dict[str, FieldIndexType]:
-    """Return the type of index by path; of keys by themselves those that most values have, as far as there is room."""
+    """Return the type of index by path: that requested, or that of most values for as many other keys as have room."""
     wanted: dict[str, FieldIndexType] = {}
     for key, requested in settings.types.items():
         if requested:

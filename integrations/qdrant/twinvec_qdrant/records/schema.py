@@ -196,7 +196,7 @@ def filtered_paths(key: str) -> tuple[str, ...]:
 
 
 def filtered_key(path: str) -> str | None:
-    """Return the key whose filters test the path, or None if it is no path of the user's payload."""
+    """Return the key whose filters test the path, or None for a path outside the user's payload."""
     below = path.removeprefix("metadata.")
     if below == path and path not in LLAMA_INDEX_KEYS:
         return None

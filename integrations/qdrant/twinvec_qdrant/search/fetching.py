@@ -63,7 +63,7 @@ class Fetched:
 
 
 class _Walk:
-    """A walk over the candidates of one search up to the first one whose record is unknown, or until all is there.
+    """A walk over the candidates of one search up to the first whose record is unknown, or until ``limit`` are valid.
 
     ``valid`` holds the candidates found, ``unknown`` whether the walk ended at an unknown record.
     """

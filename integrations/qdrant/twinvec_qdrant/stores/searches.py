@@ -81,7 +81,7 @@ def fill_in(
     candidates: Candidates,
     search: Callable[[Sequence[Query]], Sequence[Sequence[Scored]]],
 ) -> None:
-    """Add the scores that stages lack of the candidates of others."""
+    """Add the scores that a stage lacks: those of the candidates that only another stage has found."""
     missing = [
         (found[stage], by_id(query, ids))
         for each, found in zip(searches, candidates.found, strict=True)

@@ -1,8 +1,8 @@
 """Steps: work written once for callers that block and for callers that await.
 
 A function that may have to wait is a generator. It yields what it waits for, a ``Work`` or an ``Ask``, and is sent the
-result, or the error is thrown into it. A driver performs what is yielded: ``run`` here and now, ``run_awaiting`` on an
-event loop.
+result, or the error is thrown into it. A driver performs what is yielded: ``run`` blocks the caller, ``run_awaiting``
+awaits on an event loop.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ Steps = Generator[Step, Any, T]
 
 
 def encoded(encode: Callable[[list[str]], Any], texts: Sequence[str]) -> Steps[FloatArray]:
-    """Return what ``encode`` gives for the texts."""
+    """Return the vectors that ``encode`` computes for the texts."""
     vectors: FloatArray = yield Encode(encode, texts)
     return vectors
 
 
 def worked(call: Callable[[], T]) -> Steps[T]:
-    """Return what a blocking call gives."""
+    """Return the result of a blocking call."""
     result: T = yield Work(call)
     return result
 
@@ -66,7 +66,7 @@ def asked(method: str, *arguments: Any, **options: Any) -> Steps[Any]:
 
 
 def run(steps: Steps[T], ask: Callable[[Ask], Any] | None = None) -> T:
-    """Run the steps to their end, and block meanwhile; ``ask`` sends requests."""
+    """Run the steps to their end and block until then; ``ask`` sends requests."""
 
     def perform(step: Step) -> Any:
         if isinstance(step, Work):

@@ -1,6 +1,7 @@
 """How a server keeps a collection: its shards, their copies on the nodes of a cluster, and what lies on the disk.
 
-The server's own configuration says it, except how many copies a read asks: that is recorded with the description.
+The server's configuration holds these settings, except the number of copies that a read asks, which is recorded with
+the description.
 Another replication factor holds for new shards only, so the copies of the present ones are made and removed here, one
 request a copy; the cluster then transfers them while it serves.
 """

@@ -1,4 +1,4 @@
-"""Errors of the client of a server: what they mean, and the errors of ours that they become.
+"""Errors of the client of a server: what they mean, and which errors of twinvec they become.
 
 REST and gRPC report the same refusals: ``Refusal`` holds a status code of HTTP and the server's own sentence for both.
 """
@@ -143,7 +143,7 @@ class NotYetAppliedError(Exception):
 
 
 def store_error(error: Exception, location: str, what: str) -> StoreError:
-    """Return the error of ours for one that a request to the server at ``location`` ended with.
+    """Return twinvec's error for an error of the client, raised by a request to the server at ``location``.
 
     ``what`` names the request. A ``StoreUnavailableError`` may succeed later, a ``StoreLimitError`` names a limit that
     the server sets; any other ``StoreError`` is a refusal.

@@ -1,10 +1,11 @@
 """Merging: awaited requests of one kind that wait at the same time become one request.
 
-A few requests are under way at once, so that a single search waits for nobody. Those that come meanwhile are sent
-together as soon as one has ended: many searches at once then take few requests.
+A few requests run at once, so that a single search waits for no other. Requests that come while all of them run wait,
+and are sent together as soon as one ends: many searches at once take few requests.
 
-A merged request that is refused is sent again in its parts, since the others may be permitted. One without an answer
-is not: all who have waited as long as it learn of that at once, so that nobody waits longer than for one request.
+If the server refuses a merged request, its parts are sent again one by one, because it may permit some of them. If a
+merged request gets no answer, the callers of its parts and all that wait behind it get the error at once, so that
+nobody waits longer than for one request.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ _MOST = 128  # searches, or points, of a merged request
 
 
 class Lane:
-    """The requests of one kind on one event loop; ``send`` gets the items of all that are merged.
+    """The requests of one kind on one event loop; ``send`` gets the items of all requests that are merged.
 
-    ``part`` returns what belongs to one of them: its items, where they begin, and the whole answer are given.
+    ``part`` returns the answer to one request, from its items, the place of the first among all items, and the answer
+    to the merged request.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Lane:
             if len(taken) == 1:
                 _settle(taken[0][1], error=error)
                 return
-            for each in taken:  # each is owed its own error
+            for each in taken:  # each caller gets the error of its own request
                 await self._answer([each])
             return
         start = 0

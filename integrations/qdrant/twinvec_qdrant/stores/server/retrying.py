@@ -1,4 +1,4 @@
-"""After which pauses failed requests to a server are repeated."""
+"""Retries of failed requests to a server, and the pauses between them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def retrying(
 ) -> tenacity.Retrying:
     """Return a policy that retries temporary failures for ``wait_seconds``; the server may ask for longer pauses.
 
-    After ``refill_seconds``, a server with a rate limit has room for the request again. A request of several parts is
-    refused while a part is missing, after the parts before it have used up what was there. Where that much time is not
-    left, the pause that the server names has to do.
+    After ``refill_seconds``, a rate limit of the server has room for the whole request. A shorter pause may be in vain:
+    the first parts of a request use up the budget, and the server refuses a later part. If less time is left, the pause
+    is the one that the server names.
     """
 
     def pause(state: tenacity.RetryCallState) -> float:

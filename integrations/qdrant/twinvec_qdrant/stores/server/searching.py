@@ -4,7 +4,7 @@ For each search and stage, the batch holds the stage's own query. Where a search
 of each over the candidates of the other: these are prefetched, and scored by the stage's vector without the index.
 
 On a collection of several shards, each shard prefetches and scores its own candidates, and the server keeps the best of
-all. The limit of these queries therefore grows with the shards. What is missing all the same is asked for by id.
+all. The limit of these queries therefore grows with the shards. Scores that are still missing are asked for by id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinvec_qdrant.stores.server.limits.searches import client_request
 
 
 class _Request(models.QueryRequest):
-    """A request that the client sends as it is; of others, it copies every number of the vector."""
+    """A request that the client sends as it is, without a copy of every number of the vector."""
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self

@@ -15,10 +15,10 @@ STREAM_POINTS = 256
 
 
 def in_streams(send: Callable[[Item], object], items: Iterable[Item], streams: int = 2) -> None:
-    """Call ``send`` for every item, in so many streams at once, and return when all calls have.
+    """Call ``send`` for every item, with ``streams`` calls at once, and return when all calls have returned.
 
-    One stream, and a single item, take no thread. After an error no further call begins; the error is raised when the
-    calls under way are over.
+    A single stream or a single item needs no thread. After an error no further call begins, and the error is raised
+    when the running calls have returned.
     """
     left = iter(items)
     first = list(islice(left, streams))

@@ -96,7 +96,7 @@ class Structure:
             self._requests.call(self._client.create_payload_index, tenant_path, tenants, wait=wait)
 
     def index_older(self, known: Collection[str]) -> None:
-        """Index the fields of a collection that an older version has made; go on without if the server refuses."""
+        """Index the fields of a collection that an older version has made; do without them if the server refuses."""
         if not set(OWN_FIELDS) <= set(known):
             try:
                 self.index_fields(None, known, wait=False)

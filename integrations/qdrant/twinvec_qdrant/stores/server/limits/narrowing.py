@@ -78,7 +78,7 @@ def _cut_condition(condition: Any, most: int) -> Any:
 
 
 def _flat(conditions: list[Any]) -> list[Any]:
-    """Put the alternatives of an alternative beside the others."""
+    """Merge the alternatives of a nested alternative into the outer list."""
     flat: list[Any] = []
     for each in conditions:
         flat += each.should if _is_alternatives(each) else [each]

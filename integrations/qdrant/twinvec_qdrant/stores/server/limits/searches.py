@@ -1,7 +1,7 @@
 """Searches of a server, cut to what it permits; the answers are put together again.
 
 A search for more results than one request may ask for becomes several, one after another in rank (``offset``). Where
-exact search is forbidden, points that are named by their ids are compared all the same: the server compares so few
+exact search is forbidden, points that are named by their ids are still compared: the server compares so few
 without its index. Token states have no index, and are then compared after a prefetch by id.
 """
 
@@ -53,7 +53,7 @@ def client_request(query: Query) -> models.QueryRequest:
 
 
 def fits(requests: Sequence[models.QueryRequest], limits: Limits) -> bool:
-    """Return whether the server permits this batch, prefetches and all."""
+    """Return whether the server permits this batch, with its prefetches."""
     if limits.searches is not None and len(requests) > limits.searches:
         return False
     if limits.budget is not None and cost(requests) > limits.budget:
