@@ -1,4 +1,8 @@
-"""Progress bars for long work, on stderr, if it is a terminal."""
+"""Progress bars for long work, on stderr, if it is a terminal.
+
+A bar counts items, such as documents. If items differ in size, the bar and the time left follow the work done, in any
+measure that grows with the time that an item takes, such as bytes, tokens or pairs.
+"""
 
 from __future__ import annotations
 
@@ -7,56 +11,65 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+_WINDOW_SECONDS = 30.0
+
 
 class Advance(Protocol):
     """The function that advances a bar."""
 
-    def __call__(self, count: int, /, *, failed: int = 0) -> None:
-        """Add ``count`` finished items, of which ``failed`` have failed."""
+    def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None) -> None:
+        """Add ``count`` finished items, of which ``failed`` have failed.
+
+        ``work`` is the work done since the last call; for a part of an item, the count is 0. Default: ``count``. It is
+        ignored if the bar was made without ``work``.
+        """
         ...
 
 
-def unseen(count: int, /, *, failed: int = 0) -> None:
+def unseen(count: int, /, *, failed: int = 0, work: float | None = None) -> None:
     """Advance a bar that is not shown."""
 
 
 @contextmanager
-def progress_bar(label: str, total: int | None, unit: str, *, shown: bool = True) -> Iterator[Advance]:
-    """Show a bar with rate, remaining time and failures, on a terminal only; ``total`` is None if it is unknown."""
+def progress_bar(
+    label: str,
+    total: int | None,
+    unit: str,
+    *,
+    work: float | None = None,
+    work_unit: str = "",
+    done: int = 0,
+    window: float = _WINDOW_SECONDS,
+    shown: bool = True,
+) -> Iterator[Advance]:
+    """Show a bar with the number of items, the rate, the time left and failures, on a terminal only.
+
+    Args:
+        label: What is done, such as "Encoding".
+        total: Number of items; None if it is unknown.
+        unit: Name of the items in the plural; "" shows the elapsed time only.
+        work: Work of all items, which the bar and the time left follow; default: every item is the same work.
+        work_unit: Name of the unit of work, such as "pairs": the rate counts work. Default: the rate counts items.
+        done: Items that an earlier run has finished; the rate leaves them out.
+        window: Seconds over which the rate is averaged.
+        shown: False shows nothing.
+    """
     if not shown or not sys.stderr.isatty():
         yield unseen
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from twinvec.support.progress_display import Count, display
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[failed]}", style="red"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(label, total=total, unit=unit, rate="", failed="")
-        failures = 0
+    with display(window) as progress:
+        before = round(work * done / total) if work is not None and total else done
+        counted = Count(total, unit, work_unit, items=done, done=done, before=before)
+        by_work = work is not None
+        task = progress.add_task(label, total=work if by_work else total, completed=before, count=counted)
 
-        def advance(count: int, /, *, failed: int = 0) -> None:
-            nonlocal failures
-            failures += failed
-            progress.advance(task, count)
-            speed = progress.tasks[0].speed
-            shown = f"{failures:,} failed" if failures else ""
-            progress.update(task, rate=f"{speed:,.0f}/s" if speed else "", failed=shown)
+        def advance(count: int, /, *, failed: int = 0, work: float | None = None) -> None:
+            counted.items += count
+            counted.failed += failed
+            progress.advance(task, work if by_work and work is not None else count)
 
         yield advance
+        end = progress.tasks[0].total or progress.tasks[0].completed
+        progress.update(task, total=end, completed=end)  # it ends with the time that all took
