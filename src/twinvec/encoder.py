@@ -26,6 +26,7 @@ from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import ModelFolder, find_model
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.support.checks import check_choice, integer
+from twinvec.support.progress import Advance
 from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
 from twinvec.tokens.batching import Batch
 from twinvec.tokens.pipeline import PipelineSettings, distinct
@@ -153,6 +154,7 @@ class Encoder(TruncationCounter):
         storage: Storage | None = None,
         progress: bool = False,
         on_batch: Callable[[int], None] | None = None,
+        advance: Advance | None = None,
     ) -> Vectors:
         """Encode texts, with or without a prompt.
 
@@ -164,6 +166,8 @@ class Encoder(TruncationCounter):
                 stores in the model's folder. ``"binary"``: the signs, packed as by ``numpy.packbits``.
             progress: Show a progress bar on a terminal.
             on_batch: Called after every batch with its number of texts.
+            advance: Advances a bar of the caller, instead of ``progress`` (``twinvec.support.progress``); the work of a
+                text is ``twinvec.tokens.truncation.work_of``.
 
         Returns:
             Shape (dim,) for one text, (n, dim) for n, in input order; float32, of length 1 if the model normalises.
@@ -182,7 +186,7 @@ class Encoder(TruncationCounter):
         checked = [check_text(texts, "text", limit)] if isinstance(texts, str) else check_texts(texts, limit)
         unique, inverse = distinct(checked)
         vectors = np.empty((len(unique), self.dim), dtype=np.float32)
-        for indices, _, vectors_BD in self._run(self.engine.vectors, unique, prefix, progress, on_batch):
+        for indices, _, vectors_BD in self._run(self.engine.vectors, unique, prefix, advance or progress, on_batch):
             size = vectors_BD.shape[1:]
             if size != (self.dim,):
                 raise BadVectorError(f"engine {self.engine.name}: vectors of size {size}, expected {self.dim}")
@@ -241,6 +245,7 @@ class Encoder(TruncationCounter):
         prompt: str | None = None,
         progress: bool = False,
         on_batch: Callable[[int], None] | None = None,
+        advance: Advance | None = None,
     ) -> list[FloatArray]:
         """Return token states for late interaction: for each text (tokens, hidden size), L2-normalised rows.
 
@@ -250,7 +255,9 @@ class Encoder(TruncationCounter):
         unique, inverse = distinct(check_texts(texts, self._max_text_bytes))
         states: list[FloatArray] = [np.empty((0, 0), dtype=np.float32)] * len(unique)
         prefix = self._prompt_text(prompt)
-        for indices, lengths, states_BTD in self._run(self.engine.states, unique, prefix, progress, on_batch):
+        for indices, lengths, states_BTD in self._run(
+            self.engine.states, unique, prefix, advance or progress, on_batch
+        ):
             norms_BT1 = np.linalg.norm(states_BTD, axis=-1, keepdims=True)
             for row, (index, length) in enumerate(zip(indices, lengths, strict=True)):
                 norms_T1 = check_finite(norms_BT1[row, :length], self.engine.name)
@@ -266,7 +273,7 @@ class Encoder(TruncationCounter):
         compute: Callable[[Batch], FloatArray],
         texts: list[str],
         prefix: str,
-        progress: bool,
+        progress: bool | Advance,
         on_batch: Callable[[int], None] | None,
     ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
         """Yield the indices, lengths and results of batches of texts, each after the prompt ``prefix``."""

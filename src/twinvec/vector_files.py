@@ -18,7 +18,8 @@ from twinvec.storage import Storage, Vectors
 from twinvec.support.atomic import partial_path, put_in_place
 from twinvec.support.lines import read_texts
 from twinvec.support.locks import exclusive_lock
-from twinvec.support.progress import progress_bar
+from twinvec.support.progress import Advance, progress_bar
+from twinvec.tokens.truncation import work_of
 
 
 def encode_file(
@@ -46,28 +47,55 @@ def encode_file(
         raise ConfigurationError(f"{output}: is a folder; name a file")
     if not output.parent.is_dir():
         raise ConfigurationError(f"{output}: cannot be written: there is no folder {output.parent}")
-    total = sum(1 for _ in read_texts(source, field))
+    total = work = 0
+    for text in read_texts(source, field):
+        total += 1
+        work += work_of(text, encoder.max_tokens)
     if not total:
         raise InputError(f"{source}: the file is empty; expected one text a line")
-    done = counted = 0
-
-    def count(texts: int) -> None:
-        nonlocal counted
-        counted += texts
-        advance(texts)
-
-    with _partial(output) as partial, progress_bar("Encoding", total, "texts", shown=progress) as advance:
-        for vectors in encoder.encode_stream(read_texts(source, field), prompt=prompt, storage=storage, on_batch=count):
+    done = 0
+    with (
+        _partial(output) as partial,
+        progress_bar("Encoding", total, "texts", work=work, shown=progress) as advance,
+    ):
+        shown = _Shown(encoder.max_tokens, advance)
+        texts = shown.reading(read_texts(source, field))
+        for vectors in encoder.encode_stream(texts, prompt=prompt, storage=storage, advance=shown):
             shape = (total, vectors.shape[1])
             with _writing(output):
                 _append(partial, vectors, None if done else shape)
             done += len(vectors)
-            count(done - counted)  # repeated texts, which the encoder does not report
+            shown.add_repeated()
         if done != total:
             raise InputError(f"{source}: had {total:,} texts, then {done:,}: it changed while it was read")
         with _writing(output):
             put_in_place(partial, output)
     return shape
+
+
+class _Shown:
+    """Advances a bar by the texts that an encoder computes, and by the repeated ones, which it computes once."""
+
+    def __init__(self, max_tokens: int, advance: Advance) -> None:
+        self._max_tokens = max_tokens
+        self._advance = advance
+        self._texts = 0  # read and not shown yet
+        self._work = 0.0
+
+    def reading(self, texts: Iterator[str]) -> Iterator[str]:
+        for text in texts:
+            self._texts += 1
+            self._work += work_of(text, self._max_tokens)
+            yield text
+
+    def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None) -> None:
+        self._texts -= count
+        self._work -= work or 0
+        self._advance(count, failed=failed, work=work)
+
+    def add_repeated(self) -> None:
+        """Show all that has been read; call it when all of it is encoded."""
+        self(self._texts, work=self._work)
 
 
 @contextmanager

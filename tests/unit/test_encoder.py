@@ -308,6 +308,13 @@ def test_progress_is_told_in_texts(tiny):
     assert sum(told) == len(set(TEXTS))
 
 
+def test_a_callers_bar_moves_by_work(tiny):
+    told = []
+    texts = ["a", "word " * 1000, "word " * 2000, "a"]
+    tiny.encode(texts, advance=lambda count, work: told.append((count, work)))
+    assert [sum(each) for each in zip(*told, strict=True)] == [3, 3 * 8 + 1 + 2 * 4 * tiny.max_tokens]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

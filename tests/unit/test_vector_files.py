@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,21 @@ def test_a_second_one_into_the_same_file_is_refused(tiny, tiny_model, source, tm
     assert len(refused) == 3
     np.testing.assert_allclose(np.load(output), second.encode(TEXTS), atol=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.txt", "texts.txt", "v.npy"]
+
+
+def test_the_bar_counts_repeated_texts(tiny, source, tmp_path, monkeypatch):
+    told, whole = [], []
+
+    @contextmanager
+    def bar(label, total, unit, *, work, shown):
+        whole.append((total, work))
+        yield lambda count, failed=0, work=None: told.append((count, work))
+
+    monkeypatch.setattr("twinvec.vector_files.progress_bar", bar)
+    in_windows_of(tiny, 4, lambda: None, monkeypatch)
+    encode_file(tiny, source, tmp_path / "v.npy", progress=True)
+    assert tuple(map(sum, zip(*told, strict=True))) == whole[0]
+    assert whole[0][0] == len(TEXTS)
 
 
 def test_what_a_killed_one_left_goes(tiny, source, tmp_path):

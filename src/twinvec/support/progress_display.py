@@ -56,10 +56,11 @@ class _Figures(ProgressColumn):
 
 
 def _speed(task: Task) -> float:
-    """Return the work a second: within the window, or since the start if the window holds too little of it."""
-    if speed := task.finished_speed or task.speed:
-        return speed
-    return (task.completed - task.fields["count"].before) / task.elapsed if task.elapsed else 0.0
+    """Return the work a second: within the window; since the start if the window holds too little, and at the end."""
+    if task.speed and not task.finished:
+        return task.speed
+    seconds = task.finished_time if task.finished else task.elapsed
+    return (task.completed - task.fields["count"].before) / seconds if seconds else 0.0
 
 
 def _items(count: Count) -> str:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import ClassVar, TypeVar
 
+import numpy as np
+
 from twinvec.arrays import FloatArray, IntArray
-from twinvec.support.progress import progress_bar
+from twinvec.support.progress import Advance, progress_bar
 from twinvec.tokens.batching import Batch
 from twinvec.tokens.pipeline import PipelineSettings, run_batches
 from twinvec.tokens.tokenizer import TokenIds
 
-Item = TypeVar("Item")
+Item = TypeVar("Item", str, tuple[str, str])
 
 logger = logging.getLogger(__name__)
+
+_TOKEN_CHARACTERS = 4  # of common languages
+_INPUT_CHARACTERS = 8  # what an input costs besides its text: special tokens, padding
+
+
+def work_of(item: str | tuple[str, ...], max_tokens: int) -> int:
+    """Return what computing a text or a pair takes, in characters: what is truncated takes no time."""
+    characters = len(item) if isinstance(item, str) else sum(map(len, item))
+    return min(characters, _TOKEN_CHARACTERS * max_tokens) + _INPUT_CHARACTERS
 
 
 class TruncationCounter:
@@ -37,11 +48,15 @@ class TruncationCounter:
         tokenize: Callable[[list[Item]], TokenIds],
         compute: Callable[[Batch], FloatArray],
         settings: PipelineSettings,
-        progress: bool,
+        progress: bool | Advance,
         on_batch: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-        """Run ``run_batches``, report progress, count the truncated inputs and log at the end how many there are."""
+        """Run ``run_batches``, count the truncated inputs and log at the end how many there are.
+
+        ``progress`` says whether to show a bar, or is the function that advances a bar whose work ``work_of`` counts.
+        """
         truncated = 0
+        work = np.array([work_of(item, self.max_tokens) for item in inputs] if progress else [], dtype=np.int64)
 
         def counting(part: list[Item]) -> TokenIds:
             nonlocal truncated
@@ -49,10 +64,14 @@ class TruncationCounter:
             truncated += tokens.truncated
             return tokens
 
-        with progress_bar(self._activity, len(inputs), self._inputs, shown=progress) as advance:
+        with (
+            nullcontext(progress)
+            if callable(progress)
+            else progress_bar(self._activity, len(inputs), self._inputs, work=int(work.sum()), shown=progress)
+        ) as advance:
             for indices, lengths, result in run_batches(inputs, counting, compute, settings):
                 yield indices, lengths, result
-                advance(len(indices))
+                advance(len(indices), work=int(work[indices].sum()) if progress else None)
                 if on_batch is not None:
                     on_batch(len(indices))
         if not truncated:

@@ -66,7 +66,7 @@ def test_the_bar_follows_the_items(terminal):
             terminal.time += 1
         assert terminal.shown() == "Encoding ━ 1,100/2,000 texts, 100/s, 0:09 left"
         advance(900, failed=2)
-    assert terminal.shown() == "Encoding ━ 2,000/2,000 texts, 173/s, in 0:11, 2 failed"
+    assert terminal.shown() == "Encoding ━ 2,000/2,000 texts, 182/s, in 0:11, 2 failed"
 
 
 def test_work_moves_the_bar_within_an_item(terminal):
