@@ -70,5 +70,5 @@ def _check_names(arguments: Mapping[str, Any], known: Collection[str], where: st
     unknown = sorted(set(arguments) - set(known))
     if unknown:
         raise ConfigurationError(
-            f"{where}not supported: {', '.join(unknown)}; supported arguments: {', '.join(sorted(known))}"
+            f"{where}{', '.join(unknown)}: not supported; supported arguments: {', '.join(sorted(known))}"
         )

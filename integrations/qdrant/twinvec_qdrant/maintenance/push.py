@@ -73,9 +73,10 @@ def _check_target(target: Description, source: Description, location: str) -> No
                 "another name"
             )
     if target.states_dim != source.states_dim:
-        theirs, ours = ("keeps none" if each.states_dim is None else "keeps token states" for each in (target, source))
+        theirs, ours = ("no token" if each.states_dim is None else "token" for each in (target, source))
         raise ConfigurationError(
-            f"{location}: {theirs}, but the pushed collection {ours} (late_interaction); push to another name"
+            f"{location}: keeps {theirs} states, but the pushed collection keeps {ours} states (late_interaction); "
+            "push to another name"
         )
 
 
