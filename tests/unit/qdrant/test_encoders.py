@@ -140,7 +140,7 @@ def test_a_copy_has_the_states_too(kept, encoder, tmp_path):
     with Collection.open("notes", encoder=encoder, **there) as copy:
         check(copy, encoder)
     with Collection.open("plain", encoder=encoder, **there) as plain:
-        with pytest.raises(ConfigurationError, match="keeps no token states, but the pushed .* keeps token states"):
+        with pytest.raises(ConfigurationError, match=r"keeps no token states, but the pushed .* keeps token states"):
             kept.push(name="plain", **there)
         assert plain.count() == 0
 
