@@ -85,7 +85,7 @@ def tune(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> Tuning:
-    """Choose a setting for a retriever with modes that holds the set's documents under their ids.
+    """Choose a setting for a retriever that has modes and holds the set's documents under their ids.
 
     Args:
         retriever: A collection, or a ``MemoryIndex``.

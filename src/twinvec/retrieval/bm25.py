@@ -108,7 +108,7 @@ _known_words = lru_cache(maxsize=65536)(_normalized_words)
 
 @cache
 def _known_stems(language: str) -> dict[str, str]:
-    """Return the stems of the first words of the language, by word; it grows, and never shrinks."""
+    """Return the cache of stems by word, which takes new words until it is full."""
     return {}
 
 

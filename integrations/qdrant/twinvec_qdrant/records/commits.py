@@ -207,7 +207,7 @@ class Catalog:
     def _intent(self, sources: list[str], revisions: Iterable[str], *, removing: bool = False) -> Iterator[None]:
         """Keep an intent for these sources and revisions until the end; after an error it stays for the next writer.
 
-        Sources are removed without it from a full collection, which takes no more points.
+        A full collection takes no more points, so sources are removed from it without an intent.
         """
         key = new_intent()
         try:

@@ -1,8 +1,8 @@
 """Steps: work written once for callers that block and for callers that await.
 
-A function that may have to wait is a generator. It yields what it waits for, a ``Work`` or an ``Ask``, and is sent the
-result, or the error is thrown into it. A driver performs what is yielded: ``run`` blocks the caller, ``run_awaiting``
-awaits on an event loop.
+A function that may have to wait is a generator. It yields a step to wait for (``Work``, ``Encode`` or ``Ask``), and the
+``yield`` returns the step's result or raises its error. Two drivers perform the steps: ``run`` blocks the caller,
+``run_awaiting`` awaits on an event loop.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def world_size() -> int:
 
 
 def is_main_process() -> bool:
-    """Return whether this process writes files; ``torchrun`` sets this before the processes have met."""
+    """Return whether this process writes files; ``torchrun`` says so even before the processes are connected."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
