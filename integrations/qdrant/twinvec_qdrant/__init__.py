@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
-from twinvec_qdrant.ingest.reading import Failure, read_source
+from twinvec_qdrant.ingest.reading import Empty, Failure, RecordColumns, Root, read_source
 from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
 from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.report import IngestReport
@@ -19,9 +19,12 @@ __all__ = [
     "ClusterSettings",
     "Collection",
     "CollectionEntry",
+    "Empty",
     "Failure",
     "IndexSettings",
     "IngestReport",
+    "RecordColumns",
+    "Root",
     "drop_collection",
     "ingest_all",
     "list_collections",

@@ -19,6 +19,9 @@ class IngestReport:
         chunks: Chunks written.
         encoded: Texts of chunks encoded; the other chunks kept their vectors.
         truncated: Chunks written that are longer than the model's token limit.
+        empty: Documents without text, such as an empty file or a PDF of images. They are not in the collection; an
+            older version with text stays until an ingest prunes.
+        empties: (source, reason) of each empty document.
     """
 
     new: int = 0
@@ -30,15 +33,22 @@ class IngestReport:
     chunks: int = 0
     encoded: int = 0
     truncated: int = 0
+    empty: int = field(default=0, kw_only=True)
+    empties: list[tuple[str, str]] = field(default_factory=list, kw_only=True)
 
     def fail(self, source: str, reason: str) -> None:
         """Count one more failure."""
         self.failed += 1
         self.failures.append((source, reason))
 
+    def count_empty(self, source: str, reason: str) -> None:
+        """Count one more document without text."""
+        self.empty += 1
+        self.empties.append((source, reason))
+
     def __str__(self) -> str:
         counts = (f"{getattr(self, name)} {name}" for name in ("new", "updated", "unchanged", "deleted", "failed"))
-        return ", ".join(counts)
+        return ", ".join(counts) + (f", {self.empty} empty" if self.empty else "")
 
 
 @dataclass(slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from twinvec.errors import DocumentError, InputError
 from twinvec.retrieval.documents import Document, as_document
-from twinvec_qdrant.ingest.reading import Failure
+from twinvec_qdrant.ingest.reading import Empty, Failure
 from twinvec_qdrant.records.schema import canonical, digest, json_payload
 
 GROUP_DOCUMENTS = 256
@@ -18,7 +19,8 @@ class DocumentGate:
     """Checks the documents of one ingest, which are read once.
 
     Every payload needs ``tenant_key`` in a collection of many tenants. ``fail`` gets the source and the reason of each
-    broken document; ``repeat`` is called for each document that came before in the same version.
+    broken document, and ``empty`` those of each document without text, which counts as absent; ``repeat`` is called for
+    each document that came before in the same version.
 
     Attributes:
         seen: The version of every document so far by id: the hash of all that decides its chunks; "" if it is broken.
@@ -32,6 +34,7 @@ class DocumentGate:
         tenant_key: str | None,
         fail: Callable[[str, str], None],
         repeat: Callable[[], None],
+        empty: Callable[[str, str], None],
     ) -> None:
         self.seen: dict[str, str] = {}
         self.tenants: set[str] = set()
@@ -40,6 +43,7 @@ class DocumentGate:
         self._tenant_key = tenant_key
         self._fail = fail
         self._repeat = repeat
+        self._empty = empty
 
     def groups(self, documents: Iterable[object]) -> Iterator[list[Document]]:
         """Check documents and group them by a few hundred; raise ``DocumentError`` if they are not an iterable."""
@@ -64,6 +68,9 @@ class DocumentGate:
 
     def _checked(self, value: object, position: int) -> Document | None:
         """Return the document with its payload as plain JSON; None if it is broken."""
+        if isinstance(value, Empty):
+            self._empty(value.source, value.reason)
+            return None
         if isinstance(value, Failure):
             self._refuse(value.source, value.reason, hides=value.hides)
             return None
@@ -76,7 +83,7 @@ class DocumentGate:
             source = _claimed_id(value)
             self._refuse(source or f"document {position}", str(error), hides=source is None)
             return None
-        return Document(document.id, document.text, document.title, payload)
+        return replace(document, payload=payload)
 
     def _refuse(self, source: str, reason: str, *, hides: bool) -> None:
         """Report a failure; one that hides documents makes pruning unsafe."""

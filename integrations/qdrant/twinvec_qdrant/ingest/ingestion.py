@@ -58,7 +58,9 @@ class Ingestion:
         self._report = report
         self._tenants = Tenants(catalog, key)
         self._planner = Planner(catalog, self._tenants, Chunker(encoder, chunking), report)
-        self._gate = DocumentGate(chunking.as_dict(), key, self._planner.refused, self._planner.unchanged)
+        self._gate = DocumentGate(
+            chunking.as_dict(), key, self._planner.refused, self._planner.unchanged, self._planner.empty
+        )
         self._vectors = ChunkVectors(self._backend, encoder, description, vectors)
         self._encoding = Encoding(self._vectors, encoder)
         self._drafts: dict[str, Draft] = {}

@@ -140,6 +140,11 @@ class Planner:
         self._report.unchanged += 1
         self.advance(1)
 
+    def empty(self, source: str, reason: str) -> None:
+        """Count a document without text."""
+        self._report.count_empty(source, reason)
+        self.advance(1)
+
     def refused(self, source: str, reason: str) -> None:
         """Count a document that fails before it is planned."""
         self._report.fail(source, reason)

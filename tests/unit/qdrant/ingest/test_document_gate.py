@@ -22,7 +22,14 @@ class Gate(DocumentGate):
     def __init__(self, tenant_key: str | None = None, settings: dict = SETTINGS) -> None:
         self.failures: list[tuple[str, str]] = []
         self.repeats = 0
-        super().__init__(settings, tenant_key, lambda *failure: self.failures.append(failure), self._count)
+        self.empties: list[tuple[str, str]] = []
+        super().__init__(
+            settings,
+            tenant_key,
+            lambda *failure: self.failures.append(failure),
+            self._count,
+            lambda *empty: self.empties.append(empty),
+        )
 
     def _count(self) -> None:
         self.repeats += 1

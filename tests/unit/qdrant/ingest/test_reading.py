@@ -63,7 +63,7 @@ def test_links_to_folders_are_not_followed(folder, tmp_path):
 
 def test_what_is_no_text_fails_alone(folder):
     (folder / "image.bin").write_bytes(b"\x89PNG\0\0")
-    (folder / "latin.txt").write_bytes("Köln".encode("latin-1"))
+    (folder / "image.raw").write_bytes(b"\x89\xff\x01\x02")
     (folder / "wide.txt").write_bytes("Köln".encode("utf-16"))
     (folder / "marked.txt").write_bytes("\ufeffKöln".encode())
     (folder / "empty.txt").touch()
@@ -72,10 +72,11 @@ def test_what_is_no_text_fails_alone(folder):
     (folder / "gone.txt").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "pipe")
     found = read(folder)
-    assert (found["wide.txt"], found["marked.txt"], found["empty.txt"]) == ("Köln", "Köln", "")
+    assert (found["wide.txt"], found["marked.txt"]) == ("Köln", "Köln")
+    assert found["empty.txt"] == "holds no text"
     assert "binary" in found["image.bin"]
     assert "52,428,800 bytes, more than the limit" in found["huge.txt"]
-    assert "0xf6 at 1" in found["latin.txt"]
+    assert "0x89 at 0" in found["image.raw"]
     assert "No such file" in found["gone.txt"]
     assert "not a regular file" in found["pipe"]
     assert found["a.md"] == "# A"

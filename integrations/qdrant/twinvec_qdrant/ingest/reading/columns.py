@@ -1,0 +1,85 @@
+"""Columns: which columns of a table, or keys of JSON lines, hold the parts of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from twinvec.errors import ConfigurationError, DocumentError
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Which columns of a table, or keys of JSON lines, hold the parts of a document; all others are payload.
+
+    Attributes:
+        id: The id. Default: "id" or "_id"; a table without such a column numbers its rows.
+        text: The text; several are joined by empty lines. Default: "text"; a table without such a column gives
+            "column: value" of all columns.
+        title: The title. Default: "title".
+    """
+
+    id: str | None = None
+    text: tuple[str, ...] = ()
+    title: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is not the default, as a JSON object."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RecordColumns:
+        """Build the columns from what ``as_dict`` returned.
+
+        Raises:
+            ConfigurationError: an unknown field.
+        """
+        known = [each.name for each in fields(cls)]
+        if unknown := [name for name in values if name not in known]:
+            raise ConfigurationError(f"columns of records have no {unknown[0]!r}; they have {', '.join(known)}")
+        return cls(**{**values, "text": tuple(values.get("text", ()))})
+
+    def renamed(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a record as ``as_document`` takes it: its parts by their usual names.
+
+        Raises:
+            DocumentError: the record lacks one of the given columns, or it holds neither text nor number.
+        """
+        if self == USUAL_COLUMNS:
+            return record
+        rest = dict(record)
+        parts: dict[str, Any] = {}
+        if self.id is not None:
+            parts["id"] = _taken(rest, self.id)
+        if self.title is not None:
+            parts["title"] = _as_text(_taken(rest, self.title), self.title)
+        if self.text:
+            texts = [_as_text(_taken(rest, column), column) for column in self.text]
+            parts["text"] = "\n\n".join(filter(None, texts))
+        id_name = "id" if "id" in rest else "_id"
+        for part, name in (("id", id_name), ("title", "title"), ("text", "text")):
+            if part not in parts and name in rest:
+                parts[part] = rest.pop(name)
+        nested = rest.pop("payload", None) or {}
+        return {**parts, "payload": {**rest, **nested} if isinstance(nested, Mapping) else nested}
+
+
+USUAL_COLUMNS = RecordColumns()
+"""The columns that are named after what they hold."""
+
+
+def _taken(rest: dict[str, Any], column: str) -> Any:
+    if column not in rest:
+        raise DocumentError(f"no {column!r} among {sorted(map(str, rest))}")
+    return rest.pop(column)
+
+
+def _as_text(value: Any, column: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    raise DocumentError(f"{column!r} must be text, got {type(value).__name__}")

@@ -1,0 +1,76 @@
+"""Converting: the bytes of a document in an office or web format -> Markdown, by markitdown (extra ``documents``)."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+from twinvec.errors import DocumentError, MissingExtraError
+from twinvec.support import telemetry
+from twinvec.support.extras import import_extra
+
+CONVERTED = frozenset({".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"})
+"""Endings of the names of files that are converted."""
+
+_ZIP, _OLE = b"PK", b"\xd0\xcf\x11\xe0"
+_BEGINNINGS = {
+    **dict.fromkeys((".docx", ".epub", ".pptx", ".xlsx"), _ZIP),
+    **dict.fromkeys((".msg", ".xls"), _OLE),
+}
+_PDF_WITHIN = 1024  # bytes: readers of PDF allow other bytes before the mark
+_LONGEST_REASON = 500
+
+
+def convert(data: bytes, suffix: str) -> str:
+    """Return the Markdown of a document; ``suffix`` is the ending of its name.
+
+    Raises:
+        DocumentError: the document is broken, or is of another format than its name says.
+        MissingExtraError: markitdown, or a package that it needs for this format, is missing.
+    """
+    purpose = f"reading {suffix} files"
+    telemetry.switch_off()  # markitdown uses ONNX Runtime
+    package = import_extra("markitdown", "documents", purpose, "twinvec-qdrant")
+    if data:
+        _check_format(data, suffix)
+    info = package.StreamInfo(extension=suffix)
+    try:
+        text = package.MarkItDown(enable_plugins=False).convert_stream(BytesIO(data), stream_info=info)
+    except Exception as error:  # its many converters raise many types, and one broken file must not stop the reading
+        reason = _first_reason(error)
+        if isinstance(reason, package.MissingDependencyException):
+            raise MissingExtraError("markitdown", "documents", purpose, "twinvec-qdrant") from error
+        raise DocumentError(f"cannot be converted: {_in_one_line(reason)}") from error
+    return str(text.markdown)
+
+
+def _check_format(data: bytes, suffix: str) -> None:
+    """Refuse a file whose beginning is not that of its format: markitdown would take it for plain text."""
+    if suffix == ".pdf" and b"%PDF-" not in data[:_PDF_WITHIN]:
+        raise DocumentError("not a PDF, although its name ends in .pdf")
+    beginning = _BEGINNINGS.get(suffix)
+    if beginning and not data.startswith(beginning):
+        raise DocumentError(f"not of the format that its name ({suffix}) says; save it again, or rename it")
+
+
+def _first_reason(error: BaseException) -> BaseException:
+    """Return what the first converter that tried raised, instead of a list of all attempts."""
+    attempts: list[Any] = getattr(error, "attempts", None) or []
+    for attempt in attempts:
+        if attempt.exc_info and attempt.exc_info[1] is not None:
+            return _root(attempt.exc_info[1])
+    return _root(error)
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return the cause of an error that says nothing itself."""
+    while not str(error).strip() and (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return error
+
+
+def _in_one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    if not text:
+        return type(error).__name__
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."

@@ -1,0 +1,99 @@
+"""Decoding: the bytes of a text file -> text.
+
+UTF-8, and UTF-16 with a byte order mark, are recognised exactly. For all else charset-normalizer ranks the encodings
+that are in use. A short text fits many of them equally well; then the first of ``_IN_USE`` is taken.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable
+
+from twinvec.errors import DocumentError
+
+_IN_USE = (
+    *("cp1252", "cp1250", "iso8859_2", "cp1251", "koi8_r", "cp866", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257"),
+    *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
+)
+_CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))  # control characters that no text has
+_SAMPLE = 64 * 1024  # bytes of lines that are not ASCII: more of them make no better guess
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """Return the text of a file, and the name of its encoding if that is a guess, else "".
+
+    Raises:
+        DocumentError: a binary file, or an encoding that is not known.
+    """
+    encoding, guessed = find_encoding(lambda: [data])
+    try:
+        return data.decode(encoding), encoding if guessed else ""
+    except UnicodeDecodeError as error:
+        raise _unknown(error) from error
+
+
+def find_encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, bool]:
+    """Return the encoding of a text, and whether it is a guess; ``blocks`` opens the text to be read once more.
+
+    Errors as for ``decode``; a file in UTF-16 is not checked.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    begun = False
+    try:
+        for block in blocks():
+            if not begun and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                return "utf-16", False
+            begun = True
+            if b"\0" in block:
+                raise DocumentError("a binary file (it holds NUL bytes) of a format that cannot be converted")
+            decoder.decode(block)
+        decoder.decode(b"", final=True)
+        return "utf-8-sig", False
+    except UnicodeDecodeError as error:
+        if encoding := _guess(blocks):
+            return encoding, True
+        raise _unknown(error) from error
+
+
+def _unknown(error: UnicodeDecodeError) -> DocumentError:
+    return DocumentError(
+        "neither text in an encoding that is in use nor a format that can be converted: byte "
+        f"0x{error.object[error.start]:02x} at {error.start}"
+    )
+
+
+def _guess(blocks: Callable[[], Iterable[bytes]]) -> str | None:
+    """Return the likeliest encoding that can decode everything; None for a binary file."""
+    decoders = {name: codecs.getincrementaldecoder(name)() for name in _IN_USE}
+    sample: list[bytes] = []
+    room = _SAMPLE
+    for block in blocks():
+        if len(block.translate(None, _CONTROLS)) < len(block):
+            return None
+        decoders = {name: decoder for name, decoder in decoders.items() if _decodes(decoder, block)}
+        for line in block.splitlines() if room > 0 and not block.isascii() else ():
+            if room > 0 and not line.isascii():
+                sample.append(line[:room])
+                room -= len(line)
+    decoders = {name: decoder for name, decoder in decoders.items() if _decodes(decoder, b"", final=True)}
+    return _likeliest(b"\n".join(sample), list(decoders)) if decoders else None
+
+
+def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool = False) -> bool:
+    try:
+        decoder.decode(block, final)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _likeliest(sample: bytes, candidates: list[str]) -> str | None:
+    from charset_normalizer import from_bytes
+
+    matches = from_bytes(sample, cp_isolation=candidates, preemptive_behaviour=False)
+    best = matches.best()
+    if best is None:
+        return None
+    equal = [each for each in matches if (each.chaos, each.coherence) == (best.chaos, best.coherence)]
+    names = {name for each in equal for name in each.could_be_from_charset}
+    return next((name for name in candidates if name in names), best.encoding)

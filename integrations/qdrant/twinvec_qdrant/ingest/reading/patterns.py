@@ -1,0 +1,87 @@
+"""Patterns: which files and folders the user, and the ``.gitignore`` files of a folder, leave out.
+
+pathspec matches them as Git does: the last pattern that matches decides, and "!" takes back.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pathspec import GitIgnoreSpec
+
+from twinvec.errors import ConfigurationError
+
+GITIGNORE = ".gitignore"
+_MAX_BYTES = 1024 * 1024
+
+
+class Ignored(NamedTuple):
+    """The patterns of one ``.gitignore``, and the place of its folder: "" or "deep/"."""
+
+    place: str
+    patterns: GitIgnoreSpec
+
+
+class Selection:
+    """The patterns that the user gave.
+
+    Raises:
+        ConfigurationError: a pattern is not valid.
+    """
+
+    def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None:
+        self._include = _given(tuple(include), "include")
+        self._exclude = _given(tuple(exclude), "exclude")
+
+    def leaves_out(self, place: str) -> bool:
+        """Return whether a file, or a folder whose place ends in "/", is left out with all below it."""
+        if self._exclude is not None and self._exclude.match_file(place):
+            return True
+        return not place.endswith("/") and self._include is not None and not self._include.match_file(place)
+
+
+def is_ignored(place: str, ignored: Sequence[Ignored]) -> bool:
+    """Return whether the ``.gitignore`` files above leave out a file or folder; the innermost that names it decides."""
+    for rules in reversed(ignored):
+        if (found := rules.patterns.check_file(place[len(rules.place) :]).include) is not None:
+            return found
+    return False
+
+
+def read_gitignore(path: Path, place: str) -> Ignored | None:
+    """Return the patterns of a ``.gitignore``; None if it is no regular file, which Git does not read either.
+
+    Raise ``OSError`` if it cannot be read.
+    """
+    mode = path.lstat()
+    if not stat.S_ISREG(mode.st_mode):
+        return None
+    with path.open("rb") as file:
+        lines = file.read(_MAX_BYTES).decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
+    return Ignored(place, _valid(lines))
+
+
+def _valid(lines: Iterable[str]) -> GitIgnoreSpec:
+    """Return the patterns that are valid; Git passes over the others, too."""
+    kept = []
+    for line in lines:
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except ValueError:
+            continue
+        kept.append(line)
+    return GitIgnoreSpec.from_lines(kept)
+
+
+@lru_cache(maxsize=32)
+def _given(patterns: tuple[str, ...], name: str) -> GitIgnoreSpec | None:
+    try:
+        return GitIgnoreSpec.from_lines(patterns) if patterns else None
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{name}: {' '.join(str(error).split())}; expected patterns as in a .gitignore, such as *.md or drafts/"
+        ) from error

@@ -1,0 +1,83 @@
+"""Records: JSON lines -> documents, one for each line, with the number of bytes that were read for it."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from twinvec.errors import DocumentError, TwinvecError
+from twinvec.retrieval.documents import Document, as_document
+from twinvec.text import MAX_TEXT_BYTES
+from twinvec_qdrant.ingest.reading.columns import RecordColumns
+from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Failure, Read, printable
+
+RECORDS_SUFFIX = ".jsonl"
+_MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES  # JSON may escape a byte of text as six bytes
+
+
+def read_records(path: Path, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
+    """Yield the documents of a file; ``name`` is its name in failures, and ``prefix`` comes before the ids."""
+    try:
+        with path.open("rb") as file:
+            yield from read_lines(file, name, prefix, columns)
+    except OSError as error:
+        yield Read(Failure(printable(name), f"cannot be read: {error.strerror or error}", hides=True), 0)
+
+
+def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
+    """Yield the documents of an open file; the other arguments as for ``read_records``."""
+    for number, line in enumerate(_lines(file), 1):
+        where = f"{printable(name)}:{number}"
+        try:
+            if len(line) > _MAX_LINE_BYTES:
+                raise DocumentError(f"a line of more than {_MAX_LINE_BYTES:,} bytes")
+            text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode()
+            if text.strip():
+                yield Read(_document(_object(text), number - 1, prefix, columns), len(line))
+        except UnicodeDecodeError as error:
+            wrong = f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
+            yield Read(Failure(where, wrong, hides=True), len(line))
+        except TwinvecError as error:  # the line already says which document it is
+            reason = str(error).removeprefix(f"document {number - 1}: ")
+            yield Read(Failure(where, reason, hides=True), len(line))
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of lines of a file; 0 if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    except OSError:
+        return 0
+
+
+def _document(record: dict[str, Any], position: int, prefix: str, columns: RecordColumns) -> Document | Empty:
+    value = as_document(columns.renamed(record), position)
+    document = Document(prefix + value.id, value.text, value.title, value.payload) if prefix else value
+    return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines; one that is too long is truncated to one byte above the limit."""
+    while line := file.readline(_MAX_LINE_BYTES + 1):
+        rest = line
+        while rest and not rest.endswith(b"\n") and len(line) > _MAX_LINE_BYTES:
+            rest = file.readline(_MAX_LINE_BYTES)
+        yield line
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise DocumentError(f'expected an object such as {{"id": ..., "text": ...}}, got {type(value).__name__}')
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")

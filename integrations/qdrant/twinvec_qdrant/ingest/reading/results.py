@@ -1,0 +1,58 @@
+"""What reading yields besides plain documents: failures, documents without text, and documents with pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from twinvec.retrieval.documents import Document
+
+NO_TEXT = "holds no text"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A document that could not be read.
+
+    Attributes:
+        source: The document's id, a folder, or "file.jsonl:17".
+        reason: What was wrong, and what to do about it.
+        hides: Whether it may hide other documents, as an unreadable folder or a line without an id does. An ingest then
+            prunes nothing, because missing documents may still exist.
+    """
+
+    source: str
+    reason: str
+    hides: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Empty(Failure):
+    """A document that was read and holds no text, such as an empty file or a PDF of images.
+
+    It never hides other documents. A version with text that is already in a collection stays, until an ingest prunes.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class PagedDocument(Document):
+    """A document whose pages are known.
+
+    Attributes:
+        pages: Offset in the text where each page starts, in order, from page 1; a page whose start is not known has the
+            offset of the next known page.
+    """
+
+    pages: tuple[int, ...] = ()
+
+
+class Read(NamedTuple):
+    """What was read, and the number of bytes that were read for it."""
+
+    value: Document | Failure
+    size: int
+
+
+def printable(name: str) -> str:
+    """Return a file name that can be printed: escape lone surrogates, which stand for bytes that are not UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()

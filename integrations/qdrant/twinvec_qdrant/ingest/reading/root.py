@@ -1,0 +1,225 @@
+"""Roots: what the user names to be ingested, with all that decides what is read of it and how.
+
+A root can be read again and again: the same files give the same documents with the same ids, in the same order.
+"""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.retrieval.documents import Document
+from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
+from twinvec_qdrant.ingest.reading.files import read_file
+from twinvec_qdrant.ingest.reading.patterns import Selection
+from twinvec_qdrant.ingest.reading.records import RECORDS_SUFFIX, count_lines, read_lines, read_records
+from twinvec_qdrant.ingest.reading.results import Failure, Read, printable
+from twinvec_qdrant.ingest.reading.tables import TABLE_SUFFIXES, read_table
+from twinvec_qdrant.ingest.reading.walking import FoundFile, Walk
+
+STANDARD_INPUT = "-"
+"""The path of a root that reads JSON lines from standard input."""
+
+_WILD = frozenset("*?[")
+
+
+class Reading(Iterator[Document | Failure]):
+    """The documents of a root, with what is known of the work before it is done.
+
+    ``length_hint`` gives the number of documents, or 0.
+
+    Attributes:
+        size: Bytes of all files together; 0 if that is not known.
+        done: Bytes of the files, or parts of files, that have been read so far.
+    """
+
+    def __init__(self, reads: Iterable[Read], number: int = 0, size: int = 0) -> None:
+        self._reads = iter(reads)
+        self._number = number
+        self.size = size
+        self.done = 0
+
+    def __next__(self) -> Document | Failure:
+        value, size = next(self._reads)
+        self.done += size
+        return value
+
+    def __length_hint__(self) -> int:
+        return self._number
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder, a file, or "-" (standard input), and how it is read.
+
+    Attributes:
+        path: The folder, the file, or "-".
+        include: Patterns of the files to read in a folder, as in a ``.gitignore``; default: all files.
+        exclude: Patterns of the files and folders to leave out; they win over ``include``.
+        gitignore: Whether what the ``.gitignore`` files in the folder name is left out.
+        records: Whether a table, and JSON lines inside a folder, give one document for each record. False reads such a
+            file as one text, as twinvec 0.2 did.
+        columns: Columns of records.
+
+    Raises:
+        ConfigurationError: a pattern is not valid.
+    """
+
+    path: str
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    gitignore: bool = True
+    records: bool = True
+    columns: RecordColumns = USUAL_COLUMNS
+
+    def __post_init__(self) -> None:
+        Selection(self.include, self.exclude)
+
+    @classmethod
+    def named(cls, name: str | Path, **options: Any) -> Root:
+        """Return the root that the user names: a path, "-", or a pattern such as ``docs/**/*.md``.
+
+        A pattern means the files below its fixed part (``docs``) that it matches; ``options`` are fields of the root.
+        """
+        text = str(name)
+        if text == STANDARD_INPUT or _WILD.isdisjoint(text) or Path(text).exists():
+            return cls(text, **options)
+        parts = Path(text).parts
+        fixed = next(row for row, part in enumerate(parts) if not _WILD.isdisjoint(part))
+        pattern = "/" + "/".join(parts[fixed:])
+        return cls(str(Path(*parts[:fixed])), **{**options, "include": (pattern, *options.get("include", ()))})
+
+    def read(self) -> Reading:
+        """Return the documents, as ``read_source`` does.
+
+        Raises:
+            DocumentError: the file or folder does not exist or cannot be accessed.
+        """
+        if self.path == STANDARD_INPUT:
+            return Reading(read_lines(sys.stdin.buffer, STANDARD_INPUT, "", self.columns))
+        path = Path(self.path)
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise DocumentError(f"{printable(str(path))}: {error.strerror}; expected a folder or a file") from error
+        if stat.S_ISDIR(status.st_mode):
+            return self._read_folder(self._walk())
+        reads = self._read_one(FoundFile(path, path.name, status.st_size), prefix="")
+        if not stat.S_ISREG(status.st_mode):
+            return Reading(reads)
+        return Reading(reads, self._count(path, in_folder=False), status.st_size)
+
+    def follows(self, path: Path) -> bool:
+        """Return whether a change of this path may change the documents; ``path`` begins as ``self.path`` does."""
+        if self.path == STANDARD_INPUT:
+            return False
+        return path == Path(self.path) or (Path(self.path).is_dir() and self._walk().follows(path))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what differs from the defaults, as a JSON object."""
+        values: dict[str, Any] = {"path": self.path}
+        for name in ("include", "exclude"):
+            if patterns := getattr(self, name):
+                values[name] = list(patterns)
+        for name in ("gitignore", "records"):
+            if not getattr(self, name):
+                values[name] = False
+        if self.columns != USUAL_COLUMNS:
+            values["columns"] = self.columns.as_dict()
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Root:
+        """Build the root from what ``as_dict`` returned.
+
+        Raises:
+            ConfigurationError: an unknown field, or a pattern that is not valid.
+        """
+        known = [each.name for each in fields(cls)]
+        if unknown := [name for name in values if name not in known]:
+            raise ConfigurationError(f"a root has no setting {unknown[0]!r}; it has {', '.join(known)}")
+        patterns = {name: tuple(values[name]) for name in ("include", "exclude") if name in values}
+        columns = RecordColumns.from_dict(values.get("columns", {}))
+        return cls(**{**values, **patterns, "columns": columns})
+
+    def _walk(self) -> Walk:
+        return Walk(Path(self.path), Selection(self.include, self.exclude), gitignore=self.gitignore)
+
+    def _read_folder(self, walk: Walk) -> Reading:
+        number = size = 0
+        for each in walk.files():
+            number += 1 if isinstance(each, Failure) else self._count(each.path, in_folder=True)
+            size += 0 if isinstance(each, Failure) else each.size
+        return Reading(self._reads(walk), number, size)
+
+    def _reads(self, walk: Walk) -> Iterator[Read]:
+        for each in walk.files():
+            if isinstance(each, Failure):
+                yield Read(each, 0)
+            else:
+                yield from self._read_one(each, prefix=f"{each.place}/")
+
+    def _read_one(self, found: FoundFile, prefix: str) -> Iterator[Read]:
+        """Yield the documents of a file; ``prefix`` comes before the ids of records, and is empty for a single file."""
+        kind = self._kind(found.path, in_folder=bool(prefix))
+        if kind == RECORDS_SUFFIX:
+            yield from read_records(found.path, found.place, prefix, self.columns)
+        elif kind in TABLE_SUFFIXES:
+            yield from read_table(found.path, found.place, prefix, self.columns)
+        else:
+            yield Read(read_file(found.path, found.place), found.size)
+
+    def _count(self, path: Path, *, in_folder: bool) -> int:
+        """Return about how many documents a file holds."""
+        kind = self._kind(path, in_folder=in_folder)
+        return count_lines(path) - (kind in TABLE_SUFFIXES) if kind else 1
+
+    def _kind(self, path: Path, *, in_folder: bool) -> str:
+        """Return the ending of the name of a file of records, or "" if the file is one document."""
+        suffix = path.suffix.lower()
+        if suffix == RECORDS_SUFFIX:
+            return suffix if self.records or not in_folder else ""
+        return suffix if suffix in TABLE_SUFFIXES and self.records else ""
+
+
+def read_source(
+    source: str | Path,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    gitignore: bool = True,
+    records: bool = True,
+    columns: RecordColumns | None = None,
+) -> Iterator[Document | Failure]:
+    """Return the documents of a folder with its subfolders, of a file, or of "-" (standard input), in a fixed order.
+
+    A ``.jsonl`` file, and standard input, hold one object per line with ``id``, ``text`` and perhaps ``title``; all
+    other keys are payload. A ``.csv`` or ``.tsv`` file holds one document per row, with the header's names for keys. In
+    a folder, the ids of such records begin with the path of their file: "notes.jsonl/ID".
+
+    Any other file is a document. Its id is the path within the folder, with "/", or a single file's name. Its payload
+    is ``path``, ``format`` ("markdown" or "text") and the front matter of a Markdown file, whose ``title`` becomes the
+    document's title, or the sender, recipients and date of a letter. ``encoding`` is in the payload if it was guessed.
+
+    Hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections, links to folders and
+    links that leave the folder are skipped. A file that several links reach is one document, with the first path.
+
+    Args:
+        source: The folder, the file, or "-".
+        include: Patterns of the files to read in a folder, as in a ``.gitignore``; default: all files.
+        exclude: Patterns of the files and folders to leave out; they win over ``include``.
+        gitignore: Whether to leave out what the ``.gitignore`` files in the folder name.
+        records: Whether a table, and JSON lines inside a folder, give one document for each record; False reads such a
+            file as one text.
+        columns: Which columns hold the id, the text and the title of records.
+
+    Raises:
+        DocumentError: the file or folder does not exist or cannot be accessed.
+        ConfigurationError: a pattern is not valid.
+    """
+    return Root(str(source), tuple(include), tuple(exclude), gitignore, records, columns or USUAL_COLUMNS).read()

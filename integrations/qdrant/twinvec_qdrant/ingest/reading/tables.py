@@ -1,0 +1,176 @@
+"""Tables: a CSV or TSV file -> documents, one for each row below the header.
+
+The file is read twice: first for its encoding, its delimiter and the columns that hold only numbers, then for its rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from twinvec.errors import DocumentError, TwinvecError
+from twinvec.retrieval.documents import Document, as_document
+from twinvec.text import MAX_TEXT_BYTES
+from twinvec_qdrant.ingest.reading.columns import RecordColumns
+from twinvec_qdrant.ingest.reading.decoding import find_encoding
+from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Failure, Read, printable
+
+TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
+
+_BLOCK = 1 << 20
+_SAMPLE_LINES = 20
+_DELIMITERS = ",;\t|"
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")  # what is the same text again once it has been a number
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where a table has what.
+
+    Attributes:
+        encoding: Of the file.
+        delimiter: Between two cells.
+        header: Name of each column; all are different.
+        id: Row of the id in ``header``; None numbers the rows.
+        title: Row of the title in ``header``, or None.
+        text: Rows of the text in ``header``; empty gives "column: value" of all.
+        numeric: Rows of the columns in ``header`` that hold only numbers.
+    """
+
+    encoding: str
+    delimiter: str
+    header: tuple[str, ...]
+    id: int | None
+    title: int | None
+    text: tuple[int, ...]
+    numeric: frozenset[int] = frozenset()
+
+
+def read_table(path: Path, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
+    """Yield the documents of a table; ``name`` is its name in failures, and ``prefix`` comes before the ids."""
+    csv.field_size_limit(MAX_TEXT_BYTES)
+    try:
+        size = path.stat().st_size
+        layout, count = _layout(path, columns)
+        for number, row in _rows(path, layout):
+            yield Read(_read_row(row, number, layout, name, prefix), size // max(count, 1))
+    except OSError as error:
+        yield Read(Failure(printable(name), f"cannot be read: {error.strerror or error}", hides=True), 0)
+    except TwinvecError as error:
+        yield Read(Failure(printable(name), str(error), hides=True), 0)
+
+
+def _layout(path: Path, columns: RecordColumns) -> tuple[_Layout, int]:
+    """Return the layout of a table, and the number of its rows."""
+    encoding, _ = find_encoding(lambda: _blocks(path))
+    with path.open(encoding=encoding, newline="") as file:
+        delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(list(islice(file, _SAMPLE_LINES)))
+        file.seek(0)
+        rows = csv.reader(file, delimiter=delimiter, strict=True)
+        try:
+            header = _header(next(rows, []))
+            numeric, count = _numeric(rows, len(header))
+        except csv.Error as error:
+            raise DocumentError(f"not a table: line {rows.line_num}: {error}") from error
+    return _Layout(encoding, delimiter, header, *_places(header, columns), numeric), count
+
+
+def _numeric(rows: Iterable[Sequence[str]], width: int) -> tuple[frozenset[int], int]:
+    """Return the columns that hold only numbers and perhaps empty cells, and the number of rows."""
+    numeric, filled, count = set(range(width)), set(), 0
+    for row in rows:
+        count += 1
+        for place, cell in enumerate(row):
+            if place in numeric and cell.strip():
+                filled.add(place)
+                if not _NUMBER.fullmatch(cell):
+                    numeric.discard(place)
+    return frozenset(numeric & filled), count
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe can be read only once
+        raise DocumentError("not a regular file")
+    with path.open("rb") as file:
+        yield from iter(lambda: file.read(_BLOCK), b"")
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """Return the delimiter by which most of the first rows have as many cells as the header."""
+    best, delimiter = (0, 0), ","
+    for each in _DELIMITERS:
+        widths = [len(row) for row in csv.reader(lines, delimiter=each)]
+        if widths and widths[0] > 1 and (fit := (widths.count(widths[0]), widths[0])) > best:
+            best, delimiter = fit, each
+    return delimiter
+
+
+def _header(cells: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the columns; one without a name is called by its number."""
+    names = tuple(cell.strip() or f"column {place}" for place, cell in enumerate(cells, 1))
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise DocumentError(f"the header names the column {repeated[0]!r} more than once")
+    return names
+
+
+def _places(header: Sequence[str], columns: RecordColumns) -> tuple[int | None, int | None, tuple[int, ...]]:
+    """Return the places of the id, the title and the text; a given column has to be there."""
+    by_name = {name.casefold(): place for place, name in reversed(list(enumerate(header)))}
+
+    def given(name: str) -> int:
+        if name in header:
+            return header.index(name)
+        if name.casefold() not in by_name:
+            raise DocumentError(f"no column {name!r} among {', '.join(map(repr, header))}")
+        return by_name[name.casefold()]
+
+    identity = by_name.get("id", by_name.get("_id")) if columns.id is None else given(columns.id)
+    title = by_name.get("title") if columns.title is None else given(columns.title)
+    texts = tuple(map(given, columns.text)) or tuple(by_name[name] for name in ("text",) if name in by_name)
+    return identity, title, texts
+
+
+def _rows(path: Path, layout: _Layout) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank with their numbers, from 1 below the header."""
+    with path.open(encoding=layout.encoding, newline="") as file:
+        rows = csv.reader(file, delimiter=layout.delimiter, strict=True)
+        next(rows, None)
+        for number, row in enumerate(rows, 1):
+            if any(cell.strip() for cell in row):
+                yield number, row
+
+
+def _read_row(row: list[str], number: int, layout: _Layout, name: str, prefix: str) -> Document | Failure:
+    try:
+        document = as_document(_document(row, number, layout, prefix, f"{name}/"), number)
+    except TwinvecError as error:
+        return Failure(f"{printable(name)}:{number}", str(error), hides=True)
+    return document if document.full_text.strip() else Empty(printable(document.id), NO_TEXT)
+
+
+def _document(row: list[str], number: int, layout: _Layout, prefix: str, numbered: str) -> Document:
+    """Return the document of a row; ``prefix`` comes before its id, and ``numbered`` before its number."""
+    if len(row) > len(layout.header):
+        raise DocumentError(f"{len(row)} cells, but the header names {len(layout.header)} columns")
+    cells = {place: cell for place, cell in enumerate(row) if cell.strip()}
+    if layout.id is not None and layout.id not in cells:
+        raise DocumentError(f"no value in the column {layout.header[layout.id]!r}, which holds the id")
+    identity = f"{prefix}{cells[layout.id]}" if layout.id is not None else f"{numbered}{number}"
+    title = cells.get(layout.title, "") if layout.title is not None else ""
+    parts = {layout.id, layout.title, *layout.text}
+    others = {place: cell for place, cell in cells.items() if place not in parts}
+    texts = [cells[place] for place in layout.text if place in cells]
+    described = "" if layout.text else "\n".join(f"{layout.header[place]}: {cell}" for place, cell in others.items())
+    payload = {layout.header[place]: _value(cell, place, layout) for place, cell in others.items()}
+    return Document(identity, "\n\n".join(texts) or described, title, payload)
+
+
+def _value(cell: str, place: int, layout: _Layout) -> str | int | float:
+    if place not in layout.numeric:
+        return cell
+    return float(cell) if "." in cell else int(cell)

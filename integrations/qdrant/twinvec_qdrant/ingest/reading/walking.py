@@ -1,0 +1,138 @@
+"""Walking: a folder -> its files, in the order of their names.
+
+Left out are hidden files and folders, caches, virtual environments, ``node_modules``, embedded collections, what the
+patterns leave out, links to folders, and links to files outside the folder. A file that is reached by several links is
+found once, by the first path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from twinvec_qdrant.ingest.reading.patterns import GITIGNORE, Ignored, Selection, is_ignored, read_gitignore
+from twinvec_qdrant.ingest.reading.results import Failure, printable
+
+_SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
+_FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # files that mark a cache and a virtual environment
+_STORE_MARKS = {"collection.json", "lock", "owner"}  # files of an embedded collection, perhaps the one to be filled
+
+
+class FoundFile(NamedTuple):
+    """A file of a folder: its path, its place in the folder ("deep/file.md"), and its size in bytes."""
+
+    path: Path
+    place: str
+    size: int
+
+
+class _Entry(NamedTuple):
+    """A file or folder that is not left out by its name; the place of a folder ends in "/", the walk's own is empty."""
+
+    path: Path
+    place: str
+    is_link: bool = False
+    ignored: tuple[Ignored, ...] = ()
+
+    @property
+    def is_folder(self) -> bool:
+        return not self.place or self.place.endswith("/")
+
+
+class Walk:
+    """The files below one folder, which can be walked again and again."""
+
+    def __init__(self, folder: Path, selection: Selection, *, gitignore: bool) -> None:
+        self._folder = folder
+        self._selection = selection
+        self._gitignore = gitignore
+
+    def files(self) -> Iterator[FoundFile | Failure]:
+        """Yield the files, and a failure for each folder that cannot be listed."""
+        inside = os.path.join(os.path.realpath(self._folder), "")
+        seen: set[int] = set()
+        left = [_Entry(self._folder, "")]
+        while left:
+            entry = left.pop()
+            if not entry.is_folder:
+                if (found := _found(entry, inside, seen)) is not None:
+                    yield found
+                continue
+            try:
+                left += reversed(self._entries(entry))
+            except OSError as error:
+                wrong = f"folder cannot be listed: {error.strerror}"
+                yield Failure(printable(entry.place) or ".", wrong, hides=True)
+
+    def follows(self, path: Path) -> bool:
+        """Return whether a change of this path may change what the walk finds."""
+        try:
+            parts = path.relative_to(self._folder).parts
+        except ValueError:
+            return False
+        if parts and parts[-1] == GITIGNORE and self._gitignore:
+            parts = parts[:-1]
+        folder = _Entry(self._folder, "")
+        for depth, name in enumerate(parts, 1):
+            try:
+                names = os.listdir(folder.path)
+                if _is_marked(folder, names):
+                    return False
+                ignored = self._ignored(folder, names)
+            except OSError:  # it is gone
+                ignored = folder.ignored
+            below = folder.path / name
+            place = f"{folder.place}{name}{'/' if depth < len(parts) or below.is_dir() else ''}"
+            if self._leaves_out(name, place, ignored):
+                return False
+            folder = _Entry(below, place, ignored=ignored)
+        return True
+
+    def _entries(self, folder: _Entry) -> list[_Entry]:
+        """Return the files and folders to read in a folder, in the order of their names."""
+        with os.scandir(folder.path) as listing:
+            entries = {entry.name: entry for entry in listing}
+        if _is_marked(folder, entries.keys()):
+            return []
+        ignored = self._ignored(folder, entries.keys())
+        found = []
+        for name, entry in sorted(entries.items()):
+            place = f"{folder.place}{name}{'/' if entry.is_dir(follow_symlinks=False) else ''}"
+            if not self._leaves_out(name, place, ignored):
+                found.append(_Entry(folder.path / name, place, entry.is_symlink(), ignored))
+        return found
+
+    def _ignored(self, folder: _Entry, names: Collection[str]) -> tuple[Ignored, ...]:
+        """Return the ``.gitignore`` files that hold in a folder."""
+        if not self._gitignore or GITIGNORE not in names:
+            return folder.ignored
+        own = read_gitignore(folder.path / GITIGNORE, folder.place)
+        return folder.ignored if own is None else (*folder.ignored, own)
+
+    def _leaves_out(self, name: str, place: str, ignored: tuple[Ignored, ...]) -> bool:
+        if name.startswith(".") or name in _SKIPPED_FOLDERS:
+            return True
+        return is_ignored(place, ignored) or self._selection.leaves_out(place)
+
+
+def _is_marked(folder: _Entry, names: Collection[str]) -> bool:
+    """Return whether a folder below the walk's own is a cache, a virtual environment or an embedded collection."""
+    names = set(names)
+    return bool(folder.place) and (names >= _STORE_MARKS or not names.isdisjoint(_FOLDER_MARKS))
+
+
+def _found(entry: _Entry, inside: str, seen: set[int]) -> FoundFile | None:
+    """Return the file, unless it was seen before, is outside the folder, or is a link to a folder."""
+    try:
+        if entry.is_link and (entry.path.is_dir() or not os.path.realpath(entry.path).startswith(inside)):
+            return None
+        status = os.stat(entry.path)
+    except OSError:  # reading the file will report the reason
+        return FoundFile(entry.path, entry.place, 0)
+    key = status.st_dev << 64 | status.st_ino
+    if status.st_ino and key in seen:
+        return None
+    seen.add(key)
+    return FoundFile(entry.path, entry.place, status.st_size)
