@@ -38,12 +38,19 @@ class StorePlace:
     async_client: AsyncQdrantClient | None = None
 
 
-def find_store(name: str | None, place: StorePlace) -> Store:
-    """Return the store of the collection ``name``, or of all with None; errors are as for ``Collection.open``."""
-    if name is None:
-        name = ""
-    elif not isinstance(name, str) or not name:
+def find_store(name: str, place: StorePlace) -> Store:
+    """Return the store of the collection ``name``; errors are as for ``Collection.open``."""
+    if not isinstance(name, str) or not name:
         raise ConfigurationError(f"the name of a collection must be a non-empty string, got {name!r}")
+    return _found(name, place)
+
+
+def find_stores(place: StorePlace) -> Store:
+    """Return the store of all collections of a place; errors are as for ``Collection.open``."""
+    return _found("", place)
+
+
+def _found(name: str, place: StorePlace) -> Store:
     _check(place)
     if place.url is not None:
         from twinvec_qdrant.stores.server.store import connect
