@@ -159,12 +159,9 @@ class TwinvecVectorStore(VectorStore):
         return [_document(stored) for stored in self.collection.get(ids)]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Delete the documents with these ids, or all documents if ``ids`` is None; unknown ids are skipped."""
+        """Delete the documents with these ids, or all documents of all tenants if ``ids`` is None; skip unknown ids."""
         refuse_unknown(kwargs)
-        if ids is None:
-            self.collection.ingest([], prune=True, allow_empty=True)
-        else:
-            self.collection.delete(ids)
+        self.collection.delete(self.collection.find() if ids is None else ids)
         return True
 
     def similarity_search(

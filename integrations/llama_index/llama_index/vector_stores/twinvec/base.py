@@ -176,8 +176,8 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         self._collection.delete(self._selected(node_ids, filters))
 
     def clear(self) -> None:
-        """Delete all nodes."""
-        self._collection.ingest([], prune=True, allow_empty=True)
+        """Delete all nodes, of all tenants."""
+        self._collection.delete(self._collection.find())
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Return the best nodes, best first.
