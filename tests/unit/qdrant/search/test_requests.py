@@ -204,7 +204,7 @@ async def test_many_awaited_searches_share_the_encoder(server, words, monkeypatc
     encode, sizes = words.encode_query, []
     monkeypatch.setattr(words, "encode_query", lambda texts: sizes.append(len(texts)) or encode(texts))
     filled(words, client=client(server)).close()
-    with Collection.open("notes", url=server.url, encoder=words) as collection:
+    with Collection.open("notes", url=server.url, encoder=words, wait_seconds=60) as collection:
         expected = [collection.search(query, 3) for query in QUERIES[:4]]
         sizes.clear()
         found = await asyncio.gather(*(collection.asearch(query, 3) for query in QUERIES[:4] * 6))
@@ -215,7 +215,7 @@ async def test_many_awaited_searches_share_the_encoder(server, words, monkeypatc
 
 async def test_many_awaited_searches_get_their_own_answers(server, words):
     filled(words, client=client(server)).close()
-    with Collection.open("notes", url=server.url, encoder=words) as collection:
+    with Collection.open("notes", url=server.url, encoder=words, wait_seconds=60) as collection:
         expected = [collection.search(query, 3) for query in QUERIES[:4]]
         wrong = collection.asearch("fox", 3, filter={"a..b": 3})
         searches = [collection.asearch(query, 3) for query in QUERIES[:4] * 30]
