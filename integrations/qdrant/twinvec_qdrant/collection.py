@@ -385,7 +385,7 @@ class Collection:
         return Notes(self._backend, check_text(namespace, "namespace"))
 
     def count(self) -> int:
-        """Return the number of chunks."""
+        """Return the number of stored chunks: also of those that an ingest under way has not committed yet."""
         return self._backend.count([CHUNKS])
 
     def info(self) -> dict[str, Any]:

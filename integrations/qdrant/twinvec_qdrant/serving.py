@@ -38,6 +38,8 @@ Vector = Sequence[float] | FloatArray
 _BLOCK = 32  # queries per request to the store
 _ROUNDS = 5  # a search starts again only if another migration has ended meanwhile
 _TRY_AGAIN_SECONDS = 10.0
+_SWITCH_SECONDS = 5.0  # a switch takes much less from the point to the description, unless it was killed between them
+_SWITCH_PAUSE_SECONDS = 1.0  # then a search asks for the description at most so often
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Serving:
         self._follows = follows
         self._changing = threading.RLock()
         self._missing = ("", 0.0, "")  # space of a model that could not be loaded, when to try again, and the reason
+        self._announced = ("", 0.0, 0.0)  # a model that the point names too early, since when, and when to ask again
         self._warned = False
         self.current = self._served(description, given)
 
@@ -84,8 +87,8 @@ class Serving:
 
     def refresh_settings(self) -> None:
         """Serve with the stored settings, which this handle has changed."""
-        now = stored_description(self._backend)
         with self._changing:
+            now = stored_description(self._backend)
             if self.current.description.vector == now.vector:
                 self.current = self._served(now, self.current.encoder)
 
@@ -95,8 +98,8 @@ class Serving:
         Raise ``SpaceMismatchError`` if its model cannot be loaded, or, ``for_vectors`` of the caller, if the caller's
         encoder has another space.
         """
-        now = stored_description(self._backend) if self._follows else self.current.description
-        with self._changing:
+        with self._changing:  # read here: a switch of this handle must not come between reading and serving
+            now = stored_description(self._backend) if self._follows else self.current.description
             if self.current.description.vector == now.vector:
                 self.current = self._served(now, self.current.encoder)
             else:
@@ -205,39 +208,51 @@ class Serving:
             except StoreUnavailableError:
                 raise
             except StoreError:  # perhaps because the store has dropped the vectors
-                following = yield from self._following(served, needed=True)
+                following = yield from self._following(served, None)
                 if following is None:
                     raise
             else:
                 if outcome.model in (None, served.description.vector) or not self._follows:
                     return outcome.hits
-                following = yield from self._following(served, needed=False)
+                following = yield from self._following(served, outcome.model)
                 if following is None:
                     return outcome.hits
             served = following
         raise StoreError(f"{self._backend.location}: changes its model again and again; search again later")
 
-    def _following(self, served: ServedModel, *, needed: bool) -> Steps[ServedModel | None]:
+    def _following(self, served: ServedModel, named: str | None) -> Steps[ServedModel | None]:
         """Return the model that has taken the place of ``served``, or None.
 
-        If that model cannot be loaded, raise ``SpaceMismatchError`` if it is ``needed``; else return None.
+        ``named`` is the model that the store's point names, or None after a failure: then a model is needed, and
+        ``SpaceMismatchError`` says why it cannot be loaded.
         """
         if not self._follows:
             return None
         if self.current.description.vector != served.description.vector:
             return self.current  # another thread has been faster
-        if not needed and time.monotonic() < self._missing[1]:
+        if named is not None and time.monotonic() < max(self._missing[1], self._ask_again(named)):
             return None
         now = yield from self._described()
         if now.vector == served.description.vector:
+            if named is not None:
+                self._announce(named)
             return None
         try:
-            return (yield from worked(partial(self._go_over, now, wait=needed)))
+            return (yield from worked(partial(self._go_over, now, wait=named is None)))
         except SpaceMismatchError as error:
-            if needed:
+            if named is None:
                 raise
             logger.warning("%s; the search goes on with the old vectors until they are dropped", error)
             return None
+
+    def _announce(self, named: str) -> None:
+        """Note that the point names a model before its switch, or forever after a switch that was killed."""
+        since = self._announced[1] if self._announced[0] == named else time.monotonic()
+        pause = _SWITCH_PAUSE_SECONDS if time.monotonic() - since > _SWITCH_SECONDS else 0.0
+        self._announced = named, since, time.monotonic() + pause
+
+    def _ask_again(self, named: str) -> float:
+        return self._announced[2] if self._announced[0] == named else 0.0
 
     def _go_over(self, description: Description, *, wait: bool = True) -> ServedModel | None:
         """Serve the model of the description; raise ``SpaceMismatchError`` if it cannot be loaded.

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from qdrant_client import QdrantClient
@@ -16,7 +17,8 @@ from holders import with_helpers
 from searching import MODELS, NOTES, QUERY, Searching, cosines, loading
 from stand_in import StandIn
 from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreError
-from twinvec_qdrant import Collection
+from twinvec_qdrant import Collection, serving
+from twinvec_qdrant.maintenance.migration import name_model
 from twinvec_qdrant.records.schema import model_id
 from words import StateEncoder
 
@@ -174,6 +176,52 @@ def test_a_switch_that_dies_halfway_leaves_the_old_model_to_all(filled, other, p
         assert filled._backend.retrieve([model_id()])[model_id()].payload["vector"] == "dense"
         assert filled.migrate(NEW).switched
         assert answers(other) == expected(NEW)
+
+
+def test_after_a_switch_that_died_long_ago_searches_rarely_ask_for_the_description(filled, other, monkeypatch):
+    name_model(filled._backend, filled._serving.current.description.model_copy(update={"vector": "dense-of-nobody"}))
+    asked, described = [], other._backend.described
+    monkeypatch.setattr(other._backend, "described", lambda: asked.append(True) or described())
+    clock = Clock()
+    monkeypatch.setattr(serving, "time", SimpleNamespace(monotonic=lambda: clock.seconds))
+    for _ in range(3):
+        assert answers(other) == expected(OLD)
+    assert len(asked) == 3, "the switch may be under way"
+    for seconds, times in ((10, 1), (0, 0), (0.9, 0), (0.2, 1), (0, 0)):
+        clock.seconds += seconds
+        asked.clear()
+        answers(other)
+        assert len(asked) == times
+    clock.seconds += 2
+    with loading(monkeypatch):
+        filled.migrate(NEW)
+        assert answers(other) == expected(NEW)
+
+
+class Clock:
+    seconds = 1000.0
+
+
+def test_a_writer_does_not_go_back_behind_a_switch_of_its_own_handle(filled, monkeypatch):
+    began, switched = threading.Event(), threading.Event()
+    read = filled._backend.read_metadata
+
+    def slowly():
+        stored = read()
+        if threading.current_thread() is writer:
+            began.set()
+            switched.wait(0.5)
+        return stored
+
+    writer = threading.Thread(target=lambda: filled.ingest([], dry_run=True))
+    monkeypatch.setattr(filled._backend, "read_metadata", slowly)
+    writer.start()
+    began.wait()
+    migrating = threading.Thread(target=lambda: [filled.migrate(NEW), switched.set()])
+    migrating.start()
+    writer.join()
+    migrating.join()
+    assert filled.encoder is NEW
 
 
 def test_the_point_of_the_model_is_nothing_else(filled, place):

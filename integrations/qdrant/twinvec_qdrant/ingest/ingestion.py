@@ -106,7 +106,7 @@ class Ingestion:
         left = self._catalog.leftovers()
         self._vectors.left = left.sources
         self._bm25.refresh()
-        if not self._backend.count([CHUNKS]):
+        if not self._backend.holds([CHUNKS]):
             self._backend.begin_load(tenant_path(self._description.tenant_key))
             if self._backend.exclusive:
                 self._bm25.count_from_nothing()

@@ -104,7 +104,7 @@ class Migration:
         """Return the next model that the description names; write it there first if necessary."""
         now = stored_description(self._backend)
         if self._encoder.space == now.space:
-            if not self._backend.count([CHUNKS, LacksVector(now.vector)]):
+            if not self._backend.holds([CHUNKS, LacksVector(now.vector)]):
                 raise ConfigurationError(f"{self._backend.location}: has the model {now.model!r} already")
             check_probes(now, self._encoder, self._backend.location)
             return now  # an earlier call was killed after the switch

@@ -105,7 +105,7 @@ class _Push:
         with self._target.writing, progress_bar("Pushing", total, "documents", shown=progress) as advance:
             self._to.recover()
             self._bm25.refresh()
-            if not self._target.count([RECORDS]):
+            if not self._target.holds([RECORDS]):
                 self._target.begin_load(self._tenant_path)
             for page in pages(self._from.sources(), _PAGE):
                 seen.update(page)

@@ -6,22 +6,27 @@ with long texts have none, and a collection has at most ``MAX_PATHS`` of them; r
 No index may change an answer (``stores.served_tests``): where numbers are indexed, no document may have a date, and
 where dates are, no number. A writer therefore replaces such an index by one of keywords before it writes a document
 that does not fit.
+
+On a server, another writer may index numbers just when this one sees the first dates. A writer therefore notes the keys
+in which it sees dates, in points of their own, before it reads which indexes there are; and a writer that has indexed
+numbers reads these notes afterwards. Whichever of the two is later finds what the other has done.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from twinvec.errors import ConfigurationError, FilterError, StoreLimitError
 from twinvec.retrieval.filters.conditions import Between, During, OneOf
 from twinvec_qdrant.records.payload_keys import SeenKey, seen_keys
-from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, filtered_key, filtered_paths
+from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, dates_id, filtered_key, filtered_paths
 from twinvec_qdrant.settings import PayloadIndexes, PayloadIndexType
 from twinvec_qdrant.stores.base import Backend, FieldIndexType
 from twinvec_qdrant.stores.conditions import FieldIs
+from twinvec_qdrant.stores.points import Point
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +67,7 @@ class PayloadIndexing:
         self._settings = settings
         self._preferred = preferred or {}
         self._kinds: dict[str, FieldIndexType | None] = {}
+        self._dated: set[str] = set()
         self._is_begun = False
         self._is_idle = False
         self._is_refused = False
@@ -74,7 +80,7 @@ class PayloadIndexing:
         self._is_begun, self._is_idle = True, not (self._settings.automatic or self._settings.types or narrow)
         if self._is_idle:
             return
-        self._is_new = next(iter(self._backend.scroll((), [])), None) is None
+        self._is_new = not self._backend.holds(())
         for key, kind in self._settings.types.items():
             self._kinds[key] = self._made(key, SERVED[kind]) if kind else None
 
@@ -83,11 +89,22 @@ class PayloadIndexing:
         if not self._is_begun:
             self.begin()
         found = seen_keys(() if self._is_idle else payloads)
+        if not self._backend.exclusive:
+            self._note({key for key, seen in found.items() if seen.dates} - self._dated)
         for key, seen in sorted(found.items(), key=lambda each: each[0] != SOURCE_KEY):
             if key not in self._kinds:
                 self._kinds[key] = self._made(key, self._chosen(key, seen))
             if misfits(self._kinds[key], seen):
                 self._replace(key)
+
+    def _note(self, dated: Collection[str]) -> None:
+        """Note that documents may have dates in these keys; see the head of this module."""
+        if dated:
+            self._dated.update(dated)
+            self._backend.upsert([Point(dates_id(key), {"kind": "dates", "key": key}) for key in sorted(dated)])
+            self._known = dict(self._backend.field_indexes())
+            for key in self._kinds.keys() & dated:
+                self._kinds[key] = _index_of(filtered_paths(key), self._known)
 
     def _chosen(self, key: str, seen: SeenKey) -> FieldIndexType | None:
         return chosen_type(key, seen, self._preferred.get(key)) if self._settings.automatic else None
@@ -97,9 +114,8 @@ class PayloadIndexing:
         paths = filtered_paths(key)
         if kind is not None and any(path not in self._known for path in paths):
             self._known = dict(self._backend.field_indexes())  # another writer may have made them meanwhile
-        there = [self._known[path] for path in paths if path in self._known]
         missing = [path for path in paths if path not in self._known]
-        wanted = next((each for each in REQUESTABLE if each in there), kind)
+        wanted = _index_of(paths, self._known) or kind
         if wanted is None or not missing:
             return wanted
         if self._is_refused or len(self._known.keys() - OWN_FIELDS) + len(missing) > MAX_PATHS:
@@ -108,9 +124,10 @@ class PayloadIndexing:
         try:
             if not self._is_new and any(misfit(self._backend, path, wanted) for path in missing):
                 wanted = "keyword"
-            for path in missing:
-                self._backend.index_field(path, wanted)
-                self._known[path] = wanted
+            self._index(missing, wanted)
+            if wanted == "float" and self._backend.retrieve([dates_id(key)], []):
+                wanted = "keyword"
+                self._index(paths, wanted)
         except StoreLimitError as error:
             self._is_refused = True
             self._warn(str(error))
@@ -123,9 +140,13 @@ class PayloadIndexing:
             self._backend.location,
             key,
         )
-        for path in filtered_paths(key):
-            self._backend.index_field(path, "keyword")
+        self._index(filtered_paths(key), "keyword")
         self._kinds[key] = "keyword"
+
+    def _index(self, paths: Iterable[str], kind: FieldIndexType) -> None:
+        for path in paths:
+            self._backend.index_field(path, kind)
+            self._known[path] = kind
 
     def _warn(self, reason: str) -> None:
         if not self._is_warned:
@@ -135,6 +156,11 @@ class PayloadIndexing:
 
 REQUESTABLE: tuple[FieldIndexType, ...] = ("float", "datetime", "keyword", "bool", "text", "geo")
 """The types of indexes, those first that only fit some values."""
+
+
+def _index_of(paths: Iterable[str], known: Mapping[str, str]) -> FieldIndexType | None:
+    there = {known.get(path) for path in paths}
+    return next((each for each in REQUESTABLE if each in there), None)
 
 
 def chosen_type(key: str, seen: SeenKey, preferred: str | None = None) -> FieldIndexType | None:
@@ -187,5 +213,4 @@ def check_requested(settings: PayloadIndexes, tenant_key: str | None) -> None:
 
 def _holds(backend: Backend, path: str, kind: FieldIndexType) -> bool:
     tests = _DATE_RANGES if kind == "float" else _NUMBER_RANGES
-    found = backend.scroll([OneOf(tuple(FieldIs((path,), test) for test in tests))], [])
-    return next(iter(found), None) is not None
+    return backend.holds([OneOf(tuple(FieldIs((path,), test) for test in tests))])

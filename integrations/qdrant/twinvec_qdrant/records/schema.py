@@ -1,4 +1,4 @@
-"""What a collection keeps: five kinds of points, their ids, and their payloads.
+"""What a collection keeps: six kinds of points, their ids, and their payloads.
 
     chunk      dense and sparse vector, perhaps token states; source, position, heading, perhaps title, text, content
                (the hash of the text), the revision of the commit that wrote it, the user's payload below "metadata"
@@ -7,6 +7,7 @@
                removes it at the end
     note       a small record of an application: namespace, key, and its fields below "metadata"
     model      one, once the collection has been migrated: the name of the vectors of its present model
+    dates      on a server, one for each key of payloads in which a writer has seen dates (``payload_indexes``)
 
 Only chunks have vectors. A chunk's id covers all it holds except its revision, so a chunk never changes: another text
 is another point. The user's keys lie below ``metadata``, where they cannot collide with ours; only a few keys of
@@ -119,6 +120,11 @@ def note_id(namespace: str, key: str) -> str:
 def model_id() -> str:
     """Return the id of the point that names the present model."""
     return _point_id("model")
+
+
+def dates_id(key: str) -> str:
+    """Return the id of the point that notes dates in a payload key."""
+    return _point_id("dates", key)
 
 
 def _point_id(*parts: str) -> str:

@@ -164,6 +164,10 @@ class Backend(Protocol):
     def count(self, conditions: Conditions) -> int:
         """Count the points that satisfy the conditions, exactly."""
 
+    def holds(self, conditions: Conditions) -> bool:
+        """Return whether a point satisfies the conditions; a server counts exactly only where it permits that."""
+        return next(iter(self.scroll(conditions, [])), None) is not None
+
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
         """Return the best points for each query, best first."""
 

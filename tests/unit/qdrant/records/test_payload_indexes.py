@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import count
 
+import pytest
+from qdrant_client import models
+
+from stand_in import StandIn
 from twinvec import Document
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import Collection
@@ -166,3 +170,50 @@ def test_keys_that_no_filter_can_name_are_left_out():
 @pytest.mark.parametrize("key", ["team", "a.b", "a.b c.d", "ref_doc_id", "größe", "a-b.c"])
 def test_paths_lead_back_to_their_key(key):
     assert {filtered_key(path) for path in filtered_paths(key)} == {key}
+
+
+NUMBERS = [Document(f"n{row}", "tea", payload={"when": row}) for row in range(3)]
+DATES = [Document(f"d{row}", "tea", payload={"when": f"2024-05-{row + 1:02}"}) for row in range(3)]
+STEPS = ("field_indexes", "index_field", "upsert", "commit", "delete")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
+def test_of_two_writers_that_first_see_a_key_neither_leaves_an_index_that_hides_values(strict, monkeypatch):
+    """The other writer does all its work between any two steps of the first one."""
+    server = StandIn()
+    with server.running():
+        if strict:
+            server.be_strict(models.StrictModeConfig(enabled=True, unindexed_filtering_retrieve=False))
+        options = {"url": server.url, "encoder": WordEncoder(), "chunking": False}
+        for step in count():
+            name = f"notes{step}"
+            with Collection.open(name, **options) as first, Collection.open(name, **options) as other:
+                with monkeypatch.context() as patched:
+                    done = interrupted(first._backend, step, lambda writer=other: writer.ingest(DATES), patched)
+                    first.ingest(NUMBERS)
+                if not done:
+                    break
+                assert paths(first) == {"metadata.when": "keyword"}, step
+                if not strict:  # else ranges need their index
+                    assert {*first.find({"when": {"gte": 1}})} == {"n1", "n2"}, step
+                    assert {*first.find({"when": {"gte": "2024-05-02"}})} == {"d1", "d2"}, step
+    assert step > 6
+
+
+def interrupted(backend, step: int, other, monkeypatch) -> list[bool]:
+    """Let the other writer work before this step of the backend; the list is empty until it has."""
+    steps, done = count(), []
+
+    def before(method):
+        def call(*args, **options):
+            if next(steps) == step:
+                done.append(True)
+                other()
+            return method(*args, **options)
+
+        return call
+
+    for name in STEPS:
+        monkeypatch.setattr(backend, name, before(getattr(backend, name)))
+    return done

@@ -229,6 +229,9 @@ class ServerBackend(Backend):
         by_id = attrgetter("id")
         return (next(same) for _, same in groupby(heapq.merge(*scrolled, key=by_id), by_id))
 
+    def holds(self, conditions: Conditions) -> bool:
+        return any(next(points, None) for points in self._scroll(self._fields.fitted(conditions), [], 1))
+
     def count(self, conditions: Conditions) -> int:
         conditions = self._fields.fitted(conditions)
         wanted = client_filter(conditions)
