@@ -409,6 +409,7 @@ class Collection:
         check: Callable[[Collection], bool] | None = None,
         chunks_per_second: float | None = None,
         progress: bool = False,
+        allow_truncation: bool = False,
     ) -> MigrationReport:
         """Migrate the collection to another model while it serves searches.
 
@@ -425,14 +426,16 @@ class Collection:
             check: Called before the switch with the collection as it would be; False keeps the old model.
             chunks_per_second: Largest number of chunks to encode per second.
             progress: Show a progress bar on a terminal.
+            allow_truncation: Migrate even if the new model truncates chunks that the present one reads whole.
 
         Raises:
             ConfigurationError: the collection has this model already, a migration to a third model is under way, or
-                the new model cannot read chunks of the collection's size.
+                the new model cannot read chunks of the collection's size, or would truncate some of them.
             BadVectorError: the encoder gives invalid vectors; the collection keeps the old model.
         """
-        migration = Migration(self._backend, encoder, chunks_per_second)
-        migration.fill(progress=progress)
+        present = None if allow_truncation else self._serving.encoder
+        migration = Migration(self._backend, encoder, chunks_per_second, present=present, progress=progress)
+        migration.fill()
         if check is None or check(Collection(self.name, self._backend, migration.target(), encoder, candidate=True)):
             self._serving.follow_own(migration.switch(), encoder)
         return migration.report

@@ -14,6 +14,7 @@ import numpy as np
 from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
 from twinvec.retrieval.base import SpaceEncoder, TokenEncoder
+from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_qdrant.stores.points import States, pages
 
 MAX_NUMBERS = 1024 * 1024
@@ -56,6 +57,16 @@ def checked_vector(vector: Sequence[float] | FloatArray, dim: int, where: str = 
             f"{where}a vector of shape {vector_D.shape} and length {norm:g}; expected ({dim},), finite and not zero"
         )
     return vector_D
+
+
+def truncated(encoder: object, texts: Sequence[str]) -> list[bool]:
+    """Return which documents the encoder truncates; none for an encoder without a tokenizer."""
+    tokenizer = getattr(encoder, "tokenizer", None)
+    if not isinstance(tokenizer, TextTokenizer):
+        return [False] * len(texts)
+    prompt: str = getattr(encoder, "document_prompt", "")
+    longer: list[bool] = (tokenizer.count([prompt + text for text in texts]) > tokenizer.max_tokens).tolist()
+    return longer
 
 
 def token_encoder(encoder: SpaceEncoder) -> TokenEncoder:

@@ -87,6 +87,9 @@ def migrate_command(
         Path | None,
         typer.Option(metavar="DIR", help="Judged queries (BEIR layout): switch only if the new model is not worse."),
     ] = None,
+    allow_truncation: Annotated[
+        bool, typer.Option("--allow-truncation", help="Migrate even if the new model truncates some of the chunks.")
+    ] = False,
     quantization: Annotated[
         Quantization | None, typer.Option(help="The same as twinvec reindex --quantization.")
     ] = None,
@@ -121,7 +124,13 @@ def migrate_command(
                 _drop_others(opened, as_json)
             return
         check = None if ir is None else _judged(opened, ir)
-        report = opened.migrate(Encoder(to), check=check, chunks_per_second=rate, progress=not as_json)
+        report = opened.migrate(
+            Encoder(to),
+            check=check,
+            chunks_per_second=rate,
+            progress=not as_json,
+            allow_truncation=allow_truncation,
+        )
     if as_json:
         show_json({**asdict(report), **(check.figures if check else {})})
     else:

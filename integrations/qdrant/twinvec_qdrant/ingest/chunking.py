@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.documents import Document
 from twinvec.tokens.tokenizer import TextTokenizer
+from twinvec_qdrant.encoders import truncated
 from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
 from twinvec_qdrant.settings import ChunkSettings
 
@@ -60,6 +61,7 @@ class Chunker:
 
     def __init__(self, encoder: object, settings: ChunkSettings | None = None) -> None:
         self.settings = settings or ChunkSettings()
+        self._encoder = encoder
         tokenizer = getattr(encoder, "tokenizer", None)
         self._tokenizer = tokenizer if isinstance(tokenizer, TextTokenizer) else None
         self._prompt: str = getattr(encoder, "document_prompt", "")
@@ -90,8 +92,8 @@ class Chunker:
         """Return the chunks of a document, in order; a blank document has none."""
         whole = (document.title, document.full_text)
         pieces = [each for each in (self._pieces(document) if self.settings.enabled else [whole]) if each[1].strip()]
-        truncated = self._truncated([text for _, text in pieces])
-        return [Chunk(text, heading, row, truncated[row]) for row, (heading, text) in enumerate(pieces)]
+        cut = truncated(self._encoder, [text for _, text in pieces])
+        return [Chunk(text, heading, row, cut[row]) for row, (heading, text) in enumerate(pieces)]
 
     def _pieces(self, document: Document) -> Iterator[tuple[str, str]]:
         """Yield the heading of every chunk, and its text, which includes the heading."""
@@ -164,13 +166,6 @@ class Chunker:
         if len(text) > room * _CHARACTERS_PER_TOKEN:
             return room + 1
         return int(self._tokenizer.count([self._prompt + text])[0]) - (self._limit - self._room)
-
-    def _truncated(self, texts: list[str]) -> list[bool]:
-        if self._tokenizer is None:
-            return [False] * len(texts)
-        counts = self._tokenizer.count([self._prompt + text for text in texts])
-        truncated: list[bool] = (counts > self._tokenizer.max_tokens).tolist()
-        return truncated
 
 
 def _splitter(markdown: bool) -> type[MarkdownSplitter | TextSplitter]:

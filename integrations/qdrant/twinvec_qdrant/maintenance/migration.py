@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import compress, islice
+from typing import Any
 
 from twinvec.arrays import unit
-from twinvec.errors import BadVectorError, ConfigurationError, StoreLimitError
+from twinvec.errors import BadVectorError, ConfigurationError, ModelError, StoreLimitError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.progress import Advance, progress_bar, unseen
-from twinvec.tokens.tokenizer import TextTokenizer
-from twinvec_qdrant.encoders import document_vectors, token_states
+from twinvec_qdrant.encoders import document_vectors, token_states, truncated
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.records.description import (
     SAME_VECTOR_COSINE,
@@ -40,7 +40,7 @@ from twinvec_qdrant.records.description import (
 from twinvec_qdrant.records.schema import CHUNKS, model_id
 from twinvec_qdrant.report import MigrationReport
 from twinvec_qdrant.stores.base import Backend, update_existing
-from twinvec_qdrant.stores.conditions import LacksVector
+from twinvec_qdrant.stores.conditions import LacksVector, StoreCondition
 from twinvec_qdrant.stores.points import Point, Query, States, pages
 
 logger = logging.getLogger(__name__)
@@ -50,18 +50,32 @@ _SAMPLE = 64
 
 
 class Migration:
-    """One migration to the model of ``encoder``; see ``Collection.migrate`` for errors. ``report`` counts its work."""
+    """One migration to the model of ``encoder``; see ``Collection.migrate`` for errors. ``report`` counts its work.
 
-    def __init__(self, backend: Backend, encoder: SpaceEncoder, chunks_per_second: float | None) -> None:
+    ``present`` returns the encoder of the present model; None allows the next model to truncate chunks that the present
+    one reads whole.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        encoder: SpaceEncoder,
+        chunks_per_second: float | None,
+        *,
+        present: Callable[[], SpaceEncoder] | None,
+        progress: bool,
+    ) -> None:
         if chunks_per_second is not None and not chunks_per_second > 0:
             raise ConfigurationError(f"chunks_per_second must be above 0, got {chunks_per_second!r}")
         self.report = MigrationReport(encoder.name)
         self._backend = backend
         self._encoder = encoder
         self._chunks_per_second = chunks_per_second
-        tokenizer = getattr(encoder, "tokenizer", None)
-        self._tokenizer = tokenizer if isinstance(tokenizer, TextTokenizer) else None
-        Chunker(encoder, stored_description(self._backend).chunking)
+        self._progress = progress
+        now = stored_description(self._backend)
+        Chunker(encoder, now.chunking)
+        if present is not None and encoder.space != now.space:
+            self._check_length(now, present)
         with backend.writing:
             self._next = self._begin()
 
@@ -78,10 +92,10 @@ class Migration:
             )
         return now.switched(now.next)
 
-    def fill(self, *, progress: bool) -> None:
+    def fill(self) -> None:
         """Encode the chunks without a vector of the next model, and check a sample."""
         left = self._backend.count([CHUNKS, LacksVector(self._next.vector)])
-        with progress_bar("Migrating", left, "chunks", shown=progress) as advance:
+        with progress_bar("Migrating", left, "chunks", shown=self._progress) as advance:
             self._sweep(advance)
         self._backend.build_index(stored_description(self._backend).index)
         self._check_sample()
@@ -128,6 +142,32 @@ class Migration:
         self._backend.add_vector(following.vector, following.dim, following.states_dim)
         return following
 
+    def _check_length(self, now: Description, present: Callable[[], SpaceEncoder]) -> None:
+        """Raise ``ConfigurationError`` if the next model truncates chunks that the present one reads whole."""
+        there = [each for each in (now.next, now.previous) if each is not None and each.space == self._encoder.space]
+        unread: list[StoreCondition] = [CHUNKS, *(LacksVector(each.vector) for each in there)]
+        encoder: Any = self._encoder
+        total, longer = 0, 0
+        with progress_bar("Measuring", self._backend.count(unread), "chunks", shown=self._progress) as advance:
+            for page in pages(self._backend.scroll(unread, ["text"]), _PAGE):
+                texts = [point.payload["text"] for point in page]
+                cut = list(compress(texts, truncated(encoder, texts)))
+                if cut and not now.chunking.enabled:  # whole documents may be longer than what any model reads
+                    with suppress(ModelError):  # the present model need not be there any more
+                        cut = [
+                            text for text, was_cut in zip(cut, truncated(present(), cut), strict=True) if not was_cut
+                        ]
+                total, longer = total + len(page), longer + len(cut)
+                advance(len(page))
+        if longer:
+            raise ConfigurationError(
+                f"{self._backend.location}: {longer:,} of {total:,} chunks are longer than the "
+                f"{encoder.tokenizer.max_tokens:,} tokens that {encoder.name!r} reads, and searches by it would not "
+                "see their ends. Ingest the documents into a new collection, which cuts them to fit (twinvec ingest "
+                f"SOURCE --collection NEW_NAME --model {encoder.name}), or migrate all the same (--allow-truncation, "
+                "allow_truncation=True); nothing was changed"
+            )
+
     def _sweep(self, advance: Advance, *, throttled: bool = True) -> None:
         """Encode until all chunks have a vector of the next model."""
         rate = self._chunks_per_second if throttled else None
@@ -156,8 +196,7 @@ class Migration:
         texts = [point.payload["text"] for point in points]
         names = [f"document {point.payload['source']!r}" for point in points]
         vectors_ND = document_vectors(self._encoder, texts, names)
-        if self._tokenizer is not None:
-            self.report.truncated += int((self._tokenizer.count(texts) > self._tokenizer.max_tokens).sum())
+        self.report.truncated += sum(truncated(self._encoder, texts))
         states: Sequence[States | None] = [None] * len(points)
         if self._next.states_dim is not None:
             states = token_states(self._encoder, texts, self._next.states_dim)

@@ -9,7 +9,8 @@ import pytest
 
 from deaths import Died, die_at
 from twinvec.errors import BadVectorError, ConfigurationError, SpaceMismatchError
-from twinvec_qdrant import Collection
+from twinvec_qdrant import ChunkSettings, Collection
+from twinvec_qdrant.records.schema import CHUNKS
 from words import WordEncoder
 
 TOPICS = ["tea", "bread", "rain"]
@@ -328,3 +329,40 @@ def test_every_step_may_be_the_last(place, words, new, done, monkeypatch):
 def _model(name: str, place: dict) -> str:
     with Collection.open(name, create=False, **place) as collection:
         return collection.info()["model"]
+
+
+LONG = {f"l{row}": f"{'rye ' * (6 * row)}bread {row}" for row in range(9)}
+
+
+@pytest.mark.parametrize("chunking", [ChunkSettings(), False], ids=["cut", "whole"])
+def test_a_model_that_reads_less_is_refused_before_anything_changes(place, chunking):
+    old, short = WordEncoder(max_tokens=40), WordEncoder(seed=1, dim=48, max_tokens=24)
+    with Collection.open("long", encoder=old, chunking=chunking, **place) as collection:
+        collection.ingest(LONG.items())
+        chunks = {point.id: len(point.payload["text"].split()) for point in collection._backend.scroll([CHUNKS])}
+        longer = sum(24 < length <= 40 for length in chunks.values())
+        assert 1 < longer < len(chunks)
+        before = collection._backend.read_metadata()
+        message = (
+            rf"{longer} of {len(chunks)} chunks.*24 tokens that 'words-1'.*NAME --model words-1.*--allow-truncation"
+        )
+        with pytest.raises(ConfigurationError, match=message):
+            collection.migrate(short)
+        assert collection._backend.read_metadata() == before
+        assert not short.encoded
+        report = collection.migrate(short, allow_truncation=True)
+        assert report.truncated == sum(length > 24 for length in chunks.values())
+        assert not collection.migrate(old).encoded, "the way back needs nothing"
+        assert not collection.migrate(short).encoded, "nor does the way there again"
+        assert collection.migrate(WordEncoder(seed=2, max_tokens=40)).switched, "it reads as much as the present one"
+
+
+def test_what_the_present_model_truncates_too_is_no_reason_to_refuse(place):
+    with Collection.open("long", encoder=WordEncoder(max_tokens=24), chunking=False, **place) as collection:
+        collection.ingest(LONG.items())
+        assert collection.migrate(WordEncoder(seed=1, max_tokens=40)).truncated == 2
+    with (
+        Collection.open("long", **place) as collection,  # its recorded model is not there
+        pytest.raises(ConfigurationError, match="5 of 9 chunks"),
+    ):
+        collection.migrate(WordEncoder(seed=2, max_tokens=24))
