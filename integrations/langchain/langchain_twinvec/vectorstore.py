@@ -20,11 +20,13 @@ from langchain_twinvec.embeddings import TwinvecEmbeddings
 from twinvec import Document as Stored
 from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
-from twinvec.errors import ConfigurationError
+from twinvec.adapters.metadata import plain_metadata
+from twinvec.adapters.origins import origin_of
+from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import refuse_unknown
-from twinvec_qdrant import ClusterSettings, Collection, ingest_all, open_whole_documents, with_documents
+from twinvec_qdrant import ClusterSettings, Collection, Failure, ingest_all, open_whole_documents, with_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -130,7 +132,8 @@ class TwinvecVectorStore(VectorStore):
 
         Args:
             texts: The texts; the last text of an id is kept.
-            metadatas: One for each text, of plain JSON values.
+            metadatas: One for each text. Dates, sets and other values that JSON lacks are kept as
+                ``twinvec.adapters.metadata`` describes.
             ids: One for each text (default, and for None: a random id).
 
         Returns:
@@ -149,7 +152,7 @@ class TwinvecVectorStore(VectorStore):
             raise ConfigurationError(f"{len(texts)} texts, {len(metadatas)} metadatas and {len(keys)} ids")
         # by repr: an id of a wrong type may not be hashable, and is refused by name later
         named = {
-            repr(key): Stored(key, text, payload=data) for key, text, data in zip(keys, texts, metadatas, strict=True)
+            repr(key): _stored(key, text, metadata) for key, text, metadata in zip(keys, texts, metadatas, strict=True)
         }
         ingest_all(self.collection, [*named.values()], f"{len(texts)} texts")
         return keys
@@ -196,7 +199,7 @@ class TwinvecVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         """``similarity_search_by_vector`` with cosines."""
         refuse_unknown(kwargs)
-        hits = self.collection.search_vector(embedding, k, filter)
+        hits = self.collection.search_vector(embedding, k, filter, space=origin_of(embedding))
         return [(document, hit.score) for document, hit in self._with_documents(hits)]
 
     def max_marginal_relevance_search(
@@ -230,7 +233,9 @@ class TwinvecVectorStore(VectorStore):
     ) -> list[Document]:
         """``max_marginal_relevance_search`` by a vector."""
         refuse_unknown(kwargs)
-        hits = self.collection.search_diverse(embedding, k, filter, candidates=fetch_k, diversity=1 - lambda_mult)
+        hits = self.collection.search_diverse(
+            embedding, k, filter, candidates=fetch_k, diversity=1 - lambda_mult, space=origin_of(embedding)
+        )
         return [document for document, _ in self._with_documents(hits)]
 
     async def amax_marginal_relevance_search(self, query: str, *args: Any, **kwargs: Any) -> list[Document]:
@@ -274,6 +279,14 @@ def _encoder(embedding: Embeddings) -> Encoder | ExternalEncoder:
     return ExternalEncoder(
         name, lambda texts: [embedding.embed_query(text) for text in texts], embedding.embed_documents
     )
+
+
+def _stored(key: str, text: str, metadata: Mapping[str, Any] | None) -> Stored | Failure:
+    """Return the document to store, or why its metadata cannot be kept."""
+    try:
+        return Stored(key, text, payload=plain_metadata(key, metadata or {}))
+    except DocumentError as error:
+        return Failure(str(key), str(error))
 
 
 def _document(stored: Stored) -> Document:

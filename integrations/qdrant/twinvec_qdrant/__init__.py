@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.given_vectors import query_space
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
 from twinvec_qdrant.ingest.reading import Empty, Failure, RecordColumns, Root, read_source
 from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
@@ -29,6 +30,7 @@ __all__ = [
     "ingest_all",
     "list_collections",
     "open_whole_documents",
+    "query_space",
     "read_source",
     "with_documents",
 ]

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinvec.arrays import unit
-from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError
+from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.encoders import checked_vector, document_vectors
-from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
+from twinvec_qdrant.given_vectors import check_vectors
+from twinvec_qdrant.ingest.reading import Failure
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -56,23 +55,26 @@ def open_whole_documents(
 
 def ingest_all(
     collection: Collection,
-    documents: Sequence[Document],
+    documents: Sequence[Document | Failure],
     what: str,
     vectors: Mapping[str, Sequence[float]] | None = None,
+    *,
+    check: bool = True,
 ) -> None:
     """Ingest documents, and raise an error if any are refused; arguments as for ``Collection.ingest``.
 
     Args:
+        documents: The documents, and a ``Failure`` for each one that the framework has given and that cannot be kept.
         what: The documents in words, for the error ("3 texts").
+        check: Whether to check that every vector is of the collection's model (``given_vectors``).
 
     Raises:
-        SpaceMismatchError: the model of the collection gives another vector for the first text that comes with one;
-            nothing was written.
+        SpaceMismatchError: a vector is of another model; nothing was written.
         BadVectorError: a vector is not finite, is zero, or has another size; nothing was written.
         DocumentError: names the refused documents and the reasons; the others are stored.
     """
-    if vectors:
-        _check_model(collection, documents, vectors)
+    if vectors and check:
+        check_vectors(collection, [each for each in documents if isinstance(each, Document)], vectors)
     report = collection.ingest(documents, vectors=vectors)
     if report.failures:
         reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
@@ -83,19 +85,3 @@ def with_documents(collection: Collection, hits: Sequence[Hit]) -> list[tuple[Do
     """Return each hit with its document as it was stored; a hit's payload also has fields of the collection."""
     stored = {document.id: document for document in collection.get([hit.id for hit in hits])}
     return [(stored[hit.id], hit) for hit in hits if hit.id in stored]
-
-
-def _check_model(collection: Collection, documents: Sequence[Document], vectors: Mapping[str, Sequence[float]]) -> None:
-    """Compare the first vector with that of the collection's model, to notice the vectors of another one."""
-    first = next((each for each in documents if each.id in vectors and each.text.strip()), None)
-    if first is None:
-        return
-    encoder = collection.encoder
-    where = f"document {first.id!r}: "
-    given_D = unit(checked_vector(vectors[first.id], encoder.dim, where))
-    cosine = given_D @ unit(document_vectors(encoder, [first.text])[0])
-    if cosine < SAME_VECTOR_COSINE:
-        raise SpaceMismatchError(
-            f"{where}its vector is not what the collection's model {encoder.name!r} gives for its text (cosine "
-            f"{cosine:.3f}): use one embedding model for the index and the store"
-        )

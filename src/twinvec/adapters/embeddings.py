@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.adapters.coalescing import Coalescer
+from twinvec.adapters.origins import note_origin
 from twinvec.arrays import unit
 from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError
@@ -94,14 +95,15 @@ class QueryDocumentEmbedder:
         return await self._coalesced_documents(check_texts(texts))
 
     def _queries(self, texts: list[str]) -> list[Row]:
-        return _rows(self.encoder.encode_query(texts), self.normalize[0])
+        return self._rows(self.encoder.encode_query(texts), self.normalize[0])
 
     def _documents(self, texts: list[str]) -> list[Row]:
         shown = {"progress": True} if self.progress else {}
-        return _rows(self.encoder.encode_document(texts, **shown), self.normalize[1])
+        return self._rows(self.encoder.encode_document(texts, **shown), self.normalize[1])
 
-
-def _rows(vectors: Any, normalize: bool) -> list[Row]:
-    vectors_ND = np.asarray(vectors, dtype=np.float32)
-    rows: list[Row] = (unit(vectors_ND) if normalize else vectors_ND).tolist()
-    return rows
+    def _rows(self, vectors: Any, normalize: bool) -> list[Row]:
+        vectors_ND = np.asarray(vectors, dtype=np.float32)
+        vectors_ND = unit(vectors_ND) if normalize else vectors_ND
+        note_origin(vectors_ND, self.encoder)
+        rows: list[Row] = vectors_ND.tolist()
+        return rows

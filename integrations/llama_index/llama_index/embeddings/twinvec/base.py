@@ -6,9 +6,10 @@ The class also takes the arguments of ``HuggingFaceEmbedding``, with the same ve
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.callbacks import CallbackManager
@@ -17,6 +18,7 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.embeddings.twinvec.cache import SpaceCache, query_lookup
 from twinvec import Encoder
 from twinvec.adapters.embeddings import QueryDocumentEmbedder, open_encoder
+from twinvec.adapters.origins import note_origin
 from twinvec.adapters.sentence_transformers import loading_options
 from twinvec.errors import ConfigurationError, SpaceMismatchError
 
@@ -167,6 +169,23 @@ class TwinvecEmbedding(BaseEmbedding):
         """``get_query_embedding``, awaitable; queries that wait at the same time share a batch."""
         with query_lookup():
             return await super().aget_query_embedding(query)
+
+    def get_agg_embedding_from_queries(
+        self, queries: list[str], agg_fn: Callable[..., list[float]] | None = None
+    ) -> list[float]:
+        """Return one vector for several queries, by default their mean."""
+        return self._noted(super().get_agg_embedding_from_queries(queries, agg_fn))
+
+    async def aget_agg_embedding_from_queries(
+        self, queries: list[str], agg_fn: Callable[..., list[float]] | None = None
+    ) -> list[float]:
+        """``get_agg_embedding_from_queries``, awaitable."""
+        return self._noted(await super().aget_agg_embedding_from_queries(queries, agg_fn))
+
+    def _noted(self, vector: list[float]) -> list[float]:
+        """Let a store know the vector's space, though it is that of no text."""
+        note_origin(np.asarray([vector], dtype=np.float32), self._encoder)
+        return vector
 
     def _get_query_embedding(self, query: str) -> list[float]:
         return self._sides.query(query)

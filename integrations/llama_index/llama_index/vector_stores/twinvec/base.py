@@ -28,7 +28,7 @@ from twinvec.errors import ConfigurationError
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice, refuse_unknown
-from twinvec_qdrant import ClusterSettings, Collection, ingest_all, open_whole_documents, with_documents
+from twinvec_qdrant import ClusterSettings, Collection, ingest_all, open_whole_documents, query_space, with_documents
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -59,6 +59,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         grpc_port: See ``grpc``.
         cluster: How a server keeps the collection (``twinvec_qdrant.ClusterSettings``).
         payload_indexes: Indexes of metadata keys for filters, as for ``Collection.open`` (default: every key gets one).
+        check_vectors: Check that the vectors of queries and nodes are of the collection's model. Those of a
+            ``TwinvecEmbedding`` cost nothing; for any other, the collection's model embeds the text again. False trusts
+            the caller, for example with a hosted model, or where a query has the vector of another text.
 
     Raises:
         ConfigurationError: arguments contradict one another or the collection.
@@ -73,6 +76,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     url: str | None = Field(description="Address of the server.")
 
     _collection: Collection = PrivateAttr()
+    _check_vectors: bool = PrivateAttr()
 
     def __init__(
         self,
@@ -88,6 +92,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         grpc_port: int = 6334,
         cluster: ClusterSettings | None = None,
         payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
+        check_vectors: bool = True,
     ) -> None:
         opened = open_whole_documents(
             collection_name,
@@ -105,6 +110,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         settings: dict[str, Any] = {"collection_name": opened.name, "path": path and str(path), "url": url}
         super().__init__(**settings)
         self._collection = opened
+        self._check_vectors = check_vectors
 
     @classmethod
     def class_name(cls) -> str:
@@ -143,14 +149,15 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             The ids of the nodes.
 
         Raises:
-            SpaceMismatchError: another model embedded the nodes; nothing was written.
+            SpaceMismatchError: another model embedded a node; nothing was written.
             BadVectorError: an embedding is not finite, is zero, or has another size; nothing was written.
             DocumentError: nodes were refused, named by id and reason; the others were stored.
         """
         refuse_unknown(kwargs)
         latest = {node.node_id: node for node in nodes}
         vectors = {key: node.embedding for key, node in latest.items() if node.embedding is not None}
-        ingest_all(self._collection, [*map(stored, latest.values())], f"{len(latest)} nodes", vectors)
+        documents = [*map(stored, latest.values())]
+        ingest_all(self._collection, documents, f"{len(latest)} nodes", vectors, check=self._check_vectors)
         return [node.node_id for node in nodes]
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
@@ -187,6 +194,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             kwargs: ``mmr_threshold``, for mmr: weight of relevance against difference, from 0 to 1 (default: 0.5).
 
         Raises:
+            SpaceMismatchError: another model embedded the query.
             ConfigurationError: the mode or an argument is not supported.
             FilterError: the filter is not supported.
         """
@@ -216,13 +224,18 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         if mode is VectorStoreQueryMode.MMR:
             wanted = query.mmr_threshold if mmr_threshold is None else mmr_threshold
             relevance = 0.5 if wanted is None else wanted
-            target = text if vector is None else vector
-            return collection.search_diverse(target, limit, conditions, diversity=1 - relevance)
+            if vector is None:
+                return collection.search_diverse(text, limit, conditions, diversity=1 - relevance)
+            space = self._space(text, vector)
+            return collection.search_diverse(vector, limit, conditions, diversity=1 - relevance, space=space)
         words = text if mode in _HYBRID else None
         limit = query.hybrid_top_k or limit if words is not None else limit
         if vector is None:
             return collection.search(text, limit, "dense" if words is None else "hybrid", conditions)
-        return collection.search_vector(vector, limit, conditions, words=words)
+        return collection.search_vector(vector, limit, conditions, words=words, space=self._space(text, vector))
+
+    def _space(self, text: str, vector: list[float]) -> str | None:
+        return query_space(self._collection, text, vector) if self._check_vectors else None
 
     def _conditions(self, query: VectorStoreQuery) -> Filter:
         """Return the filter of all conditions of the query."""

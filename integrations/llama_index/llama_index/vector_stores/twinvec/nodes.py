@@ -6,11 +6,16 @@ vector stores (``_node_content``, ``_node_type``, ``ref_doc_id``, ...), which re
 
 from __future__ import annotations
 
+from typing import Any
+
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
 from twinvec import Document, Hit
+from twinvec.adapters.metadata import plain_metadata
+from twinvec.errors import DocumentError
+from twinvec_qdrant import Failure
 
 
 def embedded_text(node: BaseNode) -> str:
@@ -18,9 +23,28 @@ def embedded_text(node: BaseNode) -> str:
     return node.get_content(metadata_mode=MetadataMode.EMBED)
 
 
-def stored(node: BaseNode) -> Document:
-    """Return the document that stores a node, without its vector."""
-    return Document(node.node_id, embedded_text(node), payload=node_to_metadata_dict(node))
+def stored(node: BaseNode) -> Document | Failure:
+    """Return the document that stores a node, without its vector, or why its metadata cannot be kept."""
+    try:
+        return Document(node.node_id, embedded_text(node), payload=node_to_metadata_dict(_plain(node)))
+    except DocumentError as error:
+        return Failure(node.node_id, str(error))
+
+
+def _plain(node: BaseNode) -> BaseNode:
+    """Return the node with its metadata, and those of related nodes, as plain JSON."""
+
+    def plain(metadata: dict[str, Any]) -> dict[str, Any]:
+        return plain_metadata(node.node_id, metadata)
+
+    def related(info: RelatedNodeInfo) -> RelatedNodeInfo:
+        return info.model_copy(update={"metadata": plain(info.metadata)})
+
+    relationships = {
+        kind: [related(each) for each in info] if isinstance(info, list) else related(info)
+        for kind, info in node.relationships.items()
+    }
+    return node.model_copy(update={"metadata": plain(node.metadata), "relationships": relationships})
 
 
 def node_of(document: Document) -> BaseNode:
