@@ -17,9 +17,34 @@ SCORE = "relevance_score"
 SCORES = "twinvec_scores"
 
 
+class ScoredDocument(Document):
+    """A document whose scores do not count when it is compared.
+
+    Retrievers that ask several times, such as ``MultiQueryRetriever``, drop equal documents; the same document has
+    other scores for each query.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Document):
+            return NotImplemented
+        return (self.id, self.page_content, self.type, _without_scores(self)) == (
+            other.id,
+            other.page_content,
+            other.type,
+            _without_scores(other),
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # as for Document
+
+    @classmethod
+    def lc_id(cls) -> list[str]:
+        """Return the id of ``Document``, as which LangChain saves and loads the document."""
+        return Document.lc_id()
+
+
 def document_of(hit: Hit) -> Document:
     """Return a document with the hit's id, text, payload and scores."""
-    return Document(page_content=hit.text, metadata={**hit.payload, **_scores(hit)}, id=hit.id)
+    return ScoredDocument(page_content=hit.text, metadata={**hit.payload, **_scores(hit)}, id=hit.id)
 
 
 def hit_of(document: Document, position: int) -> Hit:
@@ -37,8 +62,13 @@ def hit_of(document: Document, position: int) -> Hit:
 
 def with_scores(document: Document, hit: Hit) -> Document:
     """Return a copy of the document with the hit's scores."""
-    return document.model_copy(update={"metadata": {**document.metadata, **_scores(hit)}})
+    metadata = {**document.metadata, **_scores(hit)}
+    return ScoredDocument(page_content=document.page_content, metadata=metadata, id=document.id)
 
 
 def _scores(hit: Hit) -> dict[str, Any]:
     return {SCORE: float(hit.score), SCORES: {stage: float(score) for stage, score in hit.scores.items()}}
+
+
+def _without_scores(document: Document) -> dict[str, Any]:
+    return {key: value for key, value in document.metadata.items() if key not in (SCORE, SCORES)}

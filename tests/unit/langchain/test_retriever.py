@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.load import dumps, loads
 from pydantic import ValidationError
 
 from handbook import PAGES, QUESTION
-from langchain_twinvec import TwinvecRetriever
+from langchain_twinvec import TwinvecReranker, TwinvecRetriever
 from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import FilterError
 from twinvec_qdrant import Collection
@@ -91,3 +93,41 @@ def test_bad_settings_are_named(index) -> None:
         TwinvecRetriever(retriever=index, kandidates=5)
     with pytest.raises(FilterError, match="team"):
         TwinvecRetriever(retriever=index).invoke(QUESTION, filter={"team": {"like": "hr"}})
+
+
+QUERIES = [QUESTION, "Holidays and overtime", "When may I take time off?"]
+
+
+def unique(documents: list[Document]) -> list[Document]:
+    """Drop equal documents as LangChain's ``MultiQueryRetriever`` does."""
+    return [each for place, each in enumerate(documents) if each not in documents[:place]]
+
+
+@pytest.mark.parametrize("reranked", [False, True])
+def test_a_document_that_several_queries_find_is_one_document(index, maxsim, reranked) -> None:
+    retriever = TwinvecRetriever(retriever=index, reranker=maxsim if reranked else None)
+    found = [document for query in QUERIES for document in retriever.invoke(query)]
+    assert len({document.metadata["relevance_score"] for document in found}) > len(DOCUMENTS)
+    assert sorted(each.id for each in unique(found)) == sorted(page["id"] for page in DOCUMENTS)
+
+
+def test_a_reranked_document_is_equal_to_itself_with_other_scores(maxsim) -> None:
+    reranker = TwinvecReranker(reranker=maxsim, top_n=None)
+    documents = [Document(page["text"], id=page["id"]) for page in DOCUMENTS]
+    found = [each for query in QUERIES for each in reranker.compress_documents(documents, query)]
+    assert len(unique(found)) == len(documents)
+    assert all(each in documents and documents.count(each) == 1 for each in found), "also to the plain document"
+
+
+def test_documents_with_another_text_id_or_metadata_differ(index) -> None:
+    (found, *_) = TwinvecRetriever(retriever=index).invoke(QUESTION)
+    for change in ({"page_content": "other"}, {"id": "other"}, {"metadata": {**found.metadata, "team": "other"}}):
+        assert found.model_copy(update=change) != found
+    assert found != "text"
+
+
+def test_a_scored_document_is_saved_as_a_document(index) -> None:
+    (found, *_) = TwinvecRetriever(retriever=index).invoke(QUESTION)
+    again = loads(dumps(found), allowed_objects=[Document])
+    assert type(again) is Document
+    assert (again.id, again.metadata) == (found.id, found.metadata)
