@@ -20,8 +20,11 @@ from twinvec_qdrant.stores.embedded.backend import (
     opening,
 )
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
+from twinvec_qdrant.stores.embedded.forks import watch_forks
 from twinvec_qdrant.stores.embedded.values import TOKEN_STATES
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
+
+watch_forks()
 
 
 class EmbeddedStore(Store):

@@ -1,0 +1,59 @@
+"""Forks: a collection that was open when the process forked cannot be used in the child.
+
+The engine's threads and the locks' owners stay with the parent, so a call in the child would wait for ever. Every
+use of such a collection is an error instead, and ``Collection.open`` opens it anew. The child leaves the parent's
+engine and locks as they are: it never closes the engine, and never releases a lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from twinvec.errors import StoreError
+from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening
+
+_KNOWN = frozenset({"location", "place", "exclusive", "can_await", "close", "__class__", "__dict__"})
+
+
+class InheritedBackend(EmbeddedBackend):
+    """What a backend of the parent becomes in the child."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _KNOWN:
+            return object.__getattribute__(self, name)
+        raise StoreError(
+            f"{self.location}: was opened before this process was forked, and only the parent can use it: open the "
+            "collection again in this process, or open it only after the fork (gunicorn: without --preload, or in "
+            "post_fork; Celery: in worker_process_init)"
+        )
+
+    def close(self) -> None:
+        """Do nothing: the parent goes on."""
+
+
+def watch_forks() -> None:
+    """Let the children of this process know what they inherit."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def _leave_to_parent() -> None:
+    for path, backend in open_backends.items():
+        _close_files(path)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(backend))  # never freed: that would release the parent's locks
+        backend.__class__ = InheritedBackend
+    open_backends.clear()
+    opening._at_fork_reinit()  # type: ignore[attr-defined]  # as threading does; another thread may have held it
+
+
+def _close_files(folder: Path) -> None:
+    """Close the inherited files: those of locks hold them until every process has closed its copy."""
+    with suppress(OSError):
+        for number in os.listdir("/proc/self/fd"):
+            with suppress(OSError):
+                if folder in Path(os.readlink(f"/proc/self/fd/{number}")).parents:
+                    os.close(int(number))
