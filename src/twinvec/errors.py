@@ -26,6 +26,8 @@ The module that calls another library raises one of these; the library's error i
 
 from __future__ import annotations
 
+from twinvec.installation import install_line
+
 
 class TwinvecError(Exception):
     """The base class: ``except TwinvecError`` catches every error that twinvec raises."""
@@ -39,7 +41,7 @@ class MissingExtraError(TwinvecError, ImportError):
     """An optional package is missing."""
 
     def __init__(self, package: str, extra: str, purpose: str, distribution: str = "twinvec") -> None:
-        super().__init__(f"{purpose} needs the package {package!r}: pip install '{distribution}[{extra}]'")
+        super().__init__(f"{purpose} needs the package {package!r}: {install_line(distribution, extra)}")
         self._given = package, extra, purpose, distribution
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str, str]]:

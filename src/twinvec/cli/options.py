@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from twinvec.errors import ConfigurationError
+from twinvec.installation import install_line
 
 if TYPE_CHECKING:
     from twinvec.evaluation.suite import Tasks
@@ -65,7 +66,7 @@ def open_collection(name: str, path: Path | None = None, *, url: str | None = No
     encoder = None if model is None else Encoder(model)
     for entry in entry_points(group="twinvec.retrievers"):
         return entry.load()(name, path, url=url, encoder=encoder, create=False)
-    raise ConfigurationError(f"the collection {name!r} needs a store: pip install twinvec-qdrant")
+    raise ConfigurationError(f"the collection {name!r} needs a store: {install_line('twinvec-qdrant')}")
 
 
 _Files = list[Path]

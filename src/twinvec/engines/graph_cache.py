@@ -13,14 +13,17 @@ import logging
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from twinvec.engines.building.backbones import can_build, missing_part
 from twinvec.engines.loaded_model import LoadedModel
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName
 from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.models.backbone import BackboneSpec
 from twinvec.models.integrity import read_object, sha256
+from twinvec.support.extras import import_torch
 
 logger = logging.getLogger(__name__)
 
@@ -97,9 +100,18 @@ def _read(home: Path, file: str) -> CachedGraph | None:
         return None
 
 
-def _write(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> None:
-    from twinvec.engines.tracing import convert  # imports torch
+def _converter(spec: BackboneSpec) -> Callable[[RuntimeName, LoadedModel[BackboneSpec], Path], float]:
+    """Return the function that makes a model's graph: from the weights, or by tracing, which needs torch."""
+    if can_build(spec):
+        from twinvec.engines.building.convert import convert
+    else:
+        import_torch(f"making the graph of {spec.folder} ({missing_part(spec.config)})")
+        from twinvec.engines.tracing import convert
+    return convert
 
+
+def _write(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> None:
+    convert = _converter(model.spec)
     for left_over in home.parent.glob(f"{home.name}.*/"):  # of a killed process: this one holds the lock
         shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{home.name}.", ignore_cleanup_errors=True) as folder:

@@ -3,7 +3,8 @@
 On a CPU, ``auto`` takes the exported graph in the model's folder: int8 if it passed its check, else float32; OpenVINO
 before ONNX Runtime. Without an export, it converts the model for OpenVINO, once, into the user's cache. torch computes
 if no runtime is installed, on a GPU, in float16, in bfloat16 where OpenVINO lacks it, and if the model is too small to
-be worth a conversion or its converted graph is not exact.
+be worth a conversion or its converted graph is not exact. Where torch is not installed, every model is converted, for
+ONNX Runtime if OpenVINO is not installed either.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,10 +25,11 @@ from twinvec.engines.graph_cache import EXACT, cached_graph
 from twinvec.engines.loaded_model import LoadedCrossEncoder, LoadedEncoder, LoadedModel
 from twinvec.engines.multi_device import ProcessesEngine
 from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
-from twinvec.errors import ConfigurationError, EngineError
+from twinvec.errors import ConfigurationError, EngineError, MissingExtraError
 from twinvec.models.backbone import BackboneSpec
 from twinvec.support.checks import check_choice
 from twinvec.support.cpu import sums_bytes_exactly
+from twinvec.support.extras import import_torch
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +71,7 @@ def load_engine(choice: EngineChoice, model: LoadedEncoder) -> Engine:
         return ProcessesEngine(partial(_load_for_device, load_engine, choice, model), choice.devices)
     spec, graph = model.spec, _select_graph(choice, model)
     if graph is None:
+        import_torch(_torch_purpose(choice))
         from twinvec.engines.torch import TorchEngine
 
         return TorchEngine(spec, device=choice.device, precision=choice.torch_precision)
@@ -80,6 +84,7 @@ def load_scoring_engine(choice: EngineChoice, model: LoadedCrossEncoder) -> Scor
         return ProcessesEngine(partial(_load_for_device, load_scoring_engine, choice, model), choice.devices)
     graph = _select_graph(choice, model)
     if graph is None:
+        import_torch(_torch_purpose(choice))
         from twinvec.engines.torch import TorchScoringEngine
 
         return TorchScoringEngine(model.spec.folder, device=choice.device, precision=choice.torch_precision)
@@ -100,19 +105,30 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> par
     exported = _exported(runtimes, model, choice.precision)
     if exported is not None:
         return exported
-    runtime, by_name = runtimes[0], choice.engine != "auto"
+    by_name, torch_computes = choice.engine != "auto", has_torch()
     weights = sum(path.stat().st_size for path in model.spec.folder.glob("*.safetensors"))
-    if not by_name and (runtime.name != "openvino" or weights < _WORTH_CONVERTING):
+    if not by_name and torch_computes and (runtimes[0].name != "openvino" or weights < _WORTH_CONVERTING):
         return None
+    *others, last = runtimes if not torch_computes else runtimes[:1]
+    for runtime in others:
+        try:
+            return _converted(runtime, choice, model)
+        except EngineError as error:
+            logger.warning("%s; another engine computes instead", error)
     try:
-        made = cached_graph(runtime.name, model)
-        if not made.exact:
-            raise EngineError(f"{made.path}: not exact: differs by {made.difference:.2g}, expected at most {EXACT}")
+        return _converted(last, choice, model)
     except EngineError as error:
-        if by_name:
+        if by_name or not torch_computes:
             raise
         logger.warning("%s; torch computes instead", error)
         return None
+
+
+def _converted(runtime: Runtime, choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> partial[GraphEngine]:
+    """Return the graph in the user's cache, which is made if it is not there; raise EngineError if it is not exact."""
+    made = cached_graph(runtime.name, model)
+    if not made.exact:
+        raise EngineError(f"{made.path}: not exact: differs by {made.difference:.2g}, expected at most {EXACT}")
     return partial(GraphEngine, runtime.runner, made.path, precision=_float32_graph_precision(choice.precision))
 
 
@@ -140,6 +156,8 @@ def _runtimes(choice: EngineChoice) -> list[Runtime]:
         installed = [each for each in installed if each.has_bfloat16()]
         if by_name and not installed:
             raise ConfigurationError(f"the {name} engine does not compute in bfloat16 on this processor")
+    if not installed and not has_torch() and choice.precision != "bfloat16":
+        raise MissingExtraError("openvino", "openvino", "no engine is installed; encoding")
     return installed if by_name or not (installed and choice.device is None and _has_gpu()) else []
 
 
@@ -171,8 +189,24 @@ def _float32_graph_precision(precision: str) -> str:
     return "bfloat16" if precision == "bfloat16" else "float32"
 
 
+def has_torch() -> bool:
+    """Whether torch and transformers, which give the torch engine, are installed."""
+    return all(find_spec(package) is not None for package in ("torch", "transformers"))
+
+
+def _torch_purpose(choice: EngineChoice) -> str:
+    """Return what an engine of torch is needed for, as errors begin."""
+    if choice.engine == "torch":
+        return "the torch engine"
+    if choice.device not in (None, "cpu"):
+        return f"computing on {choice.device!r}"
+    return f"computing in {choice.precision}"
+
+
 def _has_gpu() -> bool:
     """Ask torch for a GPU, but only if a driver is installed: importing torch takes seconds."""
+    if not has_torch():
+        return False
     if shutil.which("nvidia-smi") is None and not Path("/proc/driver/nvidia/version").exists():
         return False
     import torch

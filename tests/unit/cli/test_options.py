@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from twinvec import Encoder
 from twinvec.cli import options
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError
+from twinvec.installation import install_line
 from twinvec_qdrant import Collection
 
 
@@ -34,5 +37,5 @@ def test_path_and_url_contradict_each_other(tmp_path):
 
 def test_without_a_store_the_install_command_is_told(monkeypatch):
     monkeypatch.setattr(options, "entry_points", lambda group: [])
-    with pytest.raises(ConfigurationError, match="pip install twinvec-qdrant"):
+    with pytest.raises(ConfigurationError, match=re.escape(install_line("twinvec-qdrant"))):
         options.open_collection("notes")

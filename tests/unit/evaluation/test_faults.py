@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from twinvec.evaluation.tsv import read_table
+from twinvec.installation import install_line
 
 STS = "score\tsentence1\tsentence2\n5\ta\tb\n0\tc\td\n"
 NLI = "label\tpremise\thypothesis\nyes\ta\tb\nno\tc\td\n"
@@ -85,7 +86,7 @@ def test_a_missing_package_is_named_before_any_work(twinvec, beir, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     done = twinvec(*(each.replace("BEIR", str(beir)).replace("MODEL", "./no-model") for each in arguments))
     names = {"ir_measures": "ir-measures", "sklearn": "scikit-learn"}
-    refused(done, f"needs the package '{names.get(package, package)}': pip install 'twinvec[eval]'")
+    refused(done, f"needs the package '{names.get(package, package)}': {install_line('twinvec', 'eval')}")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from twinvec.errors import (
     UnsupportedModelError,
 )
 from twinvec.export.model import LEAST_TEXTS, export_model, sample_texts
+from twinvec.installation import install_line
 from twinvec.models.integrity import MANIFEST, write_manifest
 from twinvec.support.cpu import sums_bytes_exactly
 from words import sentences
@@ -335,7 +337,7 @@ def test_calls_that_cannot_work(source, tmp_path):
 @pytest.mark.parametrize(("package", "extra"), [("openvino", "openvino"), ("nncf", "export")])
 def test_a_package_that_is_missing_is_named_at_once(source, tmp_path, monkeypatch, package, extra):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"'{package}': pip install 'twinvec\[{extra}\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(f"'{package}': {install_line('twinvec', extra)}")):
         export_model(source, tmp_path / "out", precision="int8", calibrate=TEXTS)
     assert list(tmp_path.iterdir()) == []
 

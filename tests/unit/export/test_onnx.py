@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from twinvec.engines.onnx import OnnxRunner
 from twinvec.engines.runtimes import RUNTIMES
 from twinvec.errors import ConfigurationError, EngineError, MissingExtraError, ModelIntegrityError
 from twinvec.export.model import export_model
+from twinvec.installation import install_line
 from twinvec.tokens.tokenizer import TextTokenizer
 from words import WORDS, sentences
 
@@ -75,7 +77,7 @@ def test_auto_takes_it_where_openvino_is_not_installed(exported, source, tmp_pat
         Encoder(folder, engine="openvino").encode("fox")
     without("onnxruntime")
     assert Encoder(folder).engine.name == "torch, cpu, float32"
-    with pytest.raises(MissingExtraError, match=r"'onnxruntime': pip install 'twinvec\[onnx\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(f"'onnxruntime': {install_line('twinvec', 'onnx')}")):
         Encoder(folder, engine="onnx").encode("fox")
     with pytest.raises(MissingExtraError, match="openvino"):
         Encoder(folder, precision="int8").encode("fox")
@@ -199,13 +201,13 @@ def test_what_it_does_not_do(source, tmp_path):
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
 def test_a_package_that_is_missing_is_named(tiny_model, tmp_path, without, package):
     without(package)
-    with pytest.raises(MissingExtraError, match=rf"'{package}': pip install 'twinvec\[onnx\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(f"'{package}': {install_line('twinvec', 'onnx')}")):
         export_model(tiny_model("bert", seed=7), tmp_path / "out", engine="onnx")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_weights_too_large_for_one_file_are_refused(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("twinvec.engines.tracing._ONNX_BYTES", 1000)
+    monkeypatch.setattr("twinvec.engines.building.onnx._MOST_BYTES", 1000)
     with pytest.raises(EngineError, match="too many for one ONNX file"):
         export_model(tiny_model("bert", seed=8), tmp_path / "out", engine="onnx")
 

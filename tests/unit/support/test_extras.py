@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 from types import ModuleType
 
 import pytest
 
 from twinvec.errors import EngineError, MissingExtraError
+from twinvec.installation import install_line
 from twinvec.support.extras import import_extra
 
 
@@ -37,18 +39,18 @@ def test_a_missing_package_is_named_as_pip_knows_it(monkeypatch, module, package
         monkeypatch.setitem(sys.modules, top, None)
     with pytest.raises(MissingExtraError) as raised:
         import_extra(module, "eval", "counting")
-    assert str(raised.value) == f"counting needs the package '{package}': pip install 'twinvec[eval]'"
+    assert str(raised.value) == f"counting needs the package '{package}': {install_line('twinvec', 'eval')}"
     assert isinstance(raised.value, ImportError)
 
 
 def test_a_missing_module_of_a_package_that_is_too_old():
-    with pytest.raises(MissingExtraError, match=r"'numpy': pip install 'twinvec\[eval\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(f"'numpy': {install_line('twinvec', 'eval')}")):
         import_extra("numpy.no_such_module", "eval", "counting")
 
 
 def test_another_distribution_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "markitdown", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'twinvec-qdrant\[documents\]'") as raised:
+    with pytest.raises(MissingExtraError, match=re.escape(install_line("twinvec-qdrant", "documents"))) as raised:
         import_extra("markitdown", "documents", "reading .pdf files", "twinvec-qdrant")
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 

@@ -1,0 +1,96 @@
+"""The operations that networks are described in, and names of activations.
+
+A node is a tensor of a graph, of float32 or int64 numbers; its type is the implementation's own. Operations on two
+nodes broadcast as NumPy does. Legend: B texts, T tokens (padded), D dimension, H heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Node = Any
+
+MASKED = np.float32(-1e30)
+"""What is added to the attention scores of padding."""
+
+ACTIVATIONS = {
+    "gelu": "GELU",
+    "gelu_python": "GELU",
+    "gelu_new": "GELU of tanh",
+    "gelu_fast": "GELU of tanh",
+    "gelu_pytorch_tanh": "GELU of tanh",
+    "gelu_python_tanh": "GELU of tanh",
+    "relu": "ReLU",
+    "silu": "SiLU",
+    "swish": "SiLU",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "linear": "Identity",
+}
+"""Activation in a backbone's configuration -> the name that ``Operations.activation`` knows."""
+
+
+class Operations(Protocol):
+    """What a network consists of."""
+
+    def input(self, name: str, rank: int) -> Node:
+        """An int64 input with ``rank`` dynamic axes."""
+
+    def constant(self, values: npt.NDArray[Any]) -> Node: ...
+
+    def add(self, first: Node, second: Node) -> Node: ...
+
+    def multiply(self, first: Node, second: Node) -> Node: ...
+
+    def divide(self, first: Node, second: Node) -> Node: ...
+
+    def maximum(self, first: Node, second: Node) -> Node: ...
+
+    def equal(self, first: Node, second: Node) -> Node:
+        """1 where two int64 nodes are equal, else 0."""
+
+    def at_least(self, first: Node, second: Node) -> Node:
+        """1 where the first of two int64 nodes is not less than the second, else 0."""
+
+    def to_float(self, node: Node) -> Node: ...
+
+    def positions(self, ids_BT: Node) -> Node:
+        """0, 1, ... up to T - 1: (T,)."""
+
+    def running_sum(self, node: Node) -> Node:
+        """Sums of the values so far along axis 1."""
+
+    def sum(self, node: Node, axis: int, *, keep: bool = False) -> Node: ...
+
+    def largest(self, node: Node, axis: int, *, keep: bool = False) -> Node: ...
+
+    def square_root(self, node: Node) -> Node: ...
+
+    def rows(self, table: Node, indices: Node) -> Node:
+        """The rows of a table at int64 indices."""
+
+    def first(self, node_BTD: Node) -> Node:
+        """What belongs to the first token: (B, D)."""
+
+    def reshape(self, node: Node, shape: Sequence[int]) -> Node:
+        """0 keeps an axis, -1 takes the rest."""
+
+    def joined(self, nodes: Sequence[Node]) -> Node:
+        """The nodes beside one another along the last axis."""
+
+    def transpose(self, node: Node, order: Sequence[int]) -> Node: ...
+
+    def linear(self, node: Node, weight_OI: npt.NDArray[Any], bias_O: npt.NDArray[Any] | None) -> Node: ...
+
+    def layer_norm(self, node: Node, weight_D: npt.NDArray[Any], bias_D: npt.NDArray[Any], epsilon: float) -> Node:
+        """Mean 0 and variance 1 along the last axis, then weight and bias."""
+
+    def activation(self, node: Node, name: str) -> Node:
+        """One of the values of ``ACTIVATIONS``."""
+
+    def attention(self, query_BHTD: Node, key_BHTD: Node, value_BHTD: Node, bias: Node, size: int) -> Node:
+        """``softmax(query @ key.T / sqrt(size) + bias) @ value``, with D = ``size``: (B, H, T, D)."""

@@ -1,0 +1,66 @@
+"""How a distribution was installed, and the line that installs more of it the same way.
+
+pip and uv record the source of a distribution that came from a folder, a file or a repository in ``direct_url.json``
+(PEP 610). An extra of such a distribution comes from the same source, and not from a package index.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import distribution as find_distribution
+from pathlib import Path
+from typing import Any
+
+_CORE = "twinvec"
+_IN_CLONE = {"twinvec-qdrant": "integrations/qdrant"}
+"""Distribution -> its folder in a clone."""
+
+
+def install_line(distribution: str, extra: str = "") -> str:
+    """Return a line for a shell that installs a distribution, with one of its extras."""
+    wanted = f"[{extra}]" if extra else ""
+    source = _source(distribution) or _clone_of(distribution)
+    path = _local_path(source)
+    if path is not None:
+        editable = "-e " if source.get("dir_info", {}).get("editable") else ""
+        return f"pip install {editable}{shlex.quote(f'{path}{wanted}')}"
+    repository = source.get("vcs_info")
+    if repository:
+        address = f"{repository['vcs']}+{source['url']}@{repository['commit_id']}"
+        inside = f"#subdirectory={source['subdirectory']}" if source.get("subdirectory") else ""
+        return f"pip install {shlex.quote(f'{distribution}{wanted} @ {address}{inside}')}"
+    return f"pip install {shlex.quote(f'{distribution}{wanted}')}"
+
+
+def _source(distribution: str) -> dict[str, Any]:
+    """Return what ``direct_url.json`` says; empty if there is none, as for what a package index gave."""
+    try:
+        text = find_distribution(distribution).read_text("direct_url.json")
+        found = json.loads(text) if text else None
+    except (PackageNotFoundError, OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("url"), str) else {}
+
+
+def _clone_of(distribution: str) -> dict[str, Any]:
+    """Return the source of a distribution that is not installed: its folder in the clone that twinvec came from."""
+    source = _source(_CORE)
+    clone = _local_path(source)
+    if clone is None or distribution not in _IN_CLONE:
+        return {}
+    folder = clone / _IN_CLONE[distribution]
+    return {**source, "url": folder.as_uri()} if (folder / "pyproject.toml").is_file() else {}
+
+
+def _local_path(source: dict[str, Any]) -> Path | None:
+    """Return the folder or file that a distribution came from, if it is still there."""
+    from urllib.parse import urlparse
+    from urllib.request import url2pathname
+
+    address = urlparse(source.get("url", ""))
+    if address.scheme != "file":
+        return None
+    path = Path(url2pathname(address.path))
+    return path if path.exists() else None
