@@ -138,8 +138,8 @@ def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings
     description = read_description(metadata, location)
     if wanted.chunking not in (None, description.chunking):
         raise ConfigurationError(
-            f"{location}: its chunking is {description.chunking}, not {wanted.chunking}; leave chunking out, or ingest "
-            "into a new collection"
+            f"{location}: holds {description.chunking}, not {wanted.chunking}; leave chunking out, or ingest into "
+            "a new collection"
         )
     if wanted.index not in (None, description.index):
         raise ConfigurationError(

@@ -12,7 +12,7 @@ from stand_in import Fault, StandIn
 from twinvec.arrays import unit
 from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant import Collection, IndexSettings
-from twinvec_qdrant.stores.server.structure import OWN_FIELDS
+from twinvec_qdrant.stores.base import OWN_FIELDS
 from twinvec_qdrant.stores.server.values import client_quantization
 from words import StateEncoder, WordEncoder
 

@@ -15,7 +15,6 @@ from twinvec.errors import ConfigurationError, StoreLimitError
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.payload_indexes import (
     MAX_PATHS,
-    OWN_FIELDS,
     SERVED,
     SOURCE_KEY,
     check_requested,
@@ -27,7 +26,7 @@ from twinvec_qdrant.records.payload_keys import SeenKey, seen_keys
 from twinvec_qdrant.records.schema import CHUNKS, LLAMA_INDEX_KEYS, filtered_paths, tenant_path, user_payload
 from twinvec_qdrant.report import IndexReport
 from twinvec_qdrant.settings import ClusterSettings, IndexSettings, PayloadIndexes
-from twinvec_qdrant.stores.base import Backend, FieldIndexType
+from twinvec_qdrant.stores.base import OWN_FIELDS, Backend, FieldIndexType
 from twinvec_qdrant.stores.points import Query
 
 logger = logging.getLogger(__name__)
@@ -90,7 +89,7 @@ def _index_payload(backend: Backend, settings: PayloadIndexes, tenant_key: str |
     seen = seen_keys(_payloads(backend))
     there = backend.field_indexes()
     wanted = _wanted(seen, settings, there, backend.location)
-    kept = OWN_FIELDS | {tenant_path(tenant_key)}
+    kept = {*OWN_FIELDS, tenant_path(tenant_key)}
     for path in there:
         if path not in kept and path not in wanted:
             backend.drop_field_index(path)

@@ -24,7 +24,7 @@ from twinvec.retrieval.filters.conditions import Between, During, OneOf
 from twinvec_qdrant.records.payload_keys import SeenKey, seen_keys
 from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, dates_id, filtered_key, filtered_paths
 from twinvec_qdrant.settings import PayloadIndexes, PayloadIndexType
-from twinvec_qdrant.stores.base import Backend, FieldIndexType
+from twinvec_qdrant.stores.base import OWN_FIELDS, Backend, FieldIndexType
 from twinvec_qdrant.stores.conditions import FieldIs
 from twinvec_qdrant.stores.points import Point
 
@@ -38,9 +38,6 @@ LONGEST_TEXT = 256
 
 SOURCE_KEY = "ref_doc_id"
 """The key by which LlamaIndex deletes; it is indexed first."""
-
-OWN_FIELDS = frozenset({"kind", "source", "revision", "content", "namespace"})
-"""Our own fields that have an index."""
 
 SERVED: dict[PayloadIndexType, FieldIndexType] = {
     "keyword": "keyword",

@@ -29,7 +29,10 @@ FieldIndexType = Literal["keyword", "float", "bool", "datetime", "text", "geo"]
 """The types of payload indexes that stores make. Texts are indexed with their phrases."""
 
 INDEXED_FIELDS = ("kind", "source")
-"""Payload fields with a keyword index."""
+"""Payload fields of twinvec that have a keyword index in every store."""
+
+OWN_FIELDS = (*INDEXED_FIELDS, "revision", "content", "namespace")
+"""Payload fields of twinvec that filters name: a server in strict mode refuses a filter on a field without an index."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,10 @@ from qdrant_client import models
 
 from twinvec.errors import StoreError, StoreUnavailableError
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import INDEXED_FIELDS
+from twinvec_qdrant.stores.base import OWN_FIELDS
 from twinvec_qdrant.stores.points import states_name
 from twinvec_qdrant.stores.server.requests import Requests, is_local
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
-
-OWN_FIELDS = (*INDEXED_FIELDS, "revision", "content", "namespace")
-"""Payload fields of twinvec that filters name: a server in strict mode refuses a filter on a field without an index."""
 
 MIGRATING_VERSION = (1, 18)
 """The first version of the server that can give a collection another vector."""
