@@ -14,8 +14,9 @@ from typing import Annotated
 
 import typer
 
-from twinvec.cli import encode, evaluate, export, similar, train, tune
-from twinvec.cli.options import ENCODE_PANEL, TRAIN_PANEL
+from twinvec.cli import encode, evaluate, export, init, similar, train, tune
+from twinvec.cli.configuration import file_defaults
+from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
 from twinvec.errors import TwinvecError
 from twinvec.version import __version__
 
@@ -32,6 +33,7 @@ _COMMANDS = (
     ("evaluate", TRAIN_PANEL, evaluate.evaluate_command),
     ("compare", TRAIN_PANEL, evaluate.compare_command),
     ("tune", TRAIN_PANEL, tune.tune_command),
+    ("init", COLLECTIONS_PANEL, init.init_command),
 )
 
 
@@ -96,6 +98,7 @@ def _version(wanted: bool) -> None:
 
 
 def _root(
+    ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
     debug: Annotated[bool, typer.Option(_DEBUG, help="Show the traceback of an error.")] = False,
 ) -> None:
@@ -104,4 +107,7 @@ def _root(
     \b
     twinvec ingest ./docs --collection docs
     twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
+
+    "twinvec init" writes defaults, such as the collection, to a file; environment variables set them too.
     """
+    ctx.default_map = dict(file_defaults(ctx.command))

@@ -36,13 +36,17 @@ def evaluate_command(
     ] = None,
     collection: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Measure this collection of the --ir documents."),
+        typer.Option("--collection", "-c", metavar="NAME", help="Measure this collection of the --ir documents."),
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
     mode: Annotated[
         Literal["hybrid", "dense", "sparse"] | None,
-        typer.Option(help="Search mode of the collection. Default: the mode that twinvec tune chose, else hybrid."),
+        typer.Option(
+            envvar="TWINVEC_MODE",
+            help="Search mode of the collection. Default: the mode that twinvec tune chose, else hybrid.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -30,19 +30,92 @@ MAINTENANCE_PANEL = "Maintenance"
 """The groups of commands in ``twinvec --help``."""
 
 MODEL_HELP = "default, a folder, or org/name or org/name@commit on the hub."
+PATH_HELP = "Folder of the embedded store. Default: ./.twinvec."
+URL_HELP = "Address of a Qdrant server, instead of --path. QDRANT_API_KEY holds the key."
 SYSTEM_HELP = "default, a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
 
-Model = Annotated[str, typer.Option(help=MODEL_HELP)]
+
+_SOURCES = ("COMMANDLINE", "PROMPT", "ENVIRONMENT", "DEFAULT_MAP", "DEFAULT")  # the strongest first
+
+
+def _choose_store(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+    """Where --path and --url come from different places, keep the one of the first: flag, environment, file."""
+    other = "url" if param.name == "path" else "path"
+    if value is None or ctx.params.get(other) is None:
+        return value
+    own, others = (_rank(ctx, name) for name in (param.name, other))
+    if own < others:
+        ctx.params[other] = None
+    return None if own > others else value
+
+
+def _rank(ctx: typer.Context, name: str | None) -> int:
+    """Return the place of a parameter's source in the order of precedence; the first is the command line."""
+    source = ctx.get_parameter_source(name or "")
+    return _SOURCES.index(source.name) if source else len(_SOURCES)
+
+
+def is_flag(ctx: typer.Context, name: str) -> bool:
+    """Return whether the command line gives a parameter, rather than the environment, the file or the default."""
+    return _rank(ctx, name) == 0
+
+
+Model = Annotated[
+    str,
+    typer.Option("--model", envvar="TWINVEC_MODEL", help=f"{MODEL_HELP} Default: default.", show_default=False),
+]
 CollectionModel = Annotated[
     str | None, typer.Option(help=f"{MODEL_HELP} Default: the model that the collection records.", show_default=False)
 ]
-CollectionName = Annotated[str, typer.Option("--collection", metavar="NAME", help="Name of the collection.")]
+NewCollectionModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        envvar="TWINVEC_MODEL",
+        help=f"{MODEL_HELP} A collection that exists keeps its model.",
+        show_default=False,
+    ),
+]
+CollectionName = Annotated[
+    str,
+    typer.Option(
+        "--collection",
+        "-c",
+        envvar="TWINVEC_COLLECTION",
+        metavar="NAME",
+        help="Name of the collection.",
+        show_default=False,
+    ),
+]
 StorePath = Annotated[
-    Path | None, typer.Option("--path", metavar="DIR", help="Folder of the embedded store. Default: ./.twinvec.")
+    Path | None,
+    typer.Option(
+        "--path",
+        envvar="TWINVEC_PATH",
+        metavar="DIR",
+        help=PATH_HELP,
+        show_default=False,
+        callback=_choose_store,
+    ),
 ]
 StoreUrl = Annotated[
     str | None,
-    typer.Option("--url", help="Address of a Qdrant server, instead of --path. QDRANT_API_KEY holds the key."),
+    typer.Option(
+        "--url",
+        envvar="TWINVEC_URL",
+        help=URL_HELP,
+        show_default=False,
+        callback=_choose_store,
+    ),
+]
+SearchMode = Annotated[
+    Literal["hybrid", "dense", "sparse"] | None,
+    typer.Option(
+        "--mode",
+        envvar="TWINVEC_MODE",
+        help="By meaning (dense), by words (sparse, BM25), or both fused (hybrid).",
+        show_default=False,
+    ),
 ]
 TextField = Annotated[str, typer.Option(help="Key of the text in each object of a .jsonl file.")]
 Split = Annotated[str, typer.Option(help="Judgements of the retrieval sets to use: qrels/SPLIT.tsv.")]
@@ -52,7 +125,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and 
 def check_store(path: Path | None, url: str | None) -> None:
     """Refuse --path together with --url."""
     if path is not None and url is not None:
-        raise typer.BadParameter("give --path or --url, not both")
+        raise typer.BadParameter("give --path or --url (TWINVEC_PATH or TWINVEC_URL), not both")
 
 
 def open_collection(name: str, path: Path | None = None, *, url: str | None = None, model: str | None = None) -> Any:

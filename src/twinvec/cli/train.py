@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinvec.cli.options import AsJson, CollectionModel, StorePath, StoreUrl, check_store, open_collection
+from twinvec.cli.options import MODEL_HELP, AsJson, StorePath, StoreUrl, check_store, is_flag, open_collection
 from twinvec.cli.terminal import show_json
 from twinvec.errors import ConfigurationError
 
@@ -47,15 +47,28 @@ def train(
 
 
 def mine(
+    ctx: typer.Context,
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", help="Rows with 'anchor' and 'positive'.")],
     output: Annotated[
         Path,
         typer.Option("-o", "--output", metavar="ROWS.jsonl", help="File for the rows with 'negatives'; not PAIRS."),
     ],
-    model: CollectionModel = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TWINVEC_MODEL",
+            help=f"{MODEL_HELP} Default: the model that the collection records.",
+            show_default=False,
+        ),
+    ] = None,
     collection: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Search this collection. Default: search the positives of all rows."),
+        typer.Option(
+            "--collection",
+            "-c",
+            metavar="NAME",
+            help="Search this collection. Default: search the positives of all rows.",
+        ),
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,
@@ -88,8 +101,10 @@ def mine(
     from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, ProbabilityScorer
     from twinvec.training.mining.output_file import check_output
 
-    if collection is None and (path is not None or url is not None):
+    if collection is None and any(is_flag(ctx, name) for name in ("path", "url")):
         raise typer.BadParameter("--path and --url locate a collection: give --collection")
+    if collection is not None and not is_flag(ctx, "model"):
+        model = None
     check_store(path, url)
     if denoise is None and denoise_above is not None:
         raise typer.BadParameter("--denoise-above needs --denoise")

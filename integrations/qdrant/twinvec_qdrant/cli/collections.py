@@ -89,7 +89,7 @@ def collections_command(
 def drop_command(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The same as --collection.")] = None,
     collection: Annotated[
-        str | None, typer.Option("--collection", metavar="NAME", help="Name of the collection.")
+        str | None, typer.Option("--collection", "-c", metavar="NAME", help="Name of the collection.")
     ] = None,
     path: StorePath = None,
     url: StoreUrl = None,

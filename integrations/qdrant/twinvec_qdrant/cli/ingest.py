@@ -11,10 +11,11 @@ import typer
 from twinvec.cli.options import (
     COLLECTIONS_PANEL,
     AsJson,
-    CollectionModel,
     CollectionName,
+    NewCollectionModel,
     StorePath,
     StoreUrl,
+    is_flag,
 )
 from twinvec.cli.terminal import properties, show, show_json
 from twinvec_qdrant.cli.options import (
@@ -46,11 +47,12 @@ def register(app: typer.Typer) -> None:
 
 
 def ingest_command(
+    ctx: typer.Context,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A folder, a file, a .jsonl file, or - for stdin.")],
     collection: CollectionName,
     path: StorePath = None,
     url: StoreUrl = None,
-    model: CollectionModel = None,
+    model: NewCollectionModel = None,
     prune: Annotated[bool, typer.Option("--prune", help="Delete documents that SOURCE no longer holds.")] = False,
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Let --prune delete all documents if SOURCE is empty.")
@@ -99,6 +101,7 @@ def ingest_command(
     with open_from_options(
         CollectionPlace(collection, path, url, wait, grpc_port),
         model,
+        keep_model=not is_flag(ctx, "model"),
         create=True,
         dry_run=dry_run,
         chunking=_chunking(whole, chunk_tokens, overlap),

@@ -6,6 +6,7 @@ The options that the core's commands have too are in ``twinvec.cli.options``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -86,13 +87,20 @@ class CollectionPlace(NamedTuple):
 
 
 def open_from_options(
-    place: CollectionPlace, model: str | None = None, *, create: bool = False, dry_run: bool = False, **settings: Any
+    place: CollectionPlace,
+    model: str | None = None,
+    *,
+    keep_model: bool = False,
+    create: bool = False,
+    dry_run: bool = False,
+    **settings: Any,
 ) -> Collection:
     """Open the collection that the options of a command name.
 
     Args:
         place: The collection and its store.
         model: A model's name, instead of the model that the collection records.
+        keep_model: An existing collection keeps the model that it records.
         create: Create the collection if it does not exist.
         dry_run: If the collection does not exist, return an empty one in memory with the same settings.
         settings: Arguments of ``Collection.open`` for a new collection.
@@ -101,9 +109,12 @@ def open_from_options(
     from twinvec_qdrant.collection import Collection
 
     check_store(place.path, place.url)
-    encoder = None if model is None else Encoder(model)
-    options = {"encoder": encoder, "wait_seconds": place.wait, **settings}
+    options = {"wait_seconds": place.wait, **settings}
     reached = grpc_options(place.url, place.grpc_port)
+    if model is not None and keep_model:
+        with suppress(CollectionNotFoundError):
+            return Collection.open(place.name, place.path, url=place.url, create=False, **reached, **options)
+    options["encoder"] = None if model is None else Encoder(model)
     try:
         return Collection.open(
             place.name, place.path, url=place.url, create=create and not dry_run, **reached, **options

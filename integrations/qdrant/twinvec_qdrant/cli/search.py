@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from twinvec.cli.options import (
     AsJson,
     CollectionModel,
     CollectionName,
+    SearchMode,
     StorePath,
     StoreUrl,
 )
@@ -37,13 +38,15 @@ def search_command(
     path: StorePath = None,
     url: StoreUrl = None,
     model: CollectionModel = None,
-    mode: Annotated[
-        Literal["hybrid", "dense", "sparse"] | None,
-        typer.Option(help="By meaning (dense), by words (sparse, BM25), or both fused (hybrid)."),
-    ] = None,
+    mode: SearchMode = None,
     rerank: Annotated[
         str | None,
-        typer.Option(metavar="none|maxsim|MODEL", help="maxsim needs no other model. MODEL is a cross-encoder."),
+        typer.Option(
+            envvar="TWINVEC_RERANK",
+            metavar="none|maxsim|MODEL",
+            help="maxsim needs no other model. MODEL is a cross-encoder.",
+            show_default=False,
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of hits for each query.")] = 10,
     offset: Annotated[int, typer.Option(min=0, help="Skip the best N hits: the earlier pages.")] = 0,
