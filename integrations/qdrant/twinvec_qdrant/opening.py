@@ -71,6 +71,7 @@ def open_in(
             _matching_description(metadata, wanted, store.location)
             opened = backend = store.open()
         description = _matching_description(backend.read_metadata(), wanted, backend.location)
+        description = _decided(backend, description, wanted.chunking)
         if wanted.cluster is not None:
             _check_cluster(backend, wanted.cluster)
         if wanted.encoder is not None:
@@ -79,6 +80,14 @@ def open_in(
     except BaseException:
         opened.close()
         raise
+
+
+def _decided(backend: Backend, description: Description, wanted: ChunkSettings | None) -> Description:
+    """Record what the caller decides about chunking and the collection has not; return the description."""
+    chunking = description.chunking if wanted is None else description.chunking.decided(wanted)
+    if chunking != description.chunking:
+        backend.write_metadata({"chunking": chunking.as_dict()})
+    return description.model_copy(update={"chunking": chunking})
 
 
 def _check_cluster(backend: Backend, wanted: ClusterSettings) -> None:
@@ -136,7 +145,7 @@ def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Descri
 def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:
     """Return the collection's description; refuse what differs from the requested settings."""
     description = read_description(metadata, location)
-    if wanted.chunking not in (None, description.chunking):
+    if wanted.chunking is not None and not wanted.chunking.agrees(description.chunking):
         raise ConfigurationError(
             f"{location}: holds {description.chunking}, not {wanted.chunking}; leave chunking out, or ingest into "
             "a new collection"

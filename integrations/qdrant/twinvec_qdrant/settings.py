@@ -9,7 +9,7 @@ The indexes of payload keys make filters fast. ``records.payload_indexes`` says 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
 
 from twinvec.errors import ConfigurationError
@@ -231,6 +231,11 @@ class ChunkSettings:
         enabled: False keeps each document whole, as one chunk.
         max_tokens: Largest chunk in tokens, with heading and special tokens; default: the model's limit.
         overlap: Tokens that a chunk repeats of the previous chunk of the same section.
+        code: Languages whose code is cut at functions and classes. None: the first code of a collection decides, and is
+            recorded: all languages whose grammars are installed (extra ``code``), or none if the collection holds code
+            that an older version of twinvec has cut.
+        pages: Whether chunks of a PDF keep the number of their page. None: the first PDF decides; no if the collection
+            holds PDFs of an older version.
 
     Raises:
         ConfigurationError: a value is out of range.
@@ -239,8 +244,14 @@ class ChunkSettings:
     enabled: bool = True
     max_tokens: int | None = None
     overlap: int = 0
+    code: tuple[str, ...] | None = field(default=None, kw_only=True)
+    pages: bool | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if isinstance(self.code, str) or not all(isinstance(each, str) for each in self.code or ()):
+            raise ConfigurationError(f"code must be names of languages, got {self.code!r}")
+        if self.code is not None:
+            object.__setattr__(self, "code", tuple(sorted(set(self.code))))
         if not self.enabled and (self.max_tokens is not None or self.overlap):
             raise ConfigurationError("chunking is off: max_tokens and overlap have no meaning")
         if self.max_tokens is not None and self.max_tokens < 1:
@@ -255,8 +266,26 @@ class ChunkSettings:
         return f"chunks {size}" + (f" that overlap by {self.overlap}" if self.overlap else "")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as a JSON object."""
-        return asdict(self)
+        """Return the settings as a JSON object; what is not decided yet is left out."""
+        decided = {} if self.code is None else {"code": list(self.code)}
+        return {**self.sizes(), **decided, **({} if self.pages is None else {"pages": self.pages})}
+
+    def sizes(self) -> dict[str, Any]:
+        """Return the settings that hold for every document, as a JSON object."""
+        return {"enabled": self.enabled, "max_tokens": self.max_tokens, "overlap": self.overlap}
+
+    def agrees(self, other: ChunkSettings) -> bool:
+        """Return whether two settings are the same where both are decided."""
+        code, pages = {self.code, other.code} - {None}, {self.pages, other.pages} - {None}
+        return self.sizes() == other.sizes() and len(code) <= 1 and len(pages) <= 1
+
+    def decided(self, other: ChunkSettings) -> ChunkSettings:
+        """Return these settings, with those of ``other`` where these are not decided."""
+        return replace(
+            self,
+            code=other.code if self.code is None else self.code,
+            pages=other.pages if self.pages is None else self.pages,
+        )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ChunkSettings:

@@ -1,33 +1,38 @@
 """Chunking: a document -> chunks that fit into the model, each below the headings that it stands under.
 
-semantic-text-splitter chooses the cuts, and markdown-it-py finds the headings of Markdown. This file makes the sections
-and their heading paths ("Guide > Install"), and reserves room for heading, prompt and special tokens. Every word stays:
-the part of a heading that does not fit into the heading path remains in the body.
+semantic-text-splitter chooses the cuts. ``markdown`` and ``code`` make the sections and their heading paths ("Guide >
+Install", "app.py > class Server > def start"). This file reserves room for heading, prompt and special tokens. Every
+word stays: the part of a heading of Markdown that does not fit into the heading path remains in the body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, DocumentError, EngineError, MissingExtraError
 from twinvec.retrieval.documents import Document
 from twinvec.tokens.tokenizer import TextTokenizer
 from twinvec_qdrant.encoders import truncated
-from twinvec_qdrant.ingest.front_matter import MARKDOWN_SUFFIXES, split_front_matter
+from twinvec_qdrant.ingest.code import code_language, code_name, code_sections, grammar
+from twinvec_qdrant.ingest.markdown import is_markdown, markdown_sections
+from twinvec_qdrant.ingest.reading import PagedDocument
 from twinvec_qdrant.settings import ChunkSettings
 
 if TYPE_CHECKING:
-    from semantic_text_splitter import MarkdownSplitter, TextSplitter
+    from semantic_text_splitter import CodeSplitter, MarkdownSplitter, TextSplitter
+
+    _Splitter = CodeSplitter | MarkdownSplitter | TextSplitter
 
 _SMALLEST_ROOM = 8  # tokens for heading and body together; a smaller chunk would hold no useful text
 _MARGIN = 2  # heading and body may have more tokens together than each alone
 _STEP = 8  # token capacities are multiples of this, so that few splitters serve all headings
 _FILL = 0.92  # share of the capacity to aim at when cutting by characters: few pieces are then too long
 _WINDOW = 32_768  # characters a splitter gets at once: its time grows faster than the text
+_SPLITTERS = ("text", "markdown")  # the kinds of text that are no code
 _CHARACTERS_PER_TOKEN = 16  # upper bound: a word of 10,000 letters may be one token, and is cut by characters
 
 
@@ -40,12 +45,22 @@ class Chunk:
         heading: The document's title and the headings above the piece, "Guide > Install"; may be empty.
         position: Its place in the document, from 0.
         truncated: Whether the model truncates it.
+        page: The page on which it starts, from 1; None if that is not known.
     """
 
     text: str
     heading: str
     position: int
     truncated: bool
+    page: int | None = field(default=None, kw_only=True)
+
+
+class _Piece(NamedTuple):
+    """The heading of a chunk, its text, and the part of the document in it."""
+
+    heading: str
+    text: str
+    body: str
 
 
 class Chunker:
@@ -88,30 +103,61 @@ class Chunker:
             )
         self._by_tokens = lru_cache(maxsize=64)(self._new_by_tokens)
 
-    def chunks(self, document: Document) -> list[Chunk]:
-        """Return the chunks of a document, in order; a blank document has none."""
-        whole = (document.title, document.full_text)
-        pieces = [each for each in (self._pieces(document) if self.settings.enabled else [whole]) if each[1].strip()]
-        cut = truncated(self._encoder, [text for _, text in pieces])
-        return [Chunk(text, heading, row, cut[row]) for row, (heading, text) in enumerate(pieces)]
+    def ways(self, document: Document) -> dict[str, Any]:
+        """Return what cuts this document otherwise than its text alone does: the language of its code, its pages."""
+        ways: dict[str, Any] = {}
+        if self.settings.enabled:
+            language = code_language(document)
+            if language is not None and language in (self.settings.code or ()):
+                ways["code"] = language
+            if self.settings.pages and isinstance(document, PagedDocument) and document.pages:
+                ways["pages"] = list(document.pages)
+        return ways
 
-    def _pieces(self, document: Document) -> Iterator[tuple[str, str]]:
-        """Yield the heading of every chunk, and its text, which includes the heading."""
-        markdown = _is_markdown(document)
+    def chunks(self, document: Document) -> list[Chunk]:
+        """Return the chunks of a document, in order; a blank document has none.
+
+        Raises:
+            DocumentError: the settings ask to cut code whose grammar is not installed.
+        """
+        whole = _Piece(document.title, document.full_text, document.text)
+        ways = self.ways(document)
+        pieces = self._pieces(document, ways.get("code")) if self.settings.enabled else [whole]
+        found = [each for each in pieces if each.text.strip()]
+        cut = truncated(self._encoder, [each.text for each in found])
+        pages = _pages(found, document.text, ways["pages"]) if "pages" in ways else [None] * len(found)
+        return [Chunk(each.text, each.heading, row, cut[row], page=pages[row]) for row, each in enumerate(found)]
+
+    def _pieces(self, document: Document, language: str | None) -> Iterator[_Piece]:
+        markdown = language is None and is_markdown(document)
         parts = [document.title] if document.title.strip() else []
-        if self._fits(document.full_text) and not (markdown and "\n" in document.text.strip()):
-            yield document.title, document.full_text
+        fits = language is None and self._fits(document.full_text)
+        if fits and not (markdown and "\n" in document.text.strip()):
+            yield _Piece(document.title, document.full_text, document.text)
             return
-        sections = _markdown_sections(document.text, parts) if markdown else [(parts, document.text)]
+        if language is not None:
+            sections = self._code_sections(document, language)
+        else:
+            sections = markdown_sections(document.text, parts) if markdown else [(parts, document.text)]
+        kind = language or ("markdown" if markdown else "text")
         headings = [self._heading(path) for path, _ in sections]
         for index, (path, body) in enumerate(sections):
             heading = headings[index]
-            if path and heading != _join(path):
+            if path and heading != _join(path) and language is None:
                 body = f"{path[-1]}\n\n{body}"
             if not body.strip() and index + 1 < len(sections) and headings[index + 1].startswith(heading):
                 continue  # the next section repeats this heading
-            for piece in self._split(body, heading, markdown):
-                yield heading, _under(heading, piece)
+            for piece in self._split(body, heading, kind):
+                yield _Piece(heading, _under(heading, piece), piece)
+
+    def _code_sections(self, document: Document, language: str) -> list[tuple[list[str], str]]:
+        file = [document.title if document.title.strip() else code_name(document)]
+        try:
+            return code_sections(
+                document.text, language, file, lambda path, body: self._fits(_under(self._heading(path), body))
+            )
+        except (EngineError, MissingExtraError) as error:
+            raise DocumentError(f"document {document.id!r}: {error}") from error
 
     def _heading(self, path: Sequence[str]) -> str:
         """Return the heading path, truncated to a third of the room: its last parts, or the start of the last part."""
@@ -121,10 +167,10 @@ class Chunker:
             if self._tokens(heading, room) <= room:
                 return heading
         longest = path[-1][: room * _CHARACTERS_PER_TOKEN] if path else ""
-        pieces = self._by_tokens(room, False).chunks(longest)
+        pieces = self._by_tokens(room, "text").chunks(longest)
         return pieces[0].strip() if pieces else ""
 
-    def _split(self, body: str, heading: str, markdown: bool) -> Iterator[str]:
+    def _split(self, body: str, heading: str, kind: str) -> Iterator[str]:
         """Yield the pieces of a section's body; an empty body gives one empty piece."""
         whole = _trimmed(body)
         if not whole or self._fits(_under(heading, whole)):
@@ -132,30 +178,56 @@ class Chunker:
             return
         capacity = self._room - self._tokens(heading, self._room) - _MARGIN
         for window in _windows(body):
-            yield from filter(None, map(_trimmed, self._cut(window, capacity, markdown)))
+            pieces: Iterable[str] = self._cut(window, capacity, kind)
+            if kind not in _SPLITTERS and not self.settings.overlap:
+                pieces = self._joined(pieces, capacity)
+            yield from filter(None, map(_trimmed, pieces))
 
-    def _cut(self, text: str, capacity: int, markdown: bool) -> Iterator[str]:
+    def _joined(self, pieces: Iterable[str], capacity: int) -> Iterator[str]:
+        """Join neighbouring pieces of code that fit together: the splitter parts a function's head from its body.
+
+        A line keeps its indentation, which the splitter leaves to the piece before.
+        """
+        joined = indentation = ""
+        for piece in pieces:
+            piece = indentation + piece
+            if joined and self._tokens(joined + piece, self._room) > capacity:
+                yield joined
+                joined = ""
+            lines, end, last = (joined + piece).rpartition("\n")
+            joined, indentation = (joined + piece, "") if last.strip() else (lines + end, last)
+        yield joined + indentation
+
+    def _cut(self, text: str, capacity: int, kind: str) -> Iterator[str]:
         """Yield pieces of at most ``capacity`` tokens: cut by characters, which is fast, and longer ones by tokens."""
         assert self._tokenizer is not None
         a_token = min(len(text) / max(int(self._tokenizer.count([text])[0]), 1), _CHARACTERS_PER_TOKEN)
-        pieces = self._by_characters(max(int(capacity * a_token * _FILL), 1), markdown).chunks(text)
+        pieces = self._by_characters(max(int(capacity * a_token * _FILL), 1), kind).chunks(text)
         for piece, count in zip(pieces, self._tokenizer.count(pieces).tolist(), strict=True):
             if count <= capacity:
                 yield piece
             else:
                 parts = -(-count // capacity)
                 even = min(capacity, count // parts + capacity // 8)  # equal parts instead of a full and a tiny one
-                yield from self._by_tokens(max(even // _STEP * _STEP, 1), markdown).chunks(piece)
+                yield from self._by_tokens(max(even // _STEP * _STEP, 1), kind).chunks(piece)
 
-    def _by_characters(self, capacity: int, markdown: bool) -> MarkdownSplitter | TextSplitter:
+    def _by_characters(self, capacity: int, kind: str) -> _Splitter:
         overlap = capacity * self.settings.overlap // self._room
-        return _splitter(markdown)(capacity, overlap=overlap, trim=False)
+        if kind in _SPLITTERS:
+            return _splitter(kind)(capacity, overlap=overlap, trim=False)
+        from semantic_text_splitter import CodeSplitter
 
-    def _new_by_tokens(self, capacity: int, markdown: bool) -> MarkdownSplitter | TextSplitter:
+        return CodeSplitter(grammar(kind), capacity, overlap=overlap, trim=False)
+
+    def _new_by_tokens(self, capacity: int, kind: str) -> _Splitter:
         assert self._tokenizer is not None
         overlap = min(self.settings.overlap, capacity - 1)
         tokenizer = self._tokenizer.for_chunking()
-        return _splitter(markdown).from_huggingface_tokenizer(tokenizer, capacity, overlap=overlap, trim=False)
+        if kind in _SPLITTERS:
+            return _splitter(kind).from_huggingface_tokenizer(tokenizer, capacity, overlap=overlap, trim=False)
+        from semantic_text_splitter import CodeSplitter
+
+        return CodeSplitter.from_huggingface_tokenizer(grammar(kind), tokenizer, capacity, overlap=overlap, trim=False)
 
     def _fits(self, text: str) -> bool:
         return len(text) <= self._limit * _CHARACTERS_PER_TOKEN and self._tokens(text, self._room) <= self._room
@@ -168,41 +240,25 @@ class Chunker:
         return int(self._tokenizer.count([self._prompt + text])[0]) - (self._limit - self._room)
 
 
-def _splitter(markdown: bool) -> type[MarkdownSplitter | TextSplitter]:
+def _splitter(kind: str) -> type[MarkdownSplitter | TextSplitter]:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
-    return MarkdownSplitter if markdown else TextSplitter
+    return MarkdownSplitter if kind == "markdown" else TextSplitter
 
 
-def _is_markdown(document: Document) -> bool:
-    """Return whether the text is Markdown: by the payload's ``format``, or else by the ending of the id."""
-    stated = document.payload.get("format")
-    return stated == "markdown" if stated is not None else document.id.lower().endswith(MARKDOWN_SUFFIXES)
+def _pages(pieces: Sequence[_Piece], text: str, starts: Sequence[int]) -> list[int]:
+    """Return the page on which each piece starts; ``starts`` has the offset of every page in the text.
 
-
-def _markdown_sections(text: str, title: list[str]) -> list[tuple[list[str], str]]:
-    """Return the heading path and the body of every section; the first section stands before all headings."""
-    from markdown_it import MarkdownIt
-
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the lines that the parser counts
-    _, text = split_front_matter(text)
-    lines = text.split("\n")
-    tokens = MarkdownIt("commonmark").disable("inline").parse(text)
-    sections: list[tuple[list[str], str]] = []
-    path: list[tuple[int, str]] = []
-    started = 0
-    for opening, content in pairwise(tokens):
-        if opening.type != "heading_open" or opening.level or not opening.map:
-            continue
-        sections.append((title + [name for _, name in path], "\n".join(lines[started : opening.map[0]])))
-        started = opening.map[1]
-        level = int(opening.tag[1])
-        path = [(above, name) for above, name in path if above < level]
-        name = " ".join(content.content.split())
-        if name and not (level == 1 and title == [name]):
-            path.append((level, name))
-    sections.append((title + [name for _, name in path], "\n".join(lines[started:])))
-    return sections
+    A piece that does not stand in the text as it is, because a heading was put before it, is found by its last line.
+    """
+    pages, begin = [], 0
+    for piece in pieces:
+        found = text.find(piece.body, begin)
+        if found < 0:
+            found = text.find(piece.body.rpartition("\n")[2], begin)
+        begin = max(found, begin)
+        pages.append(max(bisect_right(starts, begin), 1))
+    return pages
 
 
 def _windows(text: str) -> Iterator[str]:

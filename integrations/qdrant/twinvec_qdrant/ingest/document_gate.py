@@ -20,7 +20,7 @@ class DocumentGate:
 
     Every payload needs ``tenant_key`` in a collection of many tenants. ``fail`` gets the source and the reason of each
     broken document, and ``empty`` those of each document without text, which counts as absent; ``repeat`` is called for
-    each document that came before in the same version.
+    each document that came before in the same version. ``ways`` returns the settings that hold for one document.
 
     Attributes:
         seen: The version of every document so far by id: the hash of all that decides its chunks; "" if it is broken.
@@ -35,11 +35,14 @@ class DocumentGate:
         fail: Callable[[str, str], None],
         repeat: Callable[[], None],
         empty: Callable[[str, str], None],
+        ways: Callable[[Document], Mapping[str, Any]] = lambda _: {},
     ) -> None:
         self.seen: dict[str, str] = {}
         self.tenants: set[str] = set()
         self.hidden = 0
-        self._settings = canonical(dict(settings))
+        self._given = dict(settings)
+        self._settings = canonical(self._given)
+        self._ways = ways
         self._tenant_key = tenant_key
         self._fail = fail
         self._repeat = repeat
@@ -93,7 +96,9 @@ class DocumentGate:
 
     def _is_first(self, document: Document) -> bool:
         """Return whether this is the first valid document with its id."""
-        version = digest(document.text, document.title, canonical(document.payload), self._settings)
+        ways = self._ways(document)
+        settings = canonical({**self._given, **ways}) if ways else self._settings
+        version = digest(document.text, document.title, canonical(document.payload), settings)
         earlier = self.seen.get(document.id)
         if not earlier:
             self.seen[document.id] = version

@@ -23,6 +23,7 @@ from twinvec.support.progress import progress_bar
 from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
 from twinvec_qdrant.ingest.chunking import Chunker
+from twinvec_qdrant.ingest.cutting import Cutting
 from twinvec_qdrant.ingest.document_gate import DocumentGate
 from twinvec_qdrant.ingest.encoding import Encoding, Portion
 from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, WeighedText, document_batches, texts
@@ -57,9 +58,16 @@ class Ingestion:
         self._description = description
         self._report = report
         self._tenants = Tenants(catalog, key)
-        self._planner = Planner(catalog, self._tenants, Chunker(encoder, chunking), report)
+        chunker = Chunker(encoder, chunking)
+        self._cutting = Cutting(catalog, chunker)
+        self._planner = Planner(catalog, self._tenants, chunker, report)
         self._gate = DocumentGate(
-            chunking.as_dict(), key, self._planner.refused, self._planner.unchanged, self._planner.empty
+            chunking.sizes(),
+            key,
+            self._planner.refused,
+            self._planner.unchanged,
+            self._planner.empty,
+            self._cutting.ways,
         )
         self._vectors = ChunkVectors(self._backend, encoder, description, vectors)
         self._encoding = Encoding(self._vectors, encoder)
@@ -71,6 +79,7 @@ class Ingestion:
     ) -> IngestReport:
         """Ingest the documents; see ``Collection.ingest``."""
         groups = self._gate.groups(documents)
+        self._cutting.records = not dry_run
         total = length_hint(documents) or None
         try:
             with (
@@ -116,7 +125,7 @@ class Ingestion:
             failed = self._report.failed
             if portion.is_first:
                 waiting, vectors = portion.batch, {}
-                self._indexing.see(planned.document.payload for planned in waiting)
+                self._indexing.see(payload for planned in waiting for payload in planned.payloads())
                 self._bm25.begin([chunk.text for planned in waiting for chunk in planned.chunks])
             vectors.update(portion.vectors)
             waiting = self._write_portion(portion, waiting, vectors)

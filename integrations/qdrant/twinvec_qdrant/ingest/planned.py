@@ -57,6 +57,13 @@ class PlannedDocument:
         """Return the number of chunks that the committed version lacks."""
         return len(self.ids) - len(self._kept().intersection(self.ids))
 
+    def payloads(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the user's payload of the document, or of each chunk if these differ."""
+        paged = [chunk for chunk in self.chunks if chunk.page is not None]
+        yield from (_chunk_payload(self.document, chunk) for chunk in paged)
+        if not paged:
+            yield self.document.payload
+
     def points(self, rows: Iterable[int], chunks: Mapping[str, WeighedText], vector: str, revision: str) -> list[Point]:
         """Return the points of those chunks among ``rows`` that the committed version lacks.
 
@@ -92,7 +99,7 @@ class PlannedDocument:
             "text": chunk.text,
             "content": self.keys[row],
         }
-        return {**point_payload(own, self.document.payload), "revision": revision}
+        return {**point_payload(own, _chunk_payload(self.document, chunk)), "revision": revision}
 
 
 class Planner:
@@ -154,11 +161,16 @@ class Planner:
 def _planned(document: Document, version: str, chunks: list[Chunk], old: Record | None) -> PlannedDocument:
     keys = [digest(chunk.text) for chunk in chunks]
     payload = canonical(document.payload)
-    ids = [
-        chunk_id(document.id, chunk.position, digest(key, chunk.heading, document.title, payload))
-        for chunk, key in zip(chunks, keys, strict=True)
-    ]
+    ids = []
+    for chunk, key in zip(chunks, keys, strict=True):
+        own = payload if chunk.page is None else canonical(_chunk_payload(document, chunk))
+        ids.append(chunk_id(document.id, chunk.position, digest(key, chunk.heading, document.title, own)))
     return PlannedDocument(document, version, chunks, keys, ids, old)
+
+
+def _chunk_payload(document: Document, chunk: Chunk) -> Mapping[str, Any]:
+    """Return the user's payload of a chunk: that of the document, with the chunk's ``page`` if that is known."""
+    return document.payload if chunk.page is None else {"page": chunk.page, **document.payload}
 
 
 def texts(batch: Iterable[PlannedDocument]) -> dict[str, str]:

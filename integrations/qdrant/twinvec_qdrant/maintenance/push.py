@@ -19,6 +19,7 @@ from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing, shown_indexes
 from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, tenant_path, user_payload
 from twinvec_qdrant.report import PushReport
+from twinvec_qdrant.settings import ChunkSettings
 from twinvec_qdrant.stores.base import Backend, Store
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import DENSE, Point, States, pages
@@ -67,7 +68,7 @@ def _check_target(target: Description, source: Description, location: str) -> No
         )
     for name in ("chunking", "language", "tenant_key"):
         theirs, ours = getattr(target, name), getattr(source, name)
-        if theirs != ours:
+        if not (theirs.agrees(ours) if isinstance(theirs, ChunkSettings) else theirs == ours):
             raise ConfigurationError(
                 f"{location}: its {name} is {str(theirs)!r}, but {str(ours)!r} in the pushed collection; push to "
                 "another name"
@@ -91,6 +92,7 @@ class _Push:
         self._target = target
         self._target_vector = description.vector
         self._index = description.index
+        self._chunking = description.chunking.decided(model.chunking)
         self._from = source
         self._bm25 = BM25Weights(target, description)
         self._to = Catalog(target, self._bm25)
@@ -103,6 +105,7 @@ class _Push:
         total = self._source.count([RECORDS])
         seen: set[str] = set()
         with self._target.writing, progress_bar("Pushing", total, "documents", shown=progress) as advance:
+            self._target.write_metadata({"chunking": self._chunking.as_dict()})
             self._to.recover()
             self._bm25.refresh()
             if not self._target.holds([RECORDS]):

@@ -122,6 +122,10 @@ class Description(Generation):
         except ConfigurationError as error:
             raise ValueError(str(error)) from error
 
+    @field_serializer("chunking")
+    def _chunking_as_dict(self, value: ChunkSettings) -> dict[str, Any]:
+        return value.as_dict()
+
     @field_serializer("payload_indexes")
     def _payload_indexes_as_value(self, value: PayloadIndexes) -> Any:
         return value.as_value()

@@ -1,0 +1,52 @@
+"""Which ways of cutting a collection uses: recorded with the first document for which they matter.
+
+Code is cut at functions and classes, and chunks of a PDF keep their page, in every collection that holds no such
+documents yet. A collection in which an older version of twinvec has cut some goes on in the old way, so that a new
+version of twinvec cuts no document anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from twinvec.retrieval.documents import Document
+from twinvec_qdrant.ingest.chunking import Chunker
+from twinvec_qdrant.ingest.code import code_language, installed_languages, language_of
+from twinvec_qdrant.ingest.reading import PagedDocument
+from twinvec_qdrant.records.commits import Catalog
+from twinvec_qdrant.records.description import stored_description
+
+
+class Cutting:
+    """The ways of cutting of one ingest; ``chunker`` gets what is decided."""
+
+    def __init__(self, catalog: Catalog, chunker: Chunker) -> None:
+        self._catalog = catalog
+        self._chunker = chunker
+        self.records = True
+        """Whether decisions are stored."""
+
+    def ways(self, document: Document) -> dict[str, Any]:
+        """Return what cuts this document otherwise than its text alone does; the first of its kind decides."""
+        settings = self._chunker.settings
+        if settings.enabled:
+            if settings.code is None and code_language(document) is not None:
+                self._decide("code")
+            if settings.pages is None and isinstance(document, PagedDocument):
+                self._decide("pages")
+        return self._chunker.ways(document)
+
+    def _decide(self, name: str) -> None:
+        backend = self._catalog.backend
+        settings = stored_description(backend).chunking
+        if getattr(settings, name) is None:  # no other writer has decided meanwhile
+            if name == "code":
+                has_old = any(language_of(source) is not None for source in self._catalog.sources())
+                settings = replace(settings, code=() if has_old else installed_languages())
+            else:
+                has_old = any(source.lower().endswith(".pdf") for source in self._catalog.sources())
+                settings = replace(settings, pages=not has_old)
+            if self.records:
+                backend.write_metadata({"chunking": settings.as_dict()})
+        self._chunker.settings = settings
