@@ -26,10 +26,20 @@ from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import refuse_unknown
-from twinvec_qdrant import ClusterSettings, Collection, Failure, ingest_all, open_whole_documents, with_documents
+from twinvec_qdrant import (
+    ClusterSettings,
+    Collection,
+    Failure,
+    ingest_all,
+    open_whole_documents,
+    understood_filter,
+    with_documents,
+)
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
+    from qdrant_client import QdrantClient, models
+
+    AnyFilter = Filter | models.Filter
 
 
 class TwinvecVectorStore(VectorStore):
@@ -168,7 +178,12 @@ class TwinvecVectorStore(VectorStore):
         return True
 
     def similarity_search(
-        self, query: str, k: int = 4, filter: Filter | None = None, mode: Mode | None = None, **kwargs: Any
+        self,
+        query: str,
+        k: int = 4,
+        filter: AnyFilter | None = None,
+        mode: Mode | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
         """Return the ``k`` best documents, best first. A blank query finds nothing.
 
@@ -176,30 +191,35 @@ class TwinvecVectorStore(VectorStore):
             query: The query.
             k: Largest number of documents.
             filter: Conditions on the metadata, as in ``twinvec.retrieval.filters``:
-                ``{"lang": "en", "year": {"gte": 2020}}``.
+                ``{"lang": "en", "year": {"gte": 2020}}``, or a ``qdrant_client.models.Filter``.
             mode: Mode of this search (default: the store's).
         """
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, mode, **kwargs)]
 
     def similarity_search_with_score(
-        self, query: str, k: int = 4, filter: Filter | None = None, mode: Mode | None = None, **kwargs: Any
+        self,
+        query: str,
+        k: int = 4,
+        filter: AnyFilter | None = None,
+        mode: Mode | None = None,
+        **kwargs: Any,
     ) -> list[tuple[Document, float]]:
         """``similarity_search`` with the score of the last stage, which is the cosine in mode "dense"."""
         refuse_unknown(kwargs)
         return [(document, hit.score) for document, hit in self._found(query, k, filter, mode)]
 
     def similarity_search_by_vector(
-        self, embedding: list[float], k: int = 4, filter: Filter | None = None, **kwargs: Any
+        self, embedding: list[float], k: int = 4, filter: AnyFilter | None = None, **kwargs: Any
     ) -> list[Document]:
         """Return the ``k`` documents nearest to a vector."""
         return [document for document, _ in self.similarity_search_with_score_by_vector(embedding, k, filter, **kwargs)]
 
     def similarity_search_with_score_by_vector(
-        self, embedding: list[float], k: int = 4, filter: Filter | None = None, **kwargs: Any
+        self, embedding: list[float], k: int = 4, filter: AnyFilter | None = None, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """``similarity_search_by_vector`` with cosines."""
         refuse_unknown(kwargs)
-        hits = self.collection.search_vector(embedding, k, filter, space=origin_of(embedding))
+        hits = self.collection.search_vector(embedding, k, understood_filter(filter), space=origin_of(embedding))
         return [(document, hit.score) for document, hit in self._with_documents(hits)]
 
     def max_marginal_relevance_search(
@@ -208,7 +228,7 @@ class TwinvecVectorStore(VectorStore):
         k: int = 4,
         fetch_k: int = 20,
         lambda_mult: float = 0.5,
-        filter: Filter | None = None,
+        filter: AnyFilter | None = None,
         **kwargs: Any,
     ) -> list[Document]:
         """Return ``k`` documents that are near to the query and differ from each other.
@@ -219,7 +239,9 @@ class TwinvecVectorStore(VectorStore):
             lambda_mult: Weight of relevance against difference, from 0 to 1.
         """
         refuse_unknown(kwargs)
-        hits = self.collection.search_diverse(query, k, filter, candidates=fetch_k, diversity=1 - lambda_mult)
+        hits = self.collection.search_diverse(
+            query, k, understood_filter(filter), candidates=fetch_k, diversity=1 - lambda_mult
+        )
         return [document for document, _ in self._with_documents(hits)]
 
     def max_marginal_relevance_search_by_vector(
@@ -228,13 +250,18 @@ class TwinvecVectorStore(VectorStore):
         k: int = 4,
         fetch_k: int = 20,
         lambda_mult: float = 0.5,
-        filter: Filter | None = None,
+        filter: AnyFilter | None = None,
         **kwargs: Any,
     ) -> list[Document]:
         """``max_marginal_relevance_search`` by a vector."""
         refuse_unknown(kwargs)
         hits = self.collection.search_diverse(
-            embedding, k, filter, candidates=fetch_k, diversity=1 - lambda_mult, space=origin_of(embedding)
+            embedding,
+            k,
+            understood_filter(filter),
+            candidates=fetch_k,
+            diversity=1 - lambda_mult,
+            space=origin_of(embedding),
         )
         return [document for document, _ in self._with_documents(hits)]
 
@@ -264,8 +291,8 @@ class TwinvecVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         return await run_in_executor(None, self._similarity_search_with_relevance_scores, query, k, **kwargs)
 
-    def _found(self, query: str, k: int, filter: Filter | None, mode: Mode | None) -> list[tuple[Document, Hit]]:
-        return self._with_documents(self.collection.search(query, k, mode or self._mode, filter))
+    def _found(self, query: str, k: int, filter: AnyFilter | None, mode: Mode | None) -> list[tuple[Document, Hit]]:
+        return self._with_documents(self.collection.search(query, k, mode or self._mode, understood_filter(filter)))
 
     def _with_documents(self, hits: Sequence[Hit]) -> list[tuple[Document, Hit]]:
         return [(_document(stored), hit) for stored, hit in with_documents(self.collection, hits)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.framework_filters import NOTHING, all_of, metadata_key, payload_key, understood_filter
 from twinvec_qdrant.given_vectors import query_space
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
 from twinvec_qdrant.ingest.reading import Empty, Failure, RecordColumns, Root, read_source
@@ -13,6 +14,7 @@ from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSetting
 from twinvec_qdrant.whole_documents import ingest_all, open_whole_documents, with_documents
 
 __all__ = [
+    "NOTHING",
     "SAME_VECTOR_COSINE",
     "Chunk",
     "ChunkSettings",
@@ -26,11 +28,15 @@ __all__ = [
     "IngestReport",
     "RecordColumns",
     "Root",
+    "all_of",
     "drop_collection",
     "ingest_all",
     "list_collections",
+    "metadata_key",
     "open_whole_documents",
+    "payload_key",
     "query_space",
     "read_source",
+    "understood_filter",
     "with_documents",
 ]

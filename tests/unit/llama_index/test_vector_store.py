@@ -176,7 +176,6 @@ def test_filters_mean_what_llama_index_says(filled, embed_model, filters, expect
         (where(("teams", "text_match", 3)), "take a text"),
         (where(("year", "in", 2020)), "list"),
         (where(("year", "==", ["a"])), "one value"),
-        (where(("id", "==", "vpn")), "node_ids"),
         (where(("year", ">", "later")), "numbers"),
     ],
 )

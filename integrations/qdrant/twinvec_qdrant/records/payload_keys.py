@@ -55,7 +55,7 @@ def seen_keys(payloads: Iterable[Mapping[str, Any]]) -> dict[str, SeenKey]:
             if kind == "keyword":
                 seen.longest = max(seen.longest, len(value))
                 seen.dates = seen.dates or (value[:1] in _DATE_BEGINS and moment(value) is not None)
-    return {key: seen for key, seen in found.items() if _is_filterable(key)}
+    return {".id" if key == "id" else key: seen for key, seen in found.items() if _is_filterable(key)}
 
 
 def _scalars(payload: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -72,6 +72,4 @@ def _scalars(payload: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tu
 
 def _is_filterable(key: str) -> bool:
     parts = key.split(".")
-    return key != "id" and all(
-        part and '"' not in part and "\\" not in part and not part.endswith("[]") for part in parts
-    )
+    return all(part and '"' not in part and "\\" not in part and not part.endswith("[]") for part in parts)

@@ -206,7 +206,8 @@ def filtered_key(path: str) -> str | None:
     below = path.removeprefix("metadata.")
     if below == path and path not in LLAMA_INDEX_KEYS:
         return None
-    return ".".join(part.removesuffix("[]").strip('"') for part in _PARTS.findall(below))
+    key = ".".join(part.removesuffix("[]").strip('"') for part in _PARTS.findall(below))
+    return ".id" if key == "id" else key
 
 
 def tenant_path(key: str | None) -> str | None:

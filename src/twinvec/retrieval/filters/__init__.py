@@ -23,7 +23,7 @@ A filter is a mapping, as in JSON. All of its entries must hold:
 ``and``, ``or``, ``not`` and the operators may begin with ``$``, as in MongoDB.
 
 Keys: ``author.name`` is the key ``name`` of the mapping ``author``, or of a mapping in the list ``author``;
-``author[].name`` is only the latter. ``id`` is the document's own id.
+``author[].name`` is only the latter. ``id`` is the document's own id, and ``.id`` the key ``id`` of the payload.
 
 Values:
 

@@ -118,8 +118,11 @@ def listed_keys(conditions: Iterable[Condition]) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def split_key(key: str) -> tuple[tuple[str, bool], ...]:
-    """Return the parts of a dotted key, each with whether it must hold a list: ``a[].b`` is a list of mappings."""
-    *inner, last = key.split(".")
+    """Return the parts of a dotted key, each with whether it must hold a list: ``a[].b`` is a list of mappings.
+
+    ``.id`` is the payload's key ``id``.
+    """
+    *inner, last = key.removeprefix(".").split(".")
     marked = [(part[:-2], True) if part.endswith("[]") and part != "[]" else (part, False) for part in inner]
     return (*marked, (last, False))
 

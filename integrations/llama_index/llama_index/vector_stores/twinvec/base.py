@@ -20,7 +20,7 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index.embeddings.twinvec import TwinvecEmbedding
-from llama_index.vector_stores.twinvec.filters import as_filter, both
+from llama_index.vector_stores.twinvec.filters import as_filter
 from llama_index.vector_stores.twinvec.nodes import node_of, stored
 from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
@@ -28,10 +28,20 @@ from twinvec.errors import ConfigurationError
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice, refuse_unknown
-from twinvec_qdrant import ClusterSettings, Collection, ingest_all, open_whole_documents, query_space, with_documents
+from twinvec_qdrant import (
+    ClusterSettings,
+    Collection,
+    all_of,
+    ingest_all,
+    open_whole_documents,
+    query_space,
+    with_documents,
+)
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
+    from qdrant_client import QdrantClient, models
+
+    AnyFilters = MetadataFilters | Filter | models.Filter
 
 _SPARSE = (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.TEXT_SEARCH)
 _HYBRID = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SEMANTIC_HYBRID)
@@ -165,12 +175,12 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         refuse_unknown(delete_kwargs)
         self._collection.delete(self._collection.find({"ref_doc_id": ref_doc_id}))
 
-    def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
+    def get_nodes(self, node_ids: list[str] | None = None, filters: AnyFilters | None = None) -> list[BaseNode]:
         """Return the nodes with these ids that satisfy the filters; all nodes if neither is given."""
         return [node_of(document) for document in self._collection.get(self._selected(node_ids, filters))]
 
     def delete_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
+        self, node_ids: list[str] | None = None, filters: AnyFilters | None = None, **delete_kwargs: Any
     ) -> None:
         """Delete the nodes with these ids that satisfy the filters.
 
@@ -191,7 +201,8 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
         Args:
             query: The query; the collection's model embeds a query without an embedding.
-            kwargs: ``mmr_threshold``, for mmr: weight of relevance against difference, from 0 to 1 (default: 0.5).
+            kwargs: ``mmr_threshold``, for mmr: weight of relevance against difference, from 0 to 1 (default: 0.5);
+                ``qdrant_filters``: a ``qdrant_client.models.Filter`` instead of all conditions of the query.
 
         Raises:
             SpaceMismatchError: another model embedded the query.
@@ -213,10 +224,17 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     aclear = awaitable(clear)
     aquery = awaitable(query)  # type: ignore[arg-type]
 
-    def _search(self, query: VectorStoreQuery, *, mmr_threshold: float | None = None, **others: Any) -> list[Hit]:
+    def _search(
+        self,
+        query: VectorStoreQuery,
+        *,
+        mmr_threshold: float | None = None,
+        qdrant_filters: object = None,
+        **others: Any,
+    ) -> list[Hit]:
         refuse_unknown(others)
         mode = _mode(query)
-        conditions = self._conditions(query)
+        conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
         text, vector, collection = query.query_str or "", query.query_embedding, self._collection
         limit = query.similarity_top_k
         if mode in _SPARSE:
@@ -241,14 +259,14 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         """Return the filter of all conditions of the query."""
         # an empty list means any node: VectorIndexRetriever passes it
         named = {"id": query.node_ids, "doc_id": query.doc_ids}
-        return both(as_filter(query.filters), {key: list(wanted) for key, wanted in named.items() if wanted})
+        return all_of([as_filter(query.filters), {key: list(wanted) for key, wanted in named.items() if wanted}])
 
-    def _selected(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> list[str]:
+    def _selected(self, node_ids: list[str] | None, filters: AnyFilters | None) -> list[str]:
         if filters is None:
             return self._collection.find() if node_ids is None else node_ids
         if node_ids is None:
             return self._collection.find(as_filter(filters))
-        there = set(self._collection.find(both(as_filter(filters), {"id": node_ids}))) if node_ids else set()
+        there = set(self._collection.find(all_of([as_filter(filters), {"id": node_ids}]))) if node_ids else set()
         return [key for key in node_ids if key in there]
 
 

@@ -8,6 +8,7 @@ from llama_index.core.vector_stores.types import FilterCondition, FilterOperator
 
 from twinvec.errors import FilterError
 from twinvec.retrieval.filters import Filter
+from twinvec_qdrant import NOTHING, all_of, metadata_key, payload_key, understood_filter
 
 _OPERATORS = {
     FilterOperator.EQ: "eq",
@@ -23,44 +24,36 @@ _OPERATORS = {
     FilterOperator.TEXT_MATCH: "text",
     FilterOperator.TEXT_MATCH_INSENSITIVE: "text",
 }
-_NOTHING: Filter = {"id": {"exists": False}}
 
 
-def as_filter(filters: MetadataFilters | None) -> Filter:
+def as_filter(filters: object) -> Filter:
     """Return the twinvec filter that finds the same documents.
 
-    Raise FilterError if an operator is not supported or does not take the value.
+    Filters are LlamaIndex's, a mapping in twinvec's language, or a ``qdrant_client.models.Filter``. Raise FilterError
+    if an operator is not supported or does not take the value.
     """
-    if filters is None:
-        return {}
+    if not isinstance(filters, MetadataFilters):
+        return understood_filter(filters) or {}
     parts = [as_filter(each) if isinstance(each, MetadataFilters) else _condition(each) for each in filters.filters]
     if filters.condition is FilterCondition.NOT:
         return _none_of(parts)
     if filters.condition is FilterCondition.OR:
         return {"$or": parts} if all(parts) and parts else {}
-    return both(*parts)
-
-
-def both(*parts: Filter) -> Filter:
-    """Return the filter that requires all parts; an empty one requires nothing."""
-    needed = [part for part in parts if part]
-    return {"$and": needed} if len(needed) > 1 else needed[0] if needed else {}
+    return all_of(parts)
 
 
 def _none_of(parts: list[Filter]) -> Filter:
     if not parts:
         return {}
-    return {"$not": {"$or": parts}} if all(parts) else _NOTHING
+    return {"$not": {"$or": parts}} if all(parts) else NOTHING
 
 
 def _condition(each: MetadataFilter) -> Filter:
-    if each.key == "id":
-        raise FilterError("filter 'id': this key means the node's own id; use node_ids for that, or rename the key")
-    operator = each.operator
+    key, operator = payload_key(metadata_key(each.key)), each.operator
     if operator is FilterOperator.IS_EMPTY:
-        return {each.key: {"exists": False}}
+        return {key: {"exists": False}}
     if operator is FilterOperator.ALL:
-        return both(*({each.key: {"eq": value}} for value in _listed(each)))
+        return all_of({key: {"eq": value}} for value in _listed(each))
     if operator not in _OPERATORS:
         known = sorted(known.value for known in (*_OPERATORS, FilterOperator.ALL, FilterOperator.IS_EMPTY))
         raise FilterError(
@@ -68,10 +61,10 @@ def _condition(each: MetadataFilter) -> Filter:
         )
     name = _OPERATORS[operator]
     if name in ("in", "not_in"):
-        return {each.key: {name: _listed(each)}}
+        return {key: {name: _listed(each)}}
     if name in ("eq", "ne") and isinstance(each.value, list):
         raise FilterError(f"filter {each.key!r}: {operator.value!r} takes one value, not a list; use 'in'")
-    return {each.key: {name: each.value}}
+    return {key: {name: each.value}}
 
 
 def _listed(each: MetadataFilter) -> list[Any]:

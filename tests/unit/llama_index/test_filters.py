@@ -1,0 +1,98 @@
+"""The filters that TwinvecVectorStore takes beside LlamaIndex's own."""
+
+from __future__ import annotations
+
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQuery
+from qdrant_client import QdrantClient, models
+
+from llama_index.embeddings.twinvec import TwinvecEmbedding
+from llama_index.vector_stores.twinvec import TwinvecVectorStore
+from twinvec.errors import FilterError
+from twinvec_qdrant import Collection
+from words import WordEncoder
+
+METADATA = {
+    "a": {"team": "hr", "year": 2019, "id": "x"},
+    "b": {"team": "it", "year": 2020, "id": "y"},
+    "c": {"team": "hr", "year": 2021},
+}
+
+
+@pytest.fixture(scope="module", params=["embedded", "client"])
+def store(request, tmp_path_factory):
+    place = (
+        {"path": tmp_path_factory.mktemp("store")}
+        if request.param == "embedded"
+        else {"client": QdrantClient(":memory:")}
+    )
+    with Collection.open("notes", encoder=WordEncoder(), chunking=False, **place) as collection:
+        store = TwinvecVectorStore(collection=collection)
+        store.add([TextNode(id_=key, text=f"note {key}", metadata=each) for key, each in METADATA.items()])
+        yield store
+
+
+def own(key: str, value, operator: str = "==") -> MetadataFilters:
+    return MetadataFilters(filters=[MetadataFilter(key=key, value=value, operator=FilterOperator(operator))])
+
+
+HR = models.FieldCondition(key="team", match=models.MatchValue(value="hr"))
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (own("metadata.team", "hr"), "ac"),
+        (own("id", "x"), "a"),
+        (own("metadata.id", "y", "!="), "ac"),
+        ({"team": "hr", "year": {"gte": 2020}}, "c"),
+        ({"or": [{"team": "it"}, {"metadata.year": 2021}]}, "bc"),
+        (models.Filter(must=[HR]), "ac"),
+        (models.Filter(must_not=[HR]), "b"),
+        (
+            models.Filter(must=[models.FieldCondition(key="metadata.id", match=models.MatchAny(any=["x", "z"]))]),
+            "a",
+        ),
+        (models.Filter(must=[models.HasIdCondition(has_id=["b"])]), "b"),
+    ],
+)
+def test_queries_and_nodes_take_every_form(store, filters, expected) -> None:
+    query = VectorStoreQuery(query_str="note", similarity_top_k=9, filters=filters)
+    assert set(store.query(query).ids) == set(expected)
+    assert {node.node_id for node in store.get_nodes(filters=filters)} == set(expected)
+
+
+def test_qdrant_filters_replace_those_of_the_query(store) -> None:
+    query = VectorStoreQuery(query_str="note", similarity_top_k=9, filters=own("team", "it"))
+    assert set(store.query(query, qdrant_filters=models.Filter(must=[HR])).ids) == {"a", "c"}
+    assert set(store.query(query, qdrant_filters={"team": "hr"}).ids) == {"a", "c"}
+
+
+def test_an_index_hands_them_on(encoder) -> None:
+    embed_model = TwinvecEmbedding(encoder=encoder)
+    nodes = [TextNode(id_=key, text=f"note {key}", metadata=each) for key, each in METADATA.items()]
+    store = TwinvecVectorStore(embed_model)
+    store.add(nodes)
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    for options in (
+        {"filters": {"team": "hr"}},
+        {"vector_store_kwargs": {"qdrant_filters": models.Filter(must=[HR])}},
+    ):
+        found = index.as_retriever(similarity_top_k=9, **options).retrieve("note")
+        assert {each.node_id for each in found} == {"a", "c"}
+
+
+def test_nodes_are_deleted_by_every_form(tmp_path) -> None:
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as collection:
+        store = TwinvecVectorStore(collection=collection)
+        for filters in ({"team": "hr"}, models.Filter(must=[HR]), own("team", "hr")):
+            store.add([TextNode(id_=key, text=f"note {key}", metadata=each) for key, each in METADATA.items()])
+            store.delete_nodes(filters=filters)
+            assert [node.node_id for node in store.get_nodes()] == ["b"]
+
+
+def test_what_is_no_filter_is_refused(store) -> None:
+    with pytest.raises(FilterError, match="got str"):
+        store.query(VectorStoreQuery(query_str="note", filters="team = hr"))
