@@ -5,13 +5,15 @@ One request reads both, for a few candidates more than needed: those that no rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from twinvec_qdrant.records.schema import record_id
 from twinvec_qdrant.search.ranking import Candidate
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.stores.searches import Along, Candidates
 from twinvec_qdrant.stores.steps import Steps
 
 _SPARE = 4  # candidates beyond those needed, at least; searches rarely meet chunks that no record lists
@@ -36,11 +38,29 @@ class Fetched:
             self._asked.update(new)
             self.points.update((yield from self._backend.points(new, self._vector)))
 
+    def along(self, request: SearchRequest) -> Along:
+        """Return what the search probably needs: the best chunks of each stage, and the records of their sources."""
+
+        def ids(candidates: Candidates) -> Iterator[str]:
+            best = (scored for found in candidates.found for scored in found.values())
+            points = {each.id: each for stage in best for each in islice(stage.values(), _needed(request))}
+            new = dict.fromkeys(
+                each for key, point in points.items() for each in (self.record_id(point.payload["source"]), key)
+            )
+            return (key for key in new if key not in self._asked)
+
+        return Along(ids, self._vector)
+
+    def keep(self, read: Mapping[str, Point | None]) -> None:
+        """Keep points that have been read; None for those that do not exist."""
+        self._asked.update(read)
+        self.points.update((key, point) for key, point in read.items() if point is not None)
+
     def valid(
         self, ranked: Sequence[Sequence[Candidate]], request: SearchRequest, *, group: bool
     ) -> Steps[list[list[Candidate]]]:
         """Return for each search the best candidates that their source's record lists; with ``group`` one a source."""
-        needed = request.depth + max(_SPARE, request.depth // 2)
+        needed = _needed(request)
         while True:
             valid = [_Walk(candidates, self, request.depth, group) for candidates in ranked]
             open_ends = [each for each in valid if each.unknown]
@@ -60,6 +80,10 @@ class Fetched:
         if source not in self._ids:
             self._ids[source] = record_id(source)
         return self._ids[source]
+
+
+def _needed(request: SearchRequest) -> int:
+    return request.depth + max(_SPARE, request.depth // 2)
 
 
 class _Walk:

@@ -110,7 +110,7 @@ class Searcher:
         group = request.group and not self._whole
         depth, waiting, model = CANDIDATES, searches, None
         while waiting:
-            model = yield from self._find(waiting, request, depth)
+            model = yield from self._find(waiting, request, depth, fetched)
             for search in waiting:
                 search.ranked += rank(search.found, search.query, request.weights, search.ranked, search.first)
                 search.first = search.first or len(search.ranked)
@@ -122,7 +122,9 @@ class Searcher:
             depth *= _DEEPER
         return searches, model
 
-    def _find(self, searches: Sequence[_Progress], request: SearchRequest, depth: int) -> Steps[str | None]:
+    def _find(
+        self, searches: Sequence[_Progress], request: SearchRequest, depth: int, fetched: Fetched
+    ) -> Steps[str | None]:
         """Set the new candidates of each search, scored by every stage, and whether more may exist."""
 
         def query(vector: Any) -> Query:
@@ -135,7 +137,8 @@ class Searcher:
             )
             for search in searches
         ]
-        candidates = yield from self._backend.candidates(asked, model_id())
+        candidates = yield from self._backend.candidates(asked, model_id(), fetched.along(request))
+        fetched.keep(candidates.read)
         for search, found, more in zip(searches, candidates.found, candidates.more, strict=True):
             search.found = {stage: found.get(stage, {}) for stage in search.query.by_stage()}
             search.more = more

@@ -20,7 +20,7 @@ from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import DEFAULT_CLUSTER, DEFAULT_INDEX, ClusterSettings, IndexSettings, ReadConsistency
 from twinvec_qdrant.stores.conditions import Conditions, LacksVector, field_is
 from twinvec_qdrant.stores.points import Point, Query, Scored, States
-from twinvec_qdrant.stores.searches import Candidates, Search, find_candidates
+from twinvec_qdrant.stores.searches import Along, Candidates, Search, find_candidates
 from twinvec_qdrant.stores.steps import Steps, run, worked
 
 T = TypeVar("T")
@@ -177,8 +177,9 @@ class Backend(Protocol):
     can_await: bool = False
     """Whether ``run_awaiting`` awaits a server; else it would block, and callers use a worker thread instead."""
 
-    def candidates(self, searches: Sequence[Search], notice: str) -> Steps[Candidates]:
+    def candidates(self, searches: Sequence[Search], notice: str, along: Along | None = None) -> Steps[Candidates]:
         """Return the candidates of the searches, and the payload of the point ``notice`` of the same moment."""
+        del along
 
         def find() -> Candidates:
             found = find_candidates(searches, self.search)

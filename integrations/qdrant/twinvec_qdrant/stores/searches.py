@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from twinvec_qdrant.stores.conditions import IdIs
-from twinvec_qdrant.stores.points import Query, Scored
+from twinvec_qdrant.stores.points import Point, Query, Scored
 
 Found = dict[str, dict[str, Scored]]
 """What each stage ("dense", "sparse") has scored for one query: stage -> point id -> scored point."""
@@ -29,11 +29,21 @@ class Candidates:
         found: For each search the scores of its candidates, by stage; a stage may lack those that it scores 0.
         more: For each search whether a stage may have more.
         notice: Payload of the extra point that the same request reads; None if that point does not exist.
+        read: Further points by id that a request has read along; None for those that do not exist.
     """
 
     found: list[Found] = field(default_factory=list)
     more: list[bool] = field(default_factory=list)
     notice: Mapping[str, Any] | None = None
+    read: dict[str, Point | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """The points, with this dense vector, that a store may read along if it needs a second request for candidates."""
+
+    ids: Callable[[Candidates], Iterable[str]]
+    vector: str | None
 
 
 def gathered(searches: Sequence[Search], answers: Sequence[Sequence[Scored]]) -> Candidates:
@@ -56,14 +66,20 @@ def own_queries(searches: Sequence[Search]) -> list[Query]:
     return [query for search in searches for query in search.stages.values()]
 
 
-def unscored(found: Found, stage: str) -> tuple[str, ...]:
-    """Return the ids that the other stage has found and this one has not scored."""
-    return tuple(key for other in found if other != stage for key in found[other] if key not in found[stage])
+def lacking(
+    searches: Sequence[Search], candidates: Candidates, complete: Collection[tuple[int, str]] = ()
+) -> list[tuple[dict[str, Scored], Query]]:
+    """Return the scores of each stage that lacks some of the candidates of others, and the query for those by id.
 
-
-def by_id(query: Query, ids: tuple[str, ...]) -> Query:
-    """Return the query that scores these points."""
-    return replace(query, limit=len(ids), conditions=(IdIs(ids),), exact=True)
+    A stage is ``complete`` in the search of a row if what it lacks has the score 0.
+    """
+    queries = []
+    for row, (search, found) in enumerate(zip(searches, candidates.found, strict=True)):
+        for stage, query in search.stages.items():
+            ids = tuple(key for other in found if other != stage for key in found[other] if key not in found[stage])
+            if ids and (row, stage) not in complete:
+                queries.append((found[stage], replace(query, limit=len(ids), conditions=(IdIs(ids),), exact=True)))
+    return queries
 
 
 def find_candidates(
@@ -72,22 +88,7 @@ def find_candidates(
     """Return the candidates by two calls of a store's ``search``: the best of each stage, then what it lacks by id."""
     queries = own_queries(searches)
     candidates = gathered(searches, search(queries) if queries else [])
-    fill_in(searches, candidates, search)
-    return candidates
-
-
-def fill_in(
-    searches: Sequence[Search],
-    candidates: Candidates,
-    search: Callable[[Sequence[Query]], Sequence[Sequence[Scored]]],
-) -> None:
-    """Add the scores that a stage lacks: those of the candidates that only another stage has found."""
-    missing = [
-        (found[stage], by_id(query, ids))
-        for each, found in zip(searches, candidates.found, strict=True)
-        for stage, query in each.stages.items()
-        if (ids := unscored(found, stage))
-    ]
-    if missing:
+    if missing := lacking(searches, candidates):
         for (scores, _), answer in zip(missing, search([query for _, query in missing]), strict=True):
             scores.update((each.id, each) for each in answer)
+    return candidates

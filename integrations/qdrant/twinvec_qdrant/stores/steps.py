@@ -68,7 +68,7 @@ def asked(method: str, *arguments: Any, **options: Any) -> Steps[Any]:
 def run(steps: Steps[T], ask: Callable[[Ask], Any] | None = None) -> T:
     """Run the steps to their end and block until then; ``ask`` sends requests."""
 
-    def perform(step: Step) -> Any:
+    async def perform(step: Step) -> Any:
         if isinstance(step, Work):
             return step.call()
         if isinstance(step, Encode):
@@ -77,17 +77,11 @@ def run(steps: Steps[T], ask: Callable[[Ask], Any] | None = None) -> T:
         return ask(step)
 
     try:
-        step = next(steps)
-        while True:
-            try:
-                result = perform(step)
-            except BaseException as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(result)
+        run_awaiting(steps, perform).send(None)  # nothing in it waits
     except StopIteration as end:
         value: T = end.value
         return value
+    raise AssertionError("a step has waited")
 
 
 async def run_awaiting(steps: Steps[T], perform: Callable[[Step], Awaitable[Any]]) -> T:

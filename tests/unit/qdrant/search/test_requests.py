@@ -11,11 +11,10 @@ from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from stand_in import Fault, StandIn
 from twinvec import Document
 from twinvec.errors import ConfigurationError, FilterError, StoreError
-from twinvec_qdrant import ChunkSettings, Collection
+from twinvec_qdrant import ChunkSettings, ClusterSettings, Collection
 from twinvec_qdrant.records.schema import model_id, record_id
 from twinvec_qdrant.stores.points import Query
-from twinvec_qdrant.stores.searches import Search
-from twinvec_qdrant.stores.server import searching
+from twinvec_qdrant.stores.searches import Along, Candidates, Search
 from twinvec_qdrant.stores.steps import asked as asked_for
 from words import WordEncoder, sentences
 
@@ -143,32 +142,76 @@ def test_both_stores_score_the_candidates_of_each_stage_by_the_other(server, tmp
             assert all("source" in each.payload for each in [*dense.values(), *sparse.values()])
 
 
-def test_what_the_shards_leave_out_is_asked_for_by_id(server, asked, words, monkeypatch):
-    """A server that cuts the scores of candidates, as one of several shards may."""
-    crossed = searching._scored_across
+LIMITED = {
+    "batches of four": (1, {"search_max_batchsize": 4}, 2),
+    "batches of three": (1, {"search_max_batchsize": 3}, 2),
+    "batches of two": (1, {"search_max_batchsize": 2}, 3),
+    "shards": (4, {}, 2),
+    "shards and few results": (4, {"max_query_limit": 100}, 2),
+    "shards without exact search": (4, {"search_allow_exact": False}, 2),
+    "shards, few results, and no exact search": (4, {"max_query_limit": 100, "search_allow_exact": False}, 3),
+    "small filters and batches": (1, {"search_max_batchsize": 3, "condition_max_size": 40}, 3),
+}
 
-    def cut(query, other, shards):
-        request = crossed(query, other, shards)
-        request.prefetch[0].limit = 60
-        return request
 
+@pytest.mark.parametrize("name", LIMITED)
+def test_limits_of_a_server_cost_at_most_one_more_request(server, asked, words, name):
+    """The server reports so many shards; the stand-in keeps all in one."""
+    shards, limits, most = LIMITED[name]
+    with filled(words, client=client(server), cluster=ClusterSettings(shards=shards)) as collection:
+        free = [collection.search(query) for query in QUERIES]
+        server.be_strict(models.StrictModeConfig(enabled=True, **limits), "notes")
+        collection.count()
+        collection.info()
+        for query, expected in zip(QUERIES, free, strict=True):
+            asked.clear()
+            found = collection.search(query)
+            assert [(hit.id, hit.text) for hit in found] == [(hit.id, hit.text) for hit in expected]
+            for hit, other in zip(found, expected, strict=True):
+                assert hit.scores == pytest.approx(other.scores, abs=1e-5)
+            assert 2 <= len(asked) <= most, asked
+        for mode in ("dense", "sparse"):
+            asked.clear()
+            assert len(collection.search(QUERIES[0], 3, mode)) == 3
+            assert len(asked) == 2, "one stage needs little"
+
+
+def test_missing_scores_are_asked_for_by_id_together_with_what_is_read(server, asked, words):
     with filled(words, client=client(server)) as collection:
-        backend = collection._backend
-        stages = {
-            "dense": Query(words.encode_query(["two men fox"])[0], 30, fields=("source",)),
-            "sparse": Query(collection._catalog.weights.queries(["two men fox"])[0], 30, fields=("source",)),
-        }
-        whole = backend.run(backend.candidates([Search(stages)], model_id())).found[0]
-        monkeypatch.setattr(searching, "_scored_across", cut)
+        whole = candidates_of(collection)
+        server.be_strict(models.StrictModeConfig(enabled=True, search_max_batchsize=3), "notes")
+        collection.info()
         asked.clear()
-        found = backend.run(backend.candidates([Search(stages)], model_id())).found[0]
-        assert len(asked) == 2, "some were asked for by id"
-        for stage in stages:
-            both = whole[stage].keys() & found[stage].keys()
-            assert len(both) >= 0.9 * len(whole[stage])
-            assert len(found[stage]) >= len(whole[stage]) - 1
-            for key in both:
-                assert found[stage][key].score == pytest.approx(whole[stage][key].score, abs=1e-5)
+        cut = candidates_of(collection, Along(lambda found: [record_id("d001"), record_id("gone")], "dense"))
+        assert [path for _, path in asked] == ["/points/query/batch"] * 2
+        assert cut.read.keys() == {record_id("d001"), record_id("gone")}
+        assert cut.read[record_id("d001")].payload["source"] == "d001"
+        assert cut.read[record_id("gone")] is None
+        for stage, scores in whole.found[0].items():
+            assert {key: each.score for key, each in cut.found[0][stage].items()} == pytest.approx(
+                {key: each.score for key, each in scores.items()}, abs=1e-5
+            )
+            assert all("source" in each.payload for each in cut.found[0][stage].values())
+
+
+def candidates_of(collection: Collection, along: Along | None = None) -> Candidates:
+    """The candidates of one search by both stages."""
+    stages = {
+        "dense": Query(collection.encoder.encode_query(["two men fox"])[0], 30, fields=("source",)),
+        "sparse": Query(collection._catalog.weights.queries(["two men fox"])[0], 30, fields=("source",)),
+    }
+    backend = collection._backend
+    return backend.run(backend.candidates([Search(stages)], model_id(), along))
+
+
+def test_limits_that_come_between_two_searches_are_met(server, words):
+    with filled(words, client=client(server)) as collection:
+        expected = collection.search(QUERIES[0])
+        for limits in ({"search_max_batchsize": 2}, {"max_query_limit": 20}, {"search_allow_exact": False}):
+            server.be_strict(models.StrictModeConfig(enabled=True, **limits), "notes")
+            assert [hit.id for hit in collection.search(QUERIES[0])] == [hit.id for hit in expected], limits
+            points = collection._backend.run(collection._backend.points([record_id("d001")]))
+            assert points.keys() == {record_id("d001")}
 
 
 def test_chunks_that_no_record_lists_make_way_for_others(server, asked, words):
@@ -280,7 +323,7 @@ async def test_an_async_client_that_cannot_serve_is_refused(tmp_path, words):
 
 
 async def test_awaited_requests_are_retried_and_their_errors_ours(server, words, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", tenacity.wait_none())
+    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", tenacity.wait_none())
     filled(words, client=client(server)).close()
     faults = [Fault.BUSY, Fault.LIMITED, Fault.REFUSED]
     with Collection.open("notes", url=server.url, encoder=words, wait_seconds=30) as collection:

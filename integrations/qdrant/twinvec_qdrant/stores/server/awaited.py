@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import threading
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
@@ -23,13 +22,10 @@ from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 
 from twinvec.adapters.coalescing import Coalescer
 from twinvec_qdrant.stores.server.clients import quiet_client
-from twinvec_qdrant.stores.server.errors import reason, store_error, unsendable
+from twinvec_qdrant.stores.server.errors import unsendable
 from twinvec_qdrant.stores.server.merging import Lane, points_of, slice_of
-from twinvec_qdrant.stores.server.requests import applied, longest_silence, longest_try
-from twinvec_qdrant.stores.server.retrying import retrying
+from twinvec_qdrant.stores.server.requests import Requests, applied, longest_silence, longest_try
 from twinvec_qdrant.stores.steps import Ask, Encode, Step
-
-logger = logging.getLogger(__name__)
 
 Loop = asyncio.AbstractEventLoop
 
@@ -39,22 +35,16 @@ CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=64)
 
 
 class AwaitedRequests:
-    """Awaited requests about the collection ``name``.
+    """The awaited form of ``requests``.
 
-    Args:
-        client: The caller's client, which stays open, or the arguments of clients of our own.
-        location: The collection in errors.
+    ``client`` is the caller's, which stays open, or the arguments of clients of our own.
     """
 
-    def __init__(
-        self, client: AsyncQdrantClient | Mapping[str, Any], name: str, location: str, wait_seconds: float
-    ) -> None:
+    def __init__(self, client: AsyncQdrantClient | Mapping[str, Any], requests: Requests) -> None:
         given = client if isinstance(client, AsyncQdrantClient) else None
         self._everywhere = given if given is not None and is_local(given) else None
         self._options = _options(client.init_options if isinstance(client, AsyncQdrantClient) else client)
-        self._name = name
-        self._location = location
-        self._wait_seconds = wait_seconds
+        self._requests = requests
         self._lock = threading.Lock()
         self._clients: WeakKeyDictionary[Loop, AsyncQdrantClient] = WeakKeyDictionary()
         self._lives: WeakKeyDictionary[Loop, AsyncGenerator[AsyncQdrantClient]] = WeakKeyDictionary()
@@ -99,23 +89,19 @@ class AwaitedRequests:
         client = await self._client()
         method = getattr(client, ask.method)
         options = dict(ask.options)
-        policy = retrying(self._wait_seconds, self._announce, options.pop("refill_seconds", 0.0))
-        now = asyncio.get_running_loop().time
-        end = now() + longest_silence(self._wait_seconds)
-        again = tenacity.AsyncRetrying(
-            retry=policy.retry, wait=policy.wait, stop=policy.stop, before_sleep=policy.before_sleep, reraise=True
-        )
+        policy = self._requests.policy(options.pop("refill_seconds", 0.0))
+        wait_seconds, now = self._requests.wait_seconds, asyncio.get_running_loop().time
+        end = now() + longest_silence(wait_seconds)
 
         async def attempt() -> Any:
-            seconds = min(longest_try(ask.method, self._wait_seconds), max(end - now(), 0.001))
+            seconds = min(longest_try(ask.method, wait_seconds), max(end - now(), 0.001))
             async with asyncio.timeout(seconds):
-                return applied(await method(self._name, *ask.arguments, **options))
+                return applied(await method(self._requests.name, *ask.arguments, **options))
 
         try:
-            return await again(attempt)
+            return await tenacity.AsyncRetrying(**policy)(attempt)
         except Exception as error:
-            cause = None if unsendable(error) else error  # an unsendable header may be the API key
-            raise store_error(error, self._location, ask.method) from cause
+            raise self._requests.error(error, ask.method) from None if unsendable(error) else error
 
     async def _client(self) -> AsyncQdrantClient:
         if self._everywhere is not None:
@@ -135,10 +121,6 @@ class AwaitedRequests:
             if id(key) not in self._encoders:
                 self._encoders = {id(key): Coalescer(encode)}  # a migration leaves the former encoder behind
             return self._encoders[id(key)]
-
-    def _announce(self, state: tenacity.RetryCallState) -> None:
-        if state.attempt_number == 1 and state.outcome is not None:
-            logger.warning("%s: %s; trying again", self._location, reason(state.outcome.exception()))
 
 
 async def _life(client: AsyncQdrantClient) -> AsyncGenerator[AsyncQdrantClient]:

@@ -17,7 +17,6 @@ from twinvec_qdrant.stores.base import FieldIndexType
 from twinvec_qdrant.stores.conditions import Conditions, StoreCondition
 from twinvec_qdrant.stores.field_tests import HasText, field_tests_of
 from twinvec_qdrant.stores.points import Query
-from twinvec_qdrant.stores.searches import Search, own_queries
 from twinvec_qdrant.stores.served_tests import fitted, unsure
 from twinvec_qdrant.stores.server.requests import Requests, is_local
 from twinvec_qdrant.stores.steps import Steps, asked
@@ -64,34 +63,20 @@ class FieldIndexes:
             self._requests.call(self._requests.client.delete_payload_index, path, wait=True)
             self.types = {key: value for key, value in self.types.items() if key != path}
 
-    def fitted(self, conditions: Conditions) -> tuple[StoreCondition, ...]:
-        """Return the conditions as the server has to test them; read the indexes again if necessary.
+    def fitted(self, *many: Conditions) -> Steps[list[tuple[StoreCondition, ...]]]:
+        """Return each of the conditions as the server has to test them; read the indexes again if necessary.
 
-        Raise ``FilterError`` if the conditions search words at a path without a text index: there, servers up to 1.19
+        Raise ``FilterError`` if conditions search words at a path without a text index: there, servers up to 1.19
         look for the text as a part of the stored one, in the same case.
         """
-        if self._are_unsure(conditions):
-            self.read()
-        return self._fitted(conditions)
-
-    def fitted_query(self, query: Query) -> Query:
-        """Return a search with conditions as the server has to test them; as for ``fitted``."""
-        return replace(query, conditions=self.fitted(query.conditions))
-
-    def fitted_searches(self, searches: Sequence[Search]) -> Steps[list[Search]]:
-        """Return searches with conditions as the server has to test them; as for ``fitted``."""
-        if any(self._are_unsure(query.conditions) for query in own_queries(searches)):
+        if any(map(self._are_unsure, many)):
             self.learn((yield from asked("get_collection")))
-        return [
-            replace(
-                search,
-                stages={
-                    name: replace(query, conditions=self._fitted(query.conditions))
-                    for name, query in search.stages.items()
-                },
-            )
-            for search in searches
-        ]
+        return list(map(self._fitted, many))
+
+    def fitted_queries(self, queries: Sequence[Query]) -> Steps[list[Query]]:
+        """Return searches with conditions as the server has to test them; as for ``fitted``."""
+        conditions = yield from self.fitted(*(query.conditions for query in queries))
+        return [replace(query, conditions=fitted) for query, fitted in zip(queries, conditions, strict=True)]
 
     def _are_unsure(self, conditions: Conditions) -> bool:
         return not self._local and (unsure(conditions, self.types) or any(self._unserved(conditions)))
@@ -116,20 +101,19 @@ class FieldIndexes:
 
 
 def _params(kind: FieldIndexType) -> Any:
-    if kind == "keyword":
-        return models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, on_disk=True)
-    if kind == "float":
-        return models.FloatIndexParams(type=models.FloatIndexType.FLOAT, on_disk=True)
-    if kind == "bool":
-        return models.BoolIndexParams(type=models.BoolIndexType.BOOL, on_disk=True)
-    if kind == "datetime":
-        return models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME, on_disk=True)
-    if kind == "geo":
-        return models.GeoIndexParams(type=models.GeoIndexType.GEO, on_disk=True)
-    return models.TextIndexParams(
-        type=models.TextIndexType.TEXT,
-        tokenizer=models.TokenizerType.WORD,
-        lowercase=True,
-        phrase_matching=True,
-        on_disk=True,
-    )
+    if kind == "text":
+        return models.TextIndexParams(
+            type=models.TextIndexType.TEXT,
+            tokenizer=models.TokenizerType.WORD,
+            lowercase=True,
+            phrase_matching=True,
+            on_disk=True,
+        )
+    of_kind: Any = {
+        "keyword": models.KeywordIndexParams,
+        "float": models.FloatIndexParams,
+        "bool": models.BoolIndexParams,
+        "datetime": models.DatetimeIndexParams,
+        "geo": models.GeoIndexParams,
+    }[kind]
+    return of_kind(type=kind, on_disk=True)

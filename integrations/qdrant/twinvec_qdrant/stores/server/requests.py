@@ -17,9 +17,17 @@ import tenacity
 from qdrant_client import QdrantClient, models
 from qdrant_client.local.qdrant_local import QdrantLocal
 
+from twinvec.errors import StoreError
 from twinvec_qdrant.stores.server.clients import observe, options_for, time_limit
-from twinvec_qdrant.stores.server.errors import NotYetAppliedError, reason, refusal, store_error, unsendable
-from twinvec_qdrant.stores.server.retrying import retrying
+from twinvec_qdrant.stores.server.errors import (
+    NotYetAppliedError,
+    is_temporary,
+    reason,
+    refusal,
+    requested_pause,
+    store_error,
+    unsendable,
+)
 
 T = TypeVar("T")
 
@@ -35,6 +43,7 @@ _READS = frozenset(
 _READ_SECONDS = 20.0
 _WRITE_SECONDS = 60.0
 _LEAST_SECONDS = 1.0
+_GROWING = tenacity.wait_random_exponential(multiplier=0.2, max=10.0)  # pauses between tries
 
 
 class Requests:
@@ -45,10 +54,10 @@ class Requests:
 
     def __init__(self, client: QdrantClient, name: str, location: str, wait_seconds: float) -> None:
         self.client = client
+        self.name = name
         self.location = location
         self.wait_seconds = wait_seconds
         self.most_timeout: int | None = None
-        self._name = name
         self._slowed = False
         self._turn = _LOCAL_MODE if is_local(client) else nullcontext()
         observe(client)
@@ -60,7 +69,7 @@ class Requests:
 
         Raise ``StoreUnavailableError`` if the server does not answer or stays busy, and ``StoreError`` if it refuses.
         """
-        return self._sent(method, (self._name, *args), options, refill_seconds)
+        return self._sent(method, (self.name, *args), options, refill_seconds)
 
     def ask(self, method: Callable[..., T]) -> T:
         """Call a client method that is about no collection; errors as for ``call``."""
@@ -88,10 +97,40 @@ class Requests:
 
         try:
             with self._turn:
-                return retrying(self.wait_seconds, self._announce, refill_seconds)(attempt)
+                return tenacity.Retrying(**self.policy(refill_seconds))(attempt)
         except Exception as error:
-            cause = None if unsendable(error) else error  # an unsendable header may be the API key
-            raise store_error(error, self.location, method.__name__) from cause
+            raise self.error(error, method.__name__) from None if unsendable(error) else error
+
+    def error(self, error: Exception, what: str) -> StoreError:
+        """Return the error of ours for one that a request ended with; see ``errors.store_error``.
+
+        One that ``unsendable`` finds must not be its cause: the header that it quotes may be the API key.
+        """
+        return store_error(error, self.location, what)
+
+    def policy(self, refill_seconds: float) -> dict[str, Any]:
+        """Return the arguments of tenacity that retry temporary failures for ``wait_seconds``.
+
+        The server may ask for longer pauses. After ``refill_seconds``, a rate limit of the server has room for the
+        whole request. A shorter pause may be in vain: the first parts of a request use up the budget, and the server
+        refuses a later part. If less time is left, the pause is the one that the server names.
+        """
+
+        def pause(state: tenacity.RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome is not None else None
+            requested = requested_pause(error)
+            if requested > 0 and (answered := refusal(error)) is not None and answered.status == 429:
+                full = max(requested, refill_seconds)
+                return full if (state.seconds_since_start or 0.0) + full < self.wait_seconds else requested
+            return max(requested, _GROWING(state))
+
+        return {
+            "retry": tenacity.retry_if_exception(is_temporary),
+            "wait": pause,
+            "stop": tenacity.stop_before_delay(self.wait_seconds),
+            "before_sleep": self._announce,
+            "reraise": True,
+        }
 
     def _announce(self, state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None

@@ -1,97 +1,184 @@
-"""The first request of a search on a server: one batch for the candidates of every stage and all their scores.
+"""Searches of a server's collection, and the first request of a search: the candidates of all stages with their scores.
 
 For each search and stage, the batch holds the stage's own query. Where a search has two stages, it also holds the query
-of each over the candidates of the other: these are prefetched, and scored by the stage's vector without the index.
-
-On a collection of several shards, each shard prefetches and scores its own candidates, and the server keeps the best of
-all. The limit of these queries therefore grows with the shards. Scores that are still missing are asked for by id.
+of each over the candidates of the other: these are prefetched, and scored by the stage's vector without the index. The
+batch reads the point ``notice``, too. Where the server does not permit all that in one batch, a second request has the
+rest: it asks for missing scores by id, and reads the points along that the search probably needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Self
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
 from qdrant_client import models
 
-from twinvec_qdrant.stores.points import Query, Scored, scored
-from twinvec_qdrant.stores.searches import Candidates, Search, gathered, own_queries
-from twinvec_qdrant.stores.server.limits.searches import client_request
+from twinvec.errors import StoreLimitError
+from twinvec_qdrant.stores.points import PAGE, Query, Scored, scored, stored_point
+from twinvec_qdrant.stores.searches import Along, Candidates, Found, Search, gathered, lacking, own_queries
+from twinvec_qdrant.stores.server.limits.permitted import Limits
+from twinvec_qdrant.stores.server.limits.searches import (
+    batches,
+    cost,
+    crossing_requests,
+    merged,
+    needs_exact,
+    reading,
+    requests_for,
+)
+from twinvec_qdrant.stores.server.reading import Reading
+from twinvec_qdrant.stores.steps import Steps
+
+_Requests = Sequence[models.QueryRequest]
 
 
-class _Request(models.QueryRequest):
-    """A request that the client sends as it is, without a copy of every number of the vector."""
+@dataclass(frozen=True, slots=True)
+class _Crossing:
+    """In the search of this row, a stage scores the candidates of another one by ``requests``.
 
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self
+    If these find fewer than ``most`` points, they find all that have a score.
+    """
 
+    row: int
+    stage: str
+    other: str
+    requests: _Requests
+    most: int
 
-def search_batch(searches: Sequence[Search], notice: str, shards: int) -> list[models.QueryRequest]:
-    """Return the requests of one batch; the first one reads the point ``notice``."""
-    own = [client_request(query) for query in own_queries(searches)]
-    across = [_scored_across(query, other, shards) for query, other in crossings(searches)]
-    noticed = models.Filter(must=[models.HasIdCondition(has_id=[notice])])
-    return [models.QueryRequest(filter=noticed, limit=1, with_payload=True, with_vector=False), *own, *across]
-
-
-def sendable(batch: Sequence[models.QueryRequest]) -> list[models.QueryRequest]:
-    """Return the requests of a batch without a check of every number of their vectors."""
-    sent: list[models.QueryRequest] = []
-    for request in batch:
-        given = {name: getattr(request, name) for name in request.model_fields_set}
-        if isinstance(request.query, list | models.SparseVector):
-            given["query"] = models.NearestQuery.model_construct(nearest=request.query)
-        sent.append(_Request.model_construct(**given))
-    return sent
-
-
-def crossings(searches: Sequence[Search]) -> list[tuple[Query, Query]]:
-    """Return each query with the query whose candidates it scores."""
-    return [
-        (query, other)
-        for search in searches
-        for stage, query in search.stages.items()
-        for name, other in search.stages.items()
-        if name != stage
-    ]
+    def add(self, found: Found, answers: Sequence[Sequence[models.ScoredPoint]]) -> bool:
+        """Add the scores of the other stage's candidates; return whether those without have the score 0."""
+        scores = {str(each.id): each.score for answer in answers for each in answer}
+        # in the order of the other stage, as if asked for by id
+        found[self.stage] |= {
+            key: Scored(key, scores[key], point.payload)
+            for key, point in found[self.other].items()
+            if key not in found[self.stage] and key in scores
+        }
+        return bool(answers) and (len(scores) < self.most or found[self.other].keys() <= found[self.stage].keys())
 
 
-def candidates_of(
-    searches: Sequence[Search], answers: Sequence[Sequence[models.ScoredPoint]], shards: int
-) -> tuple[Candidates, bool]:
-    """Return the candidates from the answers to ``search_batch``, and whether all have all their scores."""
-    noticed, end = answers[0], 1 + len(own_queries(searches))
-    candidates = gathered(searches, [scored(each) for each in answers[1:end]])
-    candidates.notice = noticed[0].payload if noticed else None
-    across = iter(answers[end:])
-    complete = True
-    for search, found in zip(searches, candidates.found, strict=True):
-        for stage in search.stages:
+class Searching(Reading):
+    """The methods of a server's backend that search."""
+
+    def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
+        def found(limits: Limits) -> Steps[list[list[Scored]]]:
+            asked = self._requested(fitted, limits)
+            answers = yield from self._answers(list(chain(*asked)), limits)
+            return _merged(fitted, asked, iter(answers))
+
+        fitted = self.run(self._fields.fitted_queries(queries))
+        return self.run(self._within(found))
+
+    def candidates(self, searches: Sequence[Search], notice: str, along: Along | None = None) -> Steps[Candidates]:
+        if self._local:
+            return (yield from super().candidates(searches, notice))
+        fitted = iter((yield from self._fields.fitted_queries(own_queries(searches))))
+        searches = [replace(search, stages={stage: next(fitted) for stage in search.stages}) for search in searches]
+        return (yield from self._within(lambda limits: self._candidates(searches, notice, along, limits)))
+
+    def _requested(self, queries: Sequence[Query], limits: Limits) -> list[_Requests]:
+        """Return the requests that answer each query."""
+        if not limits.exact and any(map(needs_exact, queries)):
+            raise StoreLimitError(
+                f"{self.location}: the server permits no exact search (search_allow_exact): search without exact"
+            )
+        return [requests_for(query, limits, indexed=not self._local) for query in queries]
+
+    def _answers(self, requests: _Requests, limits: Limits) -> Steps[list[Any]]:
+        """Return the points that each request finds."""
+        answers: list[Any] = []
+        for batch in batches(requests, limits):
+            found = yield from self._read("query_batch_points", limits, cost(batch), batch)
+            answers += [answer.points for answer in found]
+        return answers
+
+    def _candidates(
+        self, searches: Sequence[Search], notice: str, along: Along | None, limits: Limits
+    ) -> Steps[Candidates]:
+        queries = own_queries(searches)
+        own = self._requested(queries, limits)
+        crossings = list(_crossings(searches, own, self._shards, limits))
+        noticing, crossed = _first(reading([notice], None), own, [each.requests for each in crossings], limits)
+        answers = iter((yield from self._answers([*noticing, *chain(*own), *chain(*crossed)], limits)))
+        noticed = {str(point.id): point for point in (next(answers) if noticing else ())}
+        candidates = gathered(searches, _merged(queries, own, answers))
+        complete = {
+            (each.row, each.stage)
+            for each, requests in zip(crossings, crossed, strict=False)
+            if each.add(candidates.found[each.row], [next(answers) for _ in requests])
+        }
+        unknown = [] if noticing else [notice]
+        noticed |= yield from self._second(searches, candidates, complete, unknown, along, limits)
+        candidates.notice = noticed[notice].payload if notice in noticed else None
+        return candidates
+
+    def _second(
+        self,
+        searches: Sequence[Search],
+        candidates: Candidates,
+        complete: Collection[tuple[int, str]],
+        unknown: list[str],
+        along: Along | None,
+        limits: Limits,
+    ) -> Steps[dict[str, Any]]:
+        """Ask for missing scores, and read the ``unknown`` points and those ``along``; return these points."""
+        missing = lacking(searches, candidates, complete)
+        if not missing and not unknown:
+            return {}
+        ids = [*unknown, *(along.ids(candidates) if along else ())]
+        vector = along.vector if along else None
+        queries = [query for _, query in missing]
+        asked = self._requested(queries, limits)
+        requests, read = list(chain(*asked)), reading(ids, vector)
+        together = bool(missing) and limits.permits_ids(len(ids)) and _are_one([*requests, read], limits)
+        answers = iter((yield from self._answers([*requests, read] if together else requests, limits)))
+        for (scores, _), answer in zip(missing, _merged(queries, asked, answers), strict=True):
+            scores.update((each.id, each) for each in answer)
+        if not together and not unknown:
+            return {}
+        points = next(answers) if together else (yield from self._by_id(ids, PAGE, True, vector))
+        found = {str(point.id): point for point in points}
+        candidates.read = {key: stored_point(found[key], vector) if key in found else None for key in ids}
+        return found
+
+
+def _crossings(
+    searches: Sequence[Search], own: Sequence[_Requests], shards: int, limits: Limits
+) -> Iterator[_Crossing]:
+    left = iter(own)
+    for row, search in enumerate(searches):
+        sources = {stage: next(left) for stage in search.stages}
+        for stage, query in search.stages.items():
             for other in search.stages.keys() - {stage}:
-                answer = next(across)
-                missing = found[other].keys() - found[stage].keys()
-                scores = {str(each.id): each.score for each in answer}
-                # in the order of the other stage, as if asked for by id
-                found[stage] |= {
-                    key: Scored(key, scores[key], found[other][key].payload)
-                    for key in found[other]
-                    if key in missing and key in scores
-                }
-                cut = len(answer) >= search.stages[other].limit * shards
-                complete &= not (cut and missing - scores.keys())
-    return candidates, complete
+                requests = crossing_requests(query, sources[other], shards, limits)
+                sure = len(requests) == 1 or limits.exact
+                yield _Crossing(
+                    row, stage, other, requests, sum(each.limit or 0 for each in requests[: None if sure else 1])
+                )
 
 
-def _scored_across(query: Query, other: Query, shards: int) -> models.QueryRequest:
-    """Return the request that scores the candidates of ``other`` by ``query``."""
-    source = client_request(other)
-    prefetch = models.Prefetch(
-        query=source.query, using=source.using, filter=source.filter, params=source.params, limit=source.limit
-    )
-    # several shards might cut an approximate search (undersampling); one compares so few points without its index
-    compared = replace(query, conditions=(), fields=(), exact=shards > 1, limit=other.limit * shards)
-    changes: dict[str, Any] = {"prefetch": [prefetch]}
-    if shards == 1 and not isinstance(query.vector, tuple):
-        changes["params"] = models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
-    return client_request(compared).model_copy(update=changes)
+def _first(
+    noticing: models.QueryRequest, own: Sequence[_Requests], crossed: Sequence[_Requests], limits: Limits
+) -> tuple[_Requests, Sequence[_Requests]]:
+    """Return which requests the first batch has besides ``own``: as much as the server permits in one."""
+    if not all(crossed):
+        crossed = ()
+    choices: list[tuple[_Requests, Sequence[_Requests]]] = [([noticing], crossed), ([], crossed), ([noticing], ())]
+    for first, second in choices:
+        if _are_one([*first, *chain(*own), *chain(*second)], limits):
+            return first, second
+    return [], ()
+
+
+def _are_one(requests: _Requests, limits: Limits) -> bool:
+    return sum(1 for _ in batches(requests, limits)) == 1
+
+
+def _merged(queries: Sequence[Query], asked: Sequence[_Requests], answers: Iterator[Any]) -> list[list[Scored]]:
+    """Return what each query finds, from the answers to its requests."""
+    return [
+        merged([scored(next(answers)) for _ in requests], query.limit)
+        for query, requests in zip(queries, asked, strict=True)
+    ]

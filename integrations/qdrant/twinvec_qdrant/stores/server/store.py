@@ -18,7 +18,7 @@ from twinvec_qdrant.stores.server.awaited import CONNECTIONS
 from twinvec_qdrant.stores.server.awaited import is_local as is_async_local
 from twinvec_qdrant.stores.server.backend import ServerBackend
 from twinvec_qdrant.stores.server.clients import quiet_client
-from twinvec_qdrant.stores.server.requests import Requests, is_local
+from twinvec_qdrant.stores.server.requests import is_local
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
 LEAST_VERSION = (1, 17)
@@ -52,7 +52,7 @@ class ServerStore(Store):
         )
         self._backend = self._server(name)
         self.location = self._backend.location
-        self._requests = Requests(client, name, self.location, wait_seconds)
+        self._requests = self._backend.requests
 
     def peek(self) -> dict[str, Any] | None:
         return self._backend.read_metadata() if self._exists() else None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from qdrant_client import models
 
-from twinvec.errors import StoreError, StoreUnavailableError
-from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.base import OWN_FIELDS
-from twinvec_qdrant.stores.points import states_name
-from twinvec_qdrant.stores.server.requests import Requests, is_local
+from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
+from twinvec_qdrant.settings import ClusterSettings, IndexSettings
+from twinvec_qdrant.stores.base import OWN_FIELDS, FieldIndexType, indexed_chunks
+from twinvec_qdrant.stores.points import DENSE, states_name
+from twinvec_qdrant.stores.server import cluster
+from twinvec_qdrant.stores.server.limits.known import KnownCollection
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
 
 MIGRATING_VERSION = (1, 18)
@@ -20,16 +22,27 @@ MIGRATING_VERSION = (1, 18)
 logger = logging.getLogger(__name__)
 
 
-class Structure:
-    """The structure of the collection that ``requests`` are about."""
+class Structure(KnownCollection):
+    """The methods of a server's backend that read and change the structure of the collection."""
 
-    def __init__(self, requests: Requests) -> None:
-        self._requests = requests
-        self._client = requests.client
-        self._local = is_local(requests.client)
+    _prepared = False  # whether own fields have an index
+
+    def cluster(self) -> ClusterSettings | None:
+        return None if self._local else cluster.settings_of(self._info())
+
+    def change_cluster(self, wanted: ClusterSettings) -> None:
+        if self._local:
+            raise ConfigurationError(f"{self.location}: settings of a cluster are for a server")
+        cluster.change(self.requests, self._info(), wanted)
+        self.read_consistently(wanted.read_consistency)
+
+    def read_metadata(self) -> dict[str, Any]:
+        return dict(self._info().config.metadata or {})
+
+    def write_metadata(self, changes: Mapping[str, Any]) -> None:
+        self.requests.call(self._client.update_collection, metadata=dict(changes))
 
     def add_vector(self, name: str, dim: int, states_dim: int | None) -> None:
-        """Make room for another dense vector, and for its token states."""
         config = models.DenseVectorNameConfig(dense=models.DenseVectorConfig(size=dim, distance=models.Distance.COSINE))
         self._create_vector(name, config)
         if states_dim is None:
@@ -44,23 +57,36 @@ class Structure:
         self._create_vector(states_name(name), models.DenseVectorNameConfig(dense=kept))
         if not self._local:
             placed = models.VectorParamsDiff(hnsw_config=states.hnsw_config, on_disk=states.on_disk)
-            self._requests.call(self._client.update_collection, vectors_config={states_name(name): placed})
+            self.requests.call(self._client.update_collection, vectors_config={states_name(name): placed})
 
     def drop_vector(self, name: str) -> None:
-        """Remove a dense vector and its token states."""
-        self._requests.call(self._client.delete_vector_name, name)
-        self._requests.call(self._client.delete_vector_name, states_name(name))
+        self.requests.call(self._client.delete_vector_name, name)
+        self.requests.call(self._client.delete_vector_name, states_name(name))
 
-    def pause_index(self) -> None:
-        """Turn off the server's graph until ``build_index``."""
-        if not self._local:
-            self._requests.call(self._client.update_collection, hnsw_config=models.HnswConfigDiff(m=0))
+    def field_indexes(self) -> Mapping[str, str]:
+        return self._fields.read()
 
-    def build_index(self, settings: IndexSettings) -> bool:
+    def index_field(self, path: str, kind: FieldIndexType) -> None:
+        self._fields.make(path, kind)
+
+    def drop_field_index(self, path: str) -> None:
+        self._fields.drop(path)
+
+    def begin_load(self, tenant_path: str | None) -> None:
+        """Index the payload fields that lack an index, and turn off the server's graph until ``build_index``.
+
+        The graph stays where the server forbids exact search, because it then refuses searches without a graph.
+        """
+        self.index_fields(tenant_path)
+        if not self._local and self.run(self._permitted()).exact:
+            self.requests.call(self._client.update_collection, hnsw_config=models.HnswConfigDiff(m=0))
+
+    def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Send the server these settings if it has others; it then builds the index while it serves searches."""
+        del force  # the server decides when to build
         if self._local:
             return False
-        config = self._requests.call(self._client.get_collection).config
+        config = self._info().config
         wanted, graph = client_quantization(settings), config.hnsw_config
         vectors = config.params.vectors if isinstance(config.params.vectors, dict) else {}
         dense = {name: each for name, each in vectors.items() if each.multivector_config is None}
@@ -69,47 +95,58 @@ class Structure:
         ):
             return False
         copies = models.VectorParamsDiff(quantization_config=wanted or models.Disabled.DISABLED)
-        self._requests.call(
+        self.requests.call(
             self._client.update_collection,
             hnsw_config=models.HnswConfigDiff(m=settings.m, ef_construct=settings.ef_construct),
             vectors_config=dict.fromkeys(dense, copies),
         )
         return True
 
-    def index_fields(self, tenant_path: str | None, known: Collection[str], *, wait: bool = True) -> None:
-        """Index the payload fields that conditions name, except the ``known`` ones, which have an index.
+    def indexed(self, chunks: int) -> int:
+        info = self._info()
+        vectors = info.config.params.vectors
+        names = list(vectors) if isinstance(vectors, dict) else [DENSE]
+        return indexed_chunks(self, info.indexed_vectors_count or 0, chunks, names)
 
-        Without ``wait``, the server builds the indexes of a large collection after the call.
+    def index_fields(self, tenant_path: str | None) -> None:
+        """Index the payload fields that conditions name; an existing index stays."""
+        if not self._local:
+            self._index(tenant_path, self._info().payload_schema or {}, wait=True)
+        self._prepared = True
+
+    def _prepare(self) -> None:
+        """Before the first write, index the fields that an older version has left without an index.
+
+        Go on without if the server refuses.
         """
-        if self._local:
+        if self._prepared or self._local:
             return
+        try:
+            self._index(None, self._info().payload_schema or {}, wait=False)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            logger.warning("%s; changes fail if the server demands an index", error)
+        self._prepared = True
+
+    def _index(self, tenant_path: str | None, known: Collection[str], *, wait: bool) -> None:
+        """Index own fields, except the ``known`` ones; without ``wait``, the server may build them after the call."""
         for field in OWN_FIELDS:
             if field not in known:
-                self._requests.call(
-                    self._client.create_payload_index, field, models.PayloadSchemaType.KEYWORD, wait=wait
-                )
+                kind = models.PayloadSchemaType.KEYWORD
+                self.requests.call(self._client.create_payload_index, field, kind, wait=wait)
         if tenant_path is not None and tenant_path not in known:
             tenants = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-            self._requests.call(self._client.create_payload_index, tenant_path, tenants, wait=wait)
-
-    def index_older(self, known: Collection[str]) -> None:
-        """Index the fields of a collection that an older version has made; do without them if the server refuses."""
-        if not set(OWN_FIELDS) <= set(known):
-            try:
-                self.index_fields(None, known, wait=False)
-            except StoreUnavailableError:
-                raise
-            except StoreError as error:
-                logger.warning("%s; changes fail if the server demands an index", error)
+            self.requests.call(self._client.create_payload_index, tenant_path, tenants, wait=wait)
 
     def _create_vector(self, name: str, config: models.DenseVectorNameConfig) -> None:
         try:
-            self._requests.call(self._client.create_vector_name, name, config)
+            self.requests.call(self._client.create_vector_name, name, config)
         except StoreError as error:
-            version = None if self._local else self._requests.version()
+            version = None if self._local else self.requests.version()
             if version is None or version >= MIGRATING_VERSION:
                 raise
             raise StoreError(
-                f"{self._requests.location}: the server has version {version[0]}.{version[1]}, and a migration needs "
+                f"{self.location}: the server has version {version[0]}.{version[1]}, and a migration needs "
                 f"{MIGRATING_VERSION[0]}.{MIGRATING_VERSION[1]} or later: update the server"
             ) from error

@@ -88,7 +88,7 @@ def test_a_pause_that_is_over_or_says_nothing_does_not_stop_anything(server, nam
 
 def test_a_server_that_names_no_pause_is_not_hammered(server, monkeypatch):
     url, answers, asked = server
-    monkeypatch.setattr("twinvec_qdrant.stores.server.retrying._GROWING", lambda state: 3600.0)
+    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", lambda state: 3600.0)
     answers += [LIMITED, ABSENT]  # 429, and a pause of 0
     with pytest.raises(StoreUnavailableError, match=url):
         connect("notes", url, None, 30).peek()

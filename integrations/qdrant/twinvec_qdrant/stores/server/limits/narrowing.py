@@ -18,7 +18,8 @@ from twinvec_qdrant.stores.server.limits.permitted import Limits
 def narrowed(filter: models.Filter | None, limits: Limits) -> list[models.Filter | None]:
     """Return filters within the limits whose points together are those of ``filter``; points may have several.
 
-    Where no cut helps, a filter stays too large, and the server refuses it by the name of its limit.
+    ``filter`` is one of ``values.client_filter``. Where no cut helps, a filter stays too large, and the server refuses
+    it by the name of its limit.
     """
     if filter is None:
         return [None]
@@ -32,35 +33,27 @@ def conditions_of(filter: models.Filter | None) -> int:
     """Count the conditions of a filter and of the filters in it, as the server does."""
     if filter is None:
         return 0
-    return sum(_size(each) for each in _lists(filter))
-
-
-def _lists(filter: models.Filter) -> list[Any]:
-    few = filter.min_should.conditions if filter.min_should is not None else []
-    return [*_listed(filter.must), *_listed(filter.must_not), *_listed(filter.should), *few]
+    return sum(_size(each) for some in (filter.must, filter.must_not, filter.should) for each in _listed(some))
 
 
 def _listed(conditions: Any) -> list[Any]:
-    if conditions is None:
-        return []
-    return list(conditions) if isinstance(conditions, list) else [conditions]
+    return conditions or []
 
 
 def _size(condition: Any) -> int:
-    if isinstance(condition, models.Filter):
-        return conditions_of(condition)
-    if isinstance(condition, models.NestedCondition):
-        return conditions_of(condition.nested.filter)
-    return 1
+    return conditions_of(condition) if isinstance(condition, models.Filter) else 1
 
 
 def _cut(filter: models.Filter, most: int) -> models.Filter:
     """Return the filter with at most this many values a condition."""
+    should: list[Any] = []
+    for each in _listed(filter.should):
+        cut = _cut_condition(each, most)
+        should += cut.should if _is_alternatives(cut) else [cut]  # beside the others
     return models.Filter(
         must=[_cut_condition(each, most) for each in _listed(filter.must)] or None,
         must_not=[_cut_condition(each, most) for each in _listed(filter.must_not)] or None,
-        should=_flat([_cut_condition(each, most) for each in _listed(filter.should)]) or None,
-        min_should=filter.min_should,
+        should=should or None,
     )
 
 
@@ -77,19 +70,9 @@ def _cut_condition(condition: Any, most: int) -> Any:
     return condition
 
 
-def _flat(conditions: list[Any]) -> list[Any]:
-    """Merge the alternatives of a nested alternative into the outer list."""
-    flat: list[Any] = []
-    for each in conditions:
-        flat += each.should if _is_alternatives(each) else [each]
-    return flat
-
-
 def _is_alternatives(condition: Any) -> bool:
     return (
-        isinstance(condition, models.Filter)
-        and isinstance(condition.should, list)
-        and all(each is None for each in (condition.must, condition.must_not, condition.min_should))
+        isinstance(condition, models.Filter) and bool(condition.should) and not (condition.must or condition.must_not)
     )
 
 

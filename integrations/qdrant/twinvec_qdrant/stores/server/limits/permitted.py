@@ -68,6 +68,10 @@ class Limits:
         """Return the largest number of points that one request may read by id: ``size`` or less."""
         return _least(size, self._share(self.reads))
 
+    def permits_ids(self, count: int) -> bool:
+        """Return whether a search may name so many points by their ids, and return them."""
+        return count <= min(most for most in (self.results, self.values, count) if most is not None)
+
     @property
     def budget(self) -> int | None:
         """The cost that the searches of one request may have."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, Self
 
 from qdrant_client import models
 
@@ -22,8 +23,16 @@ from twinvec_qdrant.stores.server.values import client_filter, client_sparse
 # Document frequencies of the points that there are. Without a filter, those of a server count removed points until its
 # optimizer has run. Servers before 1.19 ignore the field.
 _LIVE_FREQUENCIES = models.SearchParams(idf=models.IdfCorpusParams(corpus=models.Filter()))
+_FULL_VECTORS = models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
 
 _TERMS = 64  # the server's unit of cost for a sparse vector
+
+
+class _Request(models.QueryRequest):
+    """A request that the client sends as it is, without a copy of every number of the vector."""
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self
 
 
 def needs_exact(query: Query) -> bool:
@@ -33,33 +42,49 @@ def needs_exact(query: Query) -> bool:
 
 def requests_for(query: Query, limits: Limits, *, indexed: bool) -> list[models.QueryRequest]:
     """Return the requests that answer one query; ``indexed`` is False for the client's local mode, without indexes."""
-    by_id = _ids(query) is not None
     params = _params(query, limits) if indexed else None
+    states = not isinstance(query.vector, tuple) and query.vector.ndim == 2
+    prefetched = states and not limits.exact and _ids(query) is not None
     requests = []
     for part in _by_ids(query, limits.page(query.limit)):
         for wanted in narrowed(client_filter(part.conditions), limits):
-            size = limits.page(part.limit)
-            for start in range(0, part.limit, size):
-                place = (start, min(size, part.limit - start))
-                requests.append(_request(part, wanted, params, place, prefetched=by_id and not limits.exact))
+            for start, size in _places(part.limit, limits):
+                source = models.Prefetch(filter=wanted, limit=size) if prefetched else None
+                requests.append(_request(part, None if prefetched else wanted, params, (start, size), source))
     return requests
 
 
-def client_request(query: Query) -> models.QueryRequest:
-    """Return the one request that answers a query on a server without limits."""
-    return _request(
-        query, client_filter(query.conditions), _params(query, Limits()), (0, query.limit), prefetched=False
+def crossing_requests(
+    query: Query, sources: Sequence[models.QueryRequest], shards: int, limits: Limits
+) -> list[models.QueryRequest]:
+    """Return the requests that score what ``sources`` finds by the query; none if ``sources`` are several.
+
+    Every shard prefetches and scores its own candidates. All of them are therefore asked for, the last ones by further
+    requests (``offset``) where the server permits fewer results. Of several such requests, the server asks each shard
+    for a share only, unless the search is exact.
+    """
+    if len(sources) != 1:
+        return []
+    (source,) = sources
+    prefetch = models.Prefetch.model_construct(
+        query=source.query, using=source.using, filter=source.filter, params=source.params, limit=source.limit
     )
+    places = list(_places((source.limit or 0) * shards, limits))
+    params = _LIVE_FREQUENCIES if isinstance(query.vector, tuple) else _FULL_VECTORS
+    if len(places) > 1:
+        params = params.model_copy(update={"exact": limits.exact})
+    compared = replace(query, fields=())
+    return [_request(compared, None, params, place, prefetch) for place in places]
 
 
-def fits(requests: Sequence[models.QueryRequest], limits: Limits) -> bool:
-    """Return whether the server permits this batch, with its prefetches."""
-    if limits.searches is not None and len(requests) > limits.searches:
-        return False
-    if limits.budget is not None and cost(requests) > limits.budget:
-        return False
-    parts = [part for request in requests for part in _prefetches(request)]
-    return all(_fits(each, limits) for each in requests) and all(_fits(each, limits) for each in parts)
+def reading(ids: Sequence[str], vector: str | None) -> models.QueryRequest:
+    """Return the request that reads these points, with the dense vector of this name if set."""
+    return _Request.model_construct(
+        filter=models.Filter(must=[models.HasIdCondition(has_id=list(ids))]),
+        limit=len(ids),
+        with_payload=True,
+        with_vector=[vector] if vector else False,
+    )
 
 
 def batches(requests: Iterable[models.QueryRequest], limits: Limits) -> Iterator[list[models.QueryRequest]]:
@@ -91,22 +116,28 @@ def merged(answers: Sequence[Sequence[Scored]], limit: int) -> list[Scored]:
     return sorted(best.values(), key=lambda each: -each.score)[:limit]
 
 
+def _places(limit: int, limits: Limits) -> Iterator[tuple[int, int]]:
+    """Yield where each page of so many results begins, and its size."""
+    size = limits.page(limit)
+    return ((start, min(size, limit - start)) for start in range(0, limit, size))
+
+
 def _request(
     query: Query,
     filter: models.Filter | None,
     params: models.SearchParams | None,
     place: tuple[int, int],
-    *,
-    prefetched: bool,
+    prefetch: models.Prefetch | None,
 ) -> models.QueryRequest:
-    sparse = isinstance(query.vector, tuple)
+    """Return a request, without the client's check of every number of the vector."""
     start, size = place
-    prefetched = prefetched and not isinstance(query.vector, tuple) and query.vector.ndim == 2  # token states
-    return models.QueryRequest(
-        prefetch=models.Prefetch(filter=filter, limit=size) if prefetched else None,
-        query=client_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist(),
+    sparse = isinstance(query.vector, tuple)
+    vector = client_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist()
+    return _Request.model_construct(
+        prefetch=prefetch,
+        query=models.NearestQuery.model_construct(nearest=vector),
         using=SPARSE if sparse else query.name,
-        filter=None if prefetched else filter,
+        filter=filter,
         limit=size,
         offset=start or None,
         params=params,
@@ -115,47 +146,28 @@ def _request(
     )
 
 
-def _compared(query: object) -> int:
+def _cost(request: models.QueryRequest | models.Prefetch) -> int:
+    prefetch = request.prefetch
+    below = 1 + _compared(prefetch) + conditions_of(prefetch.filter) if isinstance(prefetch, models.Prefetch) else 0
+    return _compared(request) + conditions_of(request.filter) + below
+
+
+def _compared(request: models.QueryRequest | models.Prefetch) -> int:
     """Return what the server counts for the vectors that a query compares with."""
-    if isinstance(query, models.SparseVector):
-        return max(1, math.ceil(len(query.indices) / _TERMS))
-    if isinstance(query, list) and query and isinstance(query[0], list):
-        return len(query)
+    vector = request.query.nearest if isinstance(request.query, models.NearestQuery) else None
+    if isinstance(vector, models.SparseVector):
+        return max(1, math.ceil(len(vector.indices) / _TERMS))
+    if isinstance(vector, list) and vector and isinstance(vector[0], list):
+        return len(vector)
     return 1
-
-
-def _cost(request: models.QueryRequest) -> int:
-    below = sum(1 + _compared(each.query) + conditions_of(each.filter) for each in _prefetches(request))
-    return _compared(request.query) + conditions_of(request.filter) + below
-
-
-def _prefetches(request: models.QueryRequest) -> list[models.Prefetch]:
-    found = request.prefetch or []
-    return found if isinstance(found, list) else [found]
-
-
-def _fits(request: models.QueryRequest | models.Prefetch, limits: Limits) -> bool:
-    if limits.results is not None and (request.limit or 0) > limits.results:
-        return False
-    if narrowed(request.filter, limits) != [request.filter]:
-        return False
-    params = request.params
-    if params is None:
-        return True
-    copies = params.quantization
-    dear = limits.ef is not None and (params.hnsw_ef or 0) > limits.ef
-    dear |= limits.oversampling is not None and copies is not None and (copies.oversampling or 0) > limits.oversampling
-    return not dear and (limits.exact or not params.exact)
 
 
 def _params(query: Query, limits: Limits) -> models.SearchParams | None:
     settings = query.index
     if isinstance(query.vector, tuple):
         return _LIVE_FREQUENCIES
-    if query.exact and limits.exact:
-        return models.SearchParams(exact=True)
     if query.exact:
-        return models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
+        return models.SearchParams(exact=True) if limits.exact else _FULL_VECTORS
     ef = settings.ef if settings.ef is None or limits.ef is None else min(settings.ef, limits.ef)
     if settings.quantization == "none":
         return models.SearchParams(hnsw_ef=ef) if ef else None

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from twinvec_qdrant.stores.server.streams import in_streams
+from twinvec_qdrant.stores.server.writing import in_streams
 
 
 @pytest.mark.parametrize("streams", [1, 2])

@@ -1,0 +1,123 @@
+"""Points of a server's collection, read by their ids or by conditions, and counted."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from qdrant_client import models
+
+from twinvec_qdrant.stores.conditions import Conditions
+from twinvec_qdrant.stores.points import (
+    PAGE,
+    STATES_PAGE,
+    Point,
+    States,
+    pages,
+    payload_selector,
+    states_name,
+    stored_point,
+    stored_states,
+)
+from twinvec_qdrant.stores.server.limits.known import KnownCollection
+from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowed
+from twinvec_qdrant.stores.server.limits.permitted import Limits
+from twinvec_qdrant.stores.server.values import client_filter
+from twinvec_qdrant.stores.steps import Steps
+
+_COUNTED = 10_000
+"""Largest number of points in one request that returns ids only."""
+
+_Page = tuple[list[Any], Any]
+"""The points of a page, and where the next one begins; None at the end."""
+
+
+class Reading(KnownCollection):
+    """The methods of a server's backend that read points."""
+
+    def retrieve(
+        self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
+    ) -> dict[str, Point]:
+        return self.run(self._points(ids, fields, vector))
+
+    def points(self, ids: Sequence[str], vector: str | None = None) -> Steps[dict[str, Point]]:
+        return self._points(ids, None, vector)
+
+    def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
+        return stored_states(self.run(self._by_id(ids, STATES_PAGE, False, states_name(vector))), vector)
+
+    def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
+        (wanted,) = self.run(self._fields.fitted(conditions))
+        by_id = attrgetter("id")
+        scrolled = heapq.merge(*self._scroll(client_filter(wanted), fields, PAGE), key=by_id)
+        return (next(same) for _, same in groupby(scrolled, by_id))
+
+    def holds(self, conditions: Conditions) -> bool:
+        (wanted,) = self.run(self._fields.fitted(conditions))
+        return any(next(points, None) for points in self._scroll(client_filter(wanted), [], 1))
+
+    def count(self, conditions: Conditions) -> int:
+        (fitted,) = self.run(self._fields.fitted(conditions))
+        wanted = client_filter(fitted)
+
+        def count(limits: Limits) -> Steps[int | None]:
+            parts = narrowed(wanted, limits)
+            if not limits.exact or len(parts) > 1:
+                return None
+            answer = yield from self._read("count", limits, 1 + conditions_of(wanted), count_filter=parts[0])
+            return int(answer.count)
+
+        counted = self.run(self._within(count))
+        if counted is not None:
+            return counted
+        return len({point.id for points in self._scroll(wanted, [], _COUNTED) for point in points})
+
+    def _points(self, ids: Sequence[str], fields: Sequence[str] | None, vector: str | None) -> Steps[dict[str, Point]]:
+        records = yield from self._by_id(ids, PAGE, payload_selector(fields), vector)
+        return {str(record.id): stored_point(record, vector) for record in records}
+
+    def _by_id(
+        self, ids: Sequence[str], most: int, payload: bool | list[str], vector: str | None
+    ) -> Steps[list[models.Record]]:
+        def read(limits: Limits) -> Steps[list[models.Record]]:
+            found: list[models.Record] = []
+            options: Mapping[str, Any] = {"with_payload": payload, "with_vectors": [vector] if vector else False}
+            for page in pages(ids, limits.read(most)):
+                found += yield from self._read("retrieve", limits, len(page), page, **options)
+            return found
+
+        return self._within(read)
+
+    def _scroll(self, wanted: models.Filter | None, fields: Sequence[str] | None, most: int) -> list[Iterator[Point]]:
+        """Return iterators over points, each in the order of ids; together they yield all, and some several times."""
+
+        def page(limits: Limits, part: models.Filter | None, start: Any) -> Steps[_Page]:
+            return self._read(
+                "scroll",
+                limits,
+                1 + conditions_of(part),
+                scroll_filter=part,
+                limit=limits.page(most),
+                offset=start,
+                with_payload=payload_selector(fields),
+                with_vectors=False,
+            )
+
+        def first(limits: Limits) -> Steps[list[tuple[models.Filter | None, _Page]]]:
+            begun = []
+            for part in narrowed(wanted, limits):
+                begun.append((part, (yield from page(limits, part, None))))
+            return begun
+
+        def scrolled(part: models.Filter | None, begun: _Page) -> Iterator[Point]:
+            records, following = begun
+            yield from map(stored_point, records)
+            while following is not None:
+                records, following = self.run(self._within(partial(page, part=part, start=following)))
+                yield from map(stored_point, records)
+
+        return [scrolled(*each) for each in self.run(self._within(first))]

@@ -1,0 +1,129 @@
+"""Points of a server's collection, written, changed and deleted. Every write waits until the server has applied it.
+
+Points are written in two streams of requests: while the server works on one, the client prepares the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+from qdrant_client import models
+
+from twinvec.retrieval.bm25 import SparseVector
+from twinvec_qdrant.stores.conditions import IdIs, field_is
+from twinvec_qdrant.stores.points import BATCH_POINTS, PAGE, SPARSE, Point, dense_vectors, in_batches, pages
+from twinvec_qdrant.stores.server.limits.narrowing import narrowed
+from twinvec_qdrant.stores.server.limits.permitted import Limits
+from twinvec_qdrant.stores.server.structure import Structure
+from twinvec_qdrant.stores.server.values import client_filter, client_point, client_sparse, conditional_update
+from twinvec_qdrant.stores.steps import worked
+
+Item = TypeVar("Item")
+
+STREAM_POINTS = 256
+"""Largest number of points in one write of a stream: few, so that both streams have work."""
+
+
+class Writing(Structure):
+    """The methods of a server's backend that write points."""
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        self._prepare()
+
+        def upsert(limits: Limits) -> None:
+            def send(batch: Sequence[Point]) -> None:
+                self._write(limits, self._client.upsert, [client_point(point) for point in batch])
+
+            alone = self._local or limits.writes is not None  # two streams would wait for the same budget
+            in_streams(send, in_batches(points, limits.written(STREAM_POINTS)), 1 if alone else 2)
+
+        self._written(upsert)
+
+    def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
+        self._prepare()
+        old = {record.id: revision for record, revision in zip(records, expected, strict=True)}
+        added = [record for record in records if old[record.id] is None]
+        replaced = [record for record in records if old[record.id] is not None]
+
+        def commit(limits: Limits) -> None:
+            for batch in in_batches(added, limits.written(BATCH_POINTS)):
+                new = [client_point(record) for record in batch]
+                self._write(limits, self._client.upsert, new, update_mode=models.UpdateMode.INSERT_ONLY)
+            for batch in in_batches(replaced, limits.written(BATCH_POINTS)):
+                operations = [conditional_update(record, str(old[record.id])) for record in batch]
+                self._write(limits, self._client.batch_update_points, operations)
+
+        self._written(commit)
+
+    def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
+        def update(limits: Limits) -> None:
+            for page in pages(vectors.items(), limits.written(PAGE)):
+                changes = [models.PointVectors(id=key, vector={SPARSE: client_sparse(words)}) for key, words in page]
+                self._write(limits, self._client.update_vectors, changes)
+
+        self._written(update)
+
+    def update_dense(self, points: Sequence[Point]) -> None:
+        def update(limits: Limits) -> None:
+            for batch in in_batches(points, limits.written(BATCH_POINTS)):
+                changes = [models.PointVectors(id=point.id, vector=dense_vectors(point)) for point in batch]
+                self._write(limits, self._client.update_vectors, changes)
+
+        self._written(update)
+
+    def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
+        self._prepare()
+
+        def delete(limits: Limits) -> None:
+            for page in pages(ids, limits.named(limits.removed(PAGE))):
+                for selector in _selectors(page, revisions, limits):
+                    refill = limits.refill(writes=len(page))
+                    self.requests.call(self._client.delete, selector, wait=True, refill_seconds=refill)
+
+        self._written(delete)
+
+    def flush(self) -> None:
+        """Do nothing: every write waits until the server has applied and logged it."""
+
+    def _written(self, work: Callable[[Limits], None]) -> None:
+        self.run(self._within(lambda limits: worked(partial(work, limits))))
+
+    def _write(self, limits: Limits, method: Callable[..., object], points: Sequence[Any], **options: Any) -> None:
+        self.requests.call(method, points, wait=True, refill_seconds=limits.refill(writes=len(points)), **options)
+
+
+def in_streams(send: Callable[[Item], object], items: Iterable[Item], streams: int = 2) -> None:
+    """Call ``send`` for every item, with ``streams`` calls at once, and return when all calls have returned.
+
+    A single stream or a single item needs no thread. After an error no further call begins, and the error is raised
+    when the running calls have returned.
+    """
+    left = iter(items)
+    first = list(islice(left, streams))
+    if len(first) < 2:
+        for item in chain(first, left):
+            send(item)
+        return
+    with ThreadPoolExecutor(streams, thread_name_prefix="twinvec-write") as pool:
+        under_way = deque(pool.submit(send, item) for item in first)
+        for item in left:
+            under_way.popleft().result()
+            under_way.append(pool.submit(send, item))
+        while under_way:
+            under_way.popleft().result()
+
+
+def _selectors(ids: list[str], revisions: Collection[str] | None, limits: Limits) -> Iterator[models.PointsSelector]:
+    """Yield what selects these points for deletion; with ``revisions``, only those that carry one of them."""
+    if revisions is None:
+        yield models.PointIdsList(points=list(ids))
+        return
+    for page in pages(revisions, limits.named(max(len(revisions), 1))):
+        unchanged = (IdIs(tuple(ids)), field_is("revision", *page))
+        for wanted in narrowed(client_filter(unchanged), limits):
+            yield models.FilterSelector(filter=wanted or models.Filter())
