@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from qdrant_client.qdrant_remote import QdrantRemote
 C = TypeVar("C")
 
 _seconds: ContextVar[float | None] = ContextVar("seconds that a request of twinvec may take", default=None)
+_END = "twinvec_end"  # when a request has to be over, among what httpx keeps with it
 _observed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -50,6 +52,8 @@ def observe(client: QdrantClient) -> None:
     if isinstance(remote, QdrantRemote) and remote not in _observed:
         _observed.add(remote)
         remote.openapi_client.client.add_middleware(_limited)
+        hooks = remote.openapi_client.client._client.event_hooks
+        remote.openapi_client.client._client.event_hooks = {**hooks, "response": [*hooks["response"], _end_in_time]}
 
 
 def options_for(client: QdrantClient, method: Callable[..., Any], seconds: float, most: int | None) -> dict[str, Any]:
@@ -73,4 +77,28 @@ def _limited(request: httpx.Request, send: Callable[[httpx.Request], httpx.Respo
         request.extensions["timeout"] = {
             part: seconds if given.get(part) is None else min(seconds, given[part]) for part in parts
         }
+        request.extensions[_END] = time.monotonic() + seconds
     return send(request)
+
+
+def _end_in_time(response: httpx.Response) -> None:
+    """Bound the time of a body: httpx bounds the time of each read, and a server may send few bytes at a time."""
+    end = response.request.extensions.get(_END)
+    if end is not None and isinstance(response.stream, httpx.SyncByteStream):
+        response.stream = _Bounded(response.stream, end, response.request)
+
+
+class _Bounded(httpx.SyncByteStream):
+    """The bytes of a stream until the time ``end``."""
+
+    def __init__(self, stream: httpx.SyncByteStream, end: float, request: httpx.Request) -> None:
+        self._stream, self._end, self._request = stream, end, request
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self._stream:
+            if time.monotonic() > self._end:
+                raise httpx.ReadTimeout("the answer has taken too long", request=self._request)
+            yield part
+
+    def close(self) -> None:
+        self._stream.close()

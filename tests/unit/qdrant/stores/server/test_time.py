@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from qdrant_client import QdrantClient, models
@@ -54,6 +55,34 @@ def test_a_server_that_does_not_answer_is_given_up_within_the_wait(silent, own):
         Collection.open("notes", **place, encoder=WordEncoder(max_tokens=16), wait_seconds=2)
     assert time.monotonic() - start < 2 * GENEROUS
     assert len(taken) >= 1
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_an_answer_that_comes_byte_by_byte_is_given_up_within_the_wait(own):
+    """Each byte comes in time, and the whole answer would take 100 seconds."""
+    over = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        while connection.recv(65536):
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n")
+            while not over.wait(0.2):
+                connection.sendall(b" ")
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=drip, args=(listening.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accept, daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        place = {"url": url} if own else {"client": QdrantClient(url, timeout=60, check_compatibility=False)}
+        start = time.monotonic()
+        with pytest.raises(StoreUnavailableError, match=r"no answer(?s:.*)--wait"):
+            Collection.open("notes", **place, encoder=WordEncoder(max_tokens=16), wait_seconds=1)
+        assert time.monotonic() - start < GENEROUS
+        over.set()
+        listening.shutdown(socket.SHUT_RDWR)
 
 
 async def test_an_awaited_search_is_given_up_within_the_wait():
