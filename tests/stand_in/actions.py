@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from pydantic import TypeAdapter
 from qdrant_client import QdrantClient, models
 
+from stand_in.shards import Shards, within
 from stand_in.strict import StrictMode, kind_of
 
 
@@ -21,6 +22,8 @@ class Actions:
         strict: The strict mode of new collections, as managed clusters have one.
         cluster: Where the shards of every collection are.
         operations: What a cluster was asked to do.
+        clustered: Whether the server is in cluster mode.
+        shards: The shard keys of every collection.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,6 +31,8 @@ class Actions:
         self.strict: models.StrictModeConfig | None = None
         self.cluster: models.CollectionClusterInfo | None = None
         self.operations: list[dict[str, Any]] = []
+        self.clustered = False
+        self.shards: dict[str, Shards] = {}
         self._clock = clock
         self._strict: dict[str, StrictMode] = {}
         self._indexes: dict[str, dict[str, Any]] = {}
@@ -61,6 +66,7 @@ class Actions:
             if name not in self._index:
                 self._index[name] = _index(wanted, graph, _params(wanted))
                 self._indexes[name] = {}
+                self.shards[name] = Shards(custom=wanted.sharding_method is models.ShardingMethod.CUSTOM)
                 self.restrict(name, wanted.strict_mode_config or self.strict)
             return client.create_collection(
                 name,
@@ -79,7 +85,7 @@ class Actions:
             self.graphs.append(self._index[name]["hnsw_config"].m)
             return client.update_collection(name, metadata=changes.metadata)
         if action == "DELETE":
-            for kept in (self._index, self._indexes, self._strict):
+            for kept in (self._index, self._indexes, self._strict, self.shards):
                 kept.pop(name, None)
             return client.delete_collection(name)
         if action == "PUT index":
@@ -90,6 +96,12 @@ class Actions:
         if action.startswith("DELETE index/"):
             self._indexes[name].pop(unquote(action.removeprefix("DELETE index/")), None)
             return models.UpdateResult(status=models.UpdateStatus.COMPLETED)
+        if action == "PUT shards":
+            asked_for = models.CreateShardingKey.model_validate(body)
+            self.shards[name].make(str(asked_for.shard_key), clustered=self.clustered)
+            return True
+        if action == "GET shards":
+            return {"shard_keys": [{"key": key} for key in self.shards[name].keys]}
         if action == "GET cluster":
             return self.cluster
         if action == "POST cluster":
@@ -119,9 +131,10 @@ class Actions:
         return self._write(action, name, body) if action in _WRITES else self._read(action, name, body)
 
     def _write(self, action: str, name: str, body: dict[str, Any]) -> Any:
-        client, strict = self._client, self._strict[name]
+        client, strict, shards = self._client, self._strict[name], self.shards[name]
         if action == "PUT":
             wanted = models.PointsList.model_validate(body)
+            shards.put([point.id for point in wanted.points], wanted.shard_key)
             self._check_points(name, len(wanted.points), "upsert limit")
             strict.write(len(wanted.points))
             return client.upsert(
@@ -131,6 +144,7 @@ class Actions:
             operations = TypeAdapter(list[models.UpdateOperation]).validate_python(body["operations"])
             for operation in operations:
                 self._check_points(name, len(operation.upsert.points), "upsert limit")
+                shards.put([point.id for point in operation.upsert.points], operation.upsert.shard_key)
             done: list[Any] = []
             for operation in operations:  # one by one: what comes before a refusal is done
                 strict.write(len(operation.upsert.points))
@@ -140,18 +154,50 @@ class Actions:
             selector = TypeAdapter(models.PointsSelector).validate_python(body)
             strict.check_selection(selector)
             strict.write(self._selected(name, selector))
-            return client.delete(name, selector)
-        vectors = models.UpdateVectors.model_validate(body).points
+            return self._delete(name, selector)
+        update = models.UpdateVectors.model_validate(body)
+        vectors = update.points
+        shards.check_there([each.id for each in vectors], update.shard_key)
         self._check_points(name, len(vectors), "update limit")
         strict.write(len(vectors))
         return client.update_vectors(name, vectors)
+
+    def _delete(self, name: str, selector: Any) -> Any:
+        """Delete points of the shards that the request names."""
+        shards = self.shards[name]
+        shards.written(selector.shard_key)
+        points = shards.read(selector.shard_key)
+        if points is not None and isinstance(selector, models.PointIdsList):
+            chosen: Any = models.PointIdsList(points=[each for each in selector.points if str(each) in points])
+        else:
+            chosen = selector if points is None else models.FilterSelector(filter=within(points, selector.filter))
+        done = self._client.delete(name, chosen)
+        for each in list(shards.of):
+            if not self._client.retrieve(name, [each], with_payload=False):
+                del shards.of[each]
+        return done
+
+    def _routed(self, name: str, search: models.QueryRequest) -> models.QueryRequest:
+        """Return a search for the points of the shards that it names."""
+        points = self.shards[name].read(search.shard_key)
+        if points is None:
+            return search
+        prefetches = search.prefetch or []
+        narrowed = [
+            each.model_copy(update={"filter": within(points, each.filter)})
+            for each in (prefetches if isinstance(prefetches, list) else [prefetches])
+        ]
+        update = {"filter": within(points, search.filter), "prefetch": narrowed or None, "shard_key": None}
+        return search.model_copy(update=update)
 
     def _read(self, action: str, name: str, body: dict[str, Any]) -> Any:
         client, strict = self._client, self._strict[name]
         if action == "POST":
             asked = models.PointRequest.model_validate(body)
             strict.read(len(asked.ids))
-            return client.retrieve(name, asked.ids, with_payload=asked.with_payload, with_vectors=asked.with_vector)
+            found = client.retrieve(name, asked.ids, with_payload=asked.with_payload, with_vectors=asked.with_vector)
+            keys = self.shards[name].of
+            return [each.model_copy(update={"shard_key": keys.get(str(each.id))}) for each in found]
         if action == "POST scroll":
             scroll = models.ScrollRequest.model_validate(body)
             strict.check_scroll(scroll)
@@ -171,7 +217,7 @@ class Actions:
         if action == "POST query/batch":
             searches = [models.QueryRequest.model_validate(each) for each in body["searches"]]
             strict.check_searches(searches, self._without_graph(name))
-            return client.query_batch_points(name, searches)
+            return client.query_batch_points(name, [self._routed(name, each) for each in searches])
         raise NotImplementedError(action)
 
     def _info(self, name: str) -> models.CollectionInfo:

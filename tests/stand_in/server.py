@@ -64,6 +64,7 @@ class StandIn:
         route = path.partition("?")[0].removeprefix("/collections").strip("/")
         name, _, action = route.partition("/")
         with self._turn:
+            self._actions.clustered = self.peers is not None
             if "consistency=" in path:
                 self.consistencies.add(path.partition("consistency=")[2].partition("&")[0])
             return self._actions.do(f"{method} {action}".strip() if name else method, name, body)
@@ -74,6 +75,17 @@ class StandIn:
             self._actions.strict = config
         else:
             self._actions.restrict(name, config)
+
+    def be_cluster(self, nodes: int) -> None:
+        """Be one of so many nodes of a cluster."""
+        self.peers = models.ClusterStatusOneOf1(
+            status="enabled",
+            peer_id=1,
+            peers={str(peer): models.PeerInfo(uri=f"http://node-{peer}:6335") for peer in range(1, nodes + 1)},
+            raft_info=models.RaftInfo(term=1, commit=1, pending_operations=0, leader=1, role="Leader", is_voter=True),
+            consensus_thread_status=models.ConsensusThreadStatusOneOf1(consensus_thread_status="stopped"),
+            message_send_failures={},
+        )
 
     @contextmanager
     def over_grpc(self) -> Iterator[int]:

@@ -116,6 +116,9 @@ class ClusterSettings:
         on_disk: Whether vectors and payloads lie on the disk, and in memory only as far as it has room.
         read_consistency: Copies that a read asks: a number, the "majority" of the answers, the answers of a "quorum" of
             the nodes, or those of "all"; default: one copy.
+        tenant_shards: The large tenants of a new collection with a ``tenant_key``, on a server in cluster mode: the
+            chunks of each lie in shards of its own (``shards`` of them, default: one), and searches of one tenant read
+            only those. All other tenants share further shards. Tenants without documents can be added later.
 
     Raises:
         ConfigurationError: a value is out of range.
@@ -126,8 +129,10 @@ class ClusterSettings:
     write_consistency_factor: int | None = None
     on_disk: bool | None = None
     read_consistency: ReadConsistency | None = None
+    tenant_shards: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tenant_shards", _tenants(self.tenant_shards))
         for name in ("shards", "replication_factor", "write_consistency_factor"):
             value = getattr(self, name)
             if value is not None and not _is_count(value):
@@ -147,6 +152,10 @@ class ClusterSettings:
         """Return the settings that are not left to the server."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as a JSON object, without ``tenant_shards`` where no tenant has shards of its own."""
+        return {name: value for name, value in asdict(self).items() if name != "tenant_shards" or value is not None}
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ClusterSettings:
         """Build the settings from a mapping of their names.
@@ -155,6 +164,15 @@ class ClusterSettings:
             ConfigurationError: an unknown name, or a value out of range.
         """
         return _built(cls, values, "a cluster")
+
+
+def _tenants(given: Any) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    names = list(given) if isinstance(given, (list, tuple)) else []
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise ConfigurationError(f"tenant_shards must be a list of different tenants, got {given!r}")
+    return tuple(names)
 
 
 DEFAULT_CLUSTER = ClusterSettings()

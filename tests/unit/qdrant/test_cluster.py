@@ -99,15 +99,7 @@ def test_a_change_of_the_replication_factor_makes_the_copies(server):
     with opened(server) as collection:
         collection.ingest([("a", "some text")])
         server.actions.cluster = placed((1,), (2,), (3,))
-        raft = models.RaftInfo(term=1, commit=1, pending_operations=0, leader=1, role="Leader", is_voter=True)
-        server.peers = models.ClusterStatusOneOf1(
-            status="enabled",
-            peer_id=1,
-            peers={str(peer): models.PeerInfo(uri=f"http://node-{peer}:6335") for peer in (1, 2, 3)},
-            raft_info=raft,
-            consensus_thread_status=models.ConsensusThreadStatusOneOf1(consensus_thread_status="stopped"),
-            message_send_failures={},
-        )
+        server.be_cluster(3)
         collection.reindex(cluster=ClusterSettings(replication_factor=2))
         assert collection.info()["cluster"] == {**PLAIN, "replication_factor": 2}
     assert [list(operation) for operation in server.actions.operations] == [["replicate_shard"]] * 3

@@ -45,7 +45,7 @@ Cluster = Annotated[
         "--cluster",
         metavar="NAME=VALUE",
         help="How a server keeps the collection: shards, replication_factor, write_consistency_factor, on_disk, "
-        "read_consistency. Repeatable.",
+        "read_consistency, tenant_shards (names, with commas between them). Repeatable.",
     ),
 ]
 QuantizationOption = Annotated[
@@ -145,6 +145,9 @@ def cluster_settings(given: list[str] | None) -> ClusterSettings | None:
         name, sign, value = each.partition("=")
         if not sign:
             raise typer.BadParameter(f"--cluster {each!r}: expected NAME=VALUE")
+        if name == "tenant_shards":
+            values[name] = value.split(",")
+            continue
         values[name] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
     return ClusterSettings.from_dict(values)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -40,7 +39,7 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "migrating_to": now.next.model if now.next else None,
         "chunks_to_migrate": backend.count([CHUNKS, LacksVector(now.next.vector)]) if now.next else None,
         "migrated_from": now.previous.model if now.previous else None,
-        **({} if cluster is None else {"cluster": asdict(cluster)}),
+        **({} if cluster is None else {"cluster": cluster.as_dict()}),
     }
 
 

@@ -4,29 +4,106 @@ The server's configuration holds these settings, except the number of copies tha
 the description.
 Another replication factor holds for new shards only, so the copies of the present ones are made and removed here, one
 request a copy; the cluster then transfers them while it serves.
+
+Large tenants may have shards of their own, by custom sharding with the tenant as shard key (tiered multitenancy, server
+1.16). The chunks of all others, and all points without vectors, lie in the shards of the key ``SHARED``. The records
+are among these, because the commit of a document compares and sets one point, whoever the document belongs to.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from qdrant_client import QdrantClient, models
 
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, StoreError
 from twinvec_qdrant.settings import ClusterSettings
+from twinvec_qdrant.stores.conditions import Conditions, Fitted
+from twinvec_qdrant.stores.field_tests import AnyText
+from twinvec_qdrant.stores.points import Point
 from twinvec_qdrant.stores.server.requests import Requests
 
 READ_CONSISTENCY = "read_consistency"
 """The key of the collection's metadata that records the setting."""
 
+TENANT_SHARDS = "tenant_shards"
+"""The key of the collection's metadata that records which tenants have shards of their own."""
+
+SHARED = "twinvec-shared"
+"""The shard key of the tenants that share shards."""
+
 _WHOLE = (models.ReplicaState.ACTIVE, models.ReplicaState.ACTIVEREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantShards:
+    """The tenants with shards of their own; the payload field at ``path`` of a chunk names its tenant."""
+
+    path: str
+    tenants: tuple[str, ...]
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any] | None) -> TenantShards | None:
+        """Return what the metadata of a collection records; None if it has no shard keys."""
+        recorded = (metadata or {}).get(TENANT_SHARDS)
+        return None if recorded is None else cls(recorded["path"], tuple(recorded["tenants"]))
+
+    @property
+    def keys(self) -> list[str]:
+        """Return all shard keys."""
+        return [SHARED, *self.tenants]
+
+    def key_of(self, point: Point) -> str:
+        """Return the shard key of a point to write."""
+        value: Any = point.payload
+        for part in self.path.split(".") if point.dense is not None or point.sparse is not None else ():
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value if isinstance(value, str) and value in self.tenants else SHARED
+
+    def selector(self, conditions: Conditions) -> models.ShardKeyWithFallback | None:
+        """Return the shard key of a search whose (fitted) conditions name one tenant; None for all shards.
+
+        The server decides whether the tenant has shards of its own: it may have got them since.
+        """
+        for each in conditions:
+            tests = each.tests if isinstance(each, Fitted) else None
+            if isinstance(tests, AnyText) and tests.path == self.path and len(tests.texts) == 1:
+                return models.ShardKeyWithFallback(target=tests.texts[0], fallback=SHARED)
+        return None
+
+
+def make_keys(requests: Requests, shards: TenantShards) -> None:
+    """Make the shard keys that are missing; another process may make them at the same time."""
+    for key in shards.keys:
+        if key not in _keys(requests):
+            try:
+                requests.call(requests.client.create_shard_key, key)
+            except StoreError:
+                if key not in _keys(requests):
+                    raise
+
+
+def _keys(requests: Requests) -> set[Any]:
+    return {each.key for each in requests.call(requests.client.list_shard_keys).shard_keys or ()}
+
+
+def check_tenant_shards(requests: Requests, settings: ClusterSettings, tenant_path: str | None) -> None:
+    """Raise ``ConfigurationError`` if a new collection cannot have shards of tenants."""
+    if settings.tenant_shards is None:
+        return
+    if tenant_path is None:
+        raise ConfigurationError(f"{requests.location}: tenant_shards are for a collection with a tenant_key")
+    if not isinstance(requests.ask(requests.client.cluster_status), models.ClusterStatusOneOf1):
+        raise ConfigurationError(f"{requests.location}: tenant_shards need a server in cluster mode, and it is not")
 
 
 def creation_options(settings: ClusterSettings) -> dict[str, Any]:
     """Return the options of ``create_collection`` for these settings."""
-    wanted = {
+    wanted: dict[str, Any] = {
+        "sharding_method": None if settings.tenant_shards is None else models.ShardingMethod.CUSTOM,
         "shard_number": settings.shards,
         "replication_factor": settings.replication_factor,
         "write_consistency_factor": settings.write_consistency_factor,
@@ -35,9 +112,14 @@ def creation_options(settings: ClusterSettings) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if value is not None}
 
 
-def recorded(settings: ClusterSettings) -> dict[str, Any]:
+def recorded(settings: ClusterSettings, tenant_path: str | None = None) -> dict[str, Any]:
     """Return what the collection's metadata records of the settings."""
-    return {} if settings.read_consistency is None else {READ_CONSISTENCY: settings.read_consistency}
+    found: dict[str, Any] = {}
+    if settings.read_consistency is not None:
+        found[READ_CONSISTENCY] = settings.read_consistency
+    if settings.tenant_shards is not None:
+        found[TENANT_SHARDS] = {"path": tenant_path, "tenants": list(settings.tenant_shards)}
+    return found
 
 
 def settings_of(info: models.CollectionInfo) -> ClusterSettings:
@@ -51,6 +133,7 @@ def settings_of(info: models.CollectionInfo) -> ClusterSettings:
         write_consistency_factor=min(params.write_consistency_factor or 1, params.replication_factor or 1),
         on_disk=bool(params.on_disk_payload) and bool(dense) and all(dense),
         read_consistency=(info.config.metadata or {}).get(READ_CONSISTENCY),
+        tenant_shards=shards.tenants if (shards := TenantShards.of(info.config.metadata)) else None,
     )
 
 
@@ -75,10 +158,34 @@ def change(requests: Requests, info: models.CollectionInfo, wanted: ClusterSetti
     if params.model_dump(exclude_none=True):
         requests.call(client.update_collection, collection_params=params, vectors_config=placed)
     if wanted.read_consistency is not None:
-        requests.call(client.update_collection, metadata=recorded(wanted))
+        requests.call(client.update_collection, metadata={READ_CONSISTENCY: wanted.read_consistency})
+    if wanted.tenant_shards is not None:
+        _add_tenants(requests, TenantShards.of(info.config.metadata), wanted.tenant_shards)
     if wanted.replication_factor is not None:
         for operation in _operations(requests, client, wanted.replication_factor):
             requests.call(client.cluster_collection_update, operation)
+
+
+def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str, ...]) -> None:
+    """Give tenants without documents shards of their own."""
+    if now is None or set(now.tenants) - set(wanted):
+        raise ConfigurationError(
+            f"{requests.location}: only a collection made with tenant_shards can have more of them, and every tenant "
+            "keeps its own: make a new collection with these, and ingest or push into it"
+        )
+    added = [name for name in wanted if name not in now.tenants]
+    for name in added:
+        named = models.FieldCondition(key=now.path, match=models.MatchValue(value=name))
+        if requests.call(requests.client.scroll, scroll_filter=models.Filter(must=[named]), limit=1)[0]:
+            raise ConfigurationError(
+                f"{requests.location}: the tenant {name!r} has documents, which stay in their shards: delete them, add "
+                "the tenant and ingest them again, or push all to a new collection made with it"
+            )
+    if added:
+        following = TenantShards(now.path, (*now.tenants, *added))
+        make_keys(requests, following)
+        recorded = {"path": following.path, "tenants": list(following.tenants)}
+        requests.call(requests.client.update_collection, metadata={TENANT_SHARDS: recorded})
 
 
 def _operations(requests: Requests, client: QdrantClient, copies: int) -> list[Any]:

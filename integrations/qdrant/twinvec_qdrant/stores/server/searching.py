@@ -84,7 +84,12 @@ class Searching(Reading):
             raise StoreLimitError(
                 f"{self.location}: the server permits no exact search (search_allow_exact): search without exact"
             )
-        return [requests_for(query, limits, indexed=not self._local) for query in queries]
+        asked: list[_Requests] = [requests_for(query, limits, indexed=not self._local) for query in queries]
+        if self._tenants is not None:
+            for query, requests in zip(queries, asked, strict=True):
+                for request in requests:
+                    request.shard_key = self._tenants.selector(query.conditions)
+        return asked
 
     def _answers(self, requests: _Requests, limits: Limits) -> Steps[list[Any]]:
         """Return the points that each request finds."""

@@ -70,6 +70,7 @@ class ServerStore(Store):
         self._check_version()
         if new.cluster.given() and is_local(self._client):
             raise ConfigurationError(f"{self.location}: settings of a cluster are for a server; leave cluster out")
+        cluster.check_tenant_shards(self._requests, new.cluster, new.tenant_path)
         dense = models.VectorParams(
             size=new.dim,
             distance=models.Distance.COSINE,
@@ -82,7 +83,7 @@ class ServerStore(Store):
                 self._client.create_collection,
                 vectors_config={DENSE: dense, **states},
                 sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
-                metadata={**new.metadata, **cluster.recorded(new.cluster)},
+                metadata={**new.metadata, **cluster.recorded(new.cluster, new.tenant_path)},
                 hnsw_config=models.HnswConfigDiff(m=new.index.m, ef_construct=new.index.ef_construct),
                 **cluster.creation_options(new.cluster),
             )

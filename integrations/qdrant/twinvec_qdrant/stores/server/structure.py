@@ -110,12 +110,13 @@ class Structure(KnownCollection):
 
     def index_fields(self, tenant_path: str | None) -> None:
         """Index the payload fields that conditions name; an existing index stays."""
-        if not self._local:
-            self._index(tenant_path, self._info().payload_schema or {}, wait=True)
+        if self._local:
+            return
+        self._index(tenant_path, self._info().payload_schema or {}, wait=True)
         self._prepared = True
 
     def _prepare(self) -> None:
-        """Before the first write, index the fields that an older version has left without an index.
+        """Before the first write, make the shard keys and the indexes that whoever made the collection has not.
 
         Go on without if the server refuses.
         """
@@ -130,7 +131,12 @@ class Structure(KnownCollection):
         self._prepared = True
 
     def _index(self, tenant_path: str | None, known: Collection[str], *, wait: bool) -> None:
-        """Index own fields, except the ``known`` ones; without ``wait``, the server may build them after the call."""
+        """Make shard keys, and index own fields except the ``known`` ones.
+
+        Without ``wait``, the server may build the indexes after the call.
+        """
+        if self._tenants is not None:
+            cluster.make_keys(self.requests, self._tenants)
         for field in OWN_FIELDS:
             if field not in known:
                 kind = models.PayloadSchemaType.KEYWORD

@@ -22,14 +22,17 @@ def client_point(point: Point) -> models.PointStruct:
     return models.PointStruct.model_construct(id=point.id, vector=vectors, payload=dict(point.payload))
 
 
-def conditional_update(record: Point, revision: str) -> models.UpsertOperation:
-    """Return an update that replaces the stored record only if it has this revision."""
+def conditional_update(record: Point, revision: str, shard_key: str | None) -> models.UpsertOperation:
+    """Return an update that replaces the stored record, at this shard key, only if it has this revision."""
     stored = models.Filter(
         must=[models.FieldCondition(key="revision", match=models.MatchValue(value=revision))],
     )
     return models.UpsertOperation(
         upsert=models.PointsList(
-            points=[client_point(record)], update_filter=stored, update_mode=models.UpdateMode.UPDATE_ONLY
+            points=[client_point(record)],
+            shard_key=shard_key,
+            update_filter=stored,
+            update_mode=models.UpdateMode.UPDATE_ONLY,
         )
     )
 

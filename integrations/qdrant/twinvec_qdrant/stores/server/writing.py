@@ -10,15 +10,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from qdrant_client import models
 
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.stores.conditions import IdIs, field_is
 from twinvec_qdrant.stores.points import BATCH_POINTS, PAGE, SPARSE, Point, dense_vectors, in_batches, pages
+from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.limits.narrowing import narrowed
 from twinvec_qdrant.stores.server.limits.permitted import Limits
+from twinvec_qdrant.stores.server.reading import Reading
 from twinvec_qdrant.stores.server.structure import Structure
 from twinvec_qdrant.stores.server.values import client_filter, client_point, client_sparse, conditional_update
 from twinvec_qdrant.stores.steps import worked
@@ -29,52 +31,77 @@ STREAM_POINTS = 256
 """Largest number of points in one write of a stream: few, so that both streams have work."""
 
 
-class Writing(Structure):
+_Batch = tuple[str | None, Sequence[Point]]
+"""Points of one write, and their shard key."""
+
+
+class Writing(Structure, Reading):
     """The methods of a server's backend that write points."""
 
     def upsert(self, points: Sequence[Point]) -> None:
         self._prepare()
 
         def upsert(limits: Limits) -> None:
-            def send(batch: Sequence[Point]) -> None:
-                self._write(limits, self._client.upsert, [client_point(point) for point in batch])
+            def send(batch: _Batch) -> None:
+                key, some = batch
+                self._write(limits, self._client.upsert, [client_point(point) for point in some], **_routed(key))
 
             alone = self._local or limits.writes is not None  # two streams would wait for the same budget
-            in_streams(send, in_batches(points, limits.written(STREAM_POINTS)), 1 if alone else 2)
+            of_keys = self._by_key(points, None if self._tenants is None else self._tenants.key_of)
+            in_streams(send, _in_batches(of_keys, limits.written(STREAM_POINTS)), 1 if alone else 2)
 
         self._written(upsert)
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         self._prepare()
         old = {record.id: revision for record, revision in zip(records, expected, strict=True)}
+        shared = None if self._tenants is None else cluster.SHARED
         added = [record for record in records if old[record.id] is None]
         replaced = [record for record in records if old[record.id] is not None]
 
         def commit(limits: Limits) -> None:
             for batch in in_batches(added, limits.written(BATCH_POINTS)):
                 new = [client_point(record) for record in batch]
-                self._write(limits, self._client.upsert, new, update_mode=models.UpdateMode.INSERT_ONLY)
+                mode = models.UpdateMode.INSERT_ONLY
+                self._write(limits, self._client.upsert, new, update_mode=mode, **_routed(shared))
             for batch in in_batches(replaced, limits.written(BATCH_POINTS)):
-                operations = [conditional_update(record, str(old[record.id])) for record in batch]
+                operations = [conditional_update(record, str(old[record.id]), shared) for record in batch]
                 self._write(limits, self._client.batch_update_points, operations)
 
         self._written(commit)
 
     def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
-        def update(limits: Limits) -> None:
-            for page in pages(vectors.items(), limits.written(PAGE)):
-                changes = [models.PointVectors(id=key, vector={SPARSE: client_sparse(words)}) for key, words in page]
-                self._write(limits, self._client.update_vectors, changes)
-
-        self._written(update)
+        points = [Point(key, sparse=words) for key, words in vectors.items()]
+        self._update(points, lambda point: {SPARSE: client_sparse(cast(SparseVector, point.sparse))})
 
     def update_dense(self, points: Sequence[Point]) -> None:
+        self._update(points, dense_vectors)
+
+    def _update(self, points: Sequence[Point], vectors: Callable[[Point], dict[str, Any]]) -> None:
+        """Replace vectors of stored points."""
+        of_keys = self._by_key(points, None if self._tenants is None else self._stored_keys(points))
+
         def update(limits: Limits) -> None:
-            for batch in in_batches(points, limits.written(BATCH_POINTS)):
-                changes = [models.PointVectors(id=point.id, vector=dense_vectors(point)) for point in batch]
-                self._write(limits, self._client.update_vectors, changes)
+            for key, batch in _in_batches(of_keys, limits.written(BATCH_POINTS)):
+                changes = [models.PointVectors(id=point.id, vector=vectors(point)) for point in batch]
+                self._write(limits, self._client.update_vectors, changes, **_routed(key))
 
         self._written(update)
+
+    def _stored_keys(self, points: Sequence[Point]) -> Callable[[Point], str]:
+        """Return what finds the shard key of a stored point, which its server tells."""
+        found = self.run(self._by_id([point.id for point in points], PAGE, [], None))
+        keys = {str(record.id): str(record.shard_key) for record in found}
+        return lambda point: keys.get(point.id, cluster.SHARED)
+
+    def _by_key(
+        self, points: Sequence[Point], key_of: Callable[[Point], str] | None
+    ) -> Mapping[str | None, list[Point]]:
+        """Return the points of each shard key, in order; all of them under None where no point has a key."""
+        of_keys: dict[str | None, list[Point]] = {}
+        for point in points:
+            of_keys.setdefault(None if key_of is None else key_of(point), []).append(point)
+        return of_keys
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
         self._prepare()
@@ -83,7 +110,8 @@ class Writing(Structure):
             for page in pages(ids, limits.named(limits.removed(PAGE))):
                 for selector in _selectors(page, revisions, limits):
                     refill = limits.refill(writes=len(page))
-                    self.requests.call(self._client.delete, selector, wait=True, refill_seconds=refill)
+                    keys = _routed(None if self._tenants is None else self._tenants.keys)
+                    self.requests.call(self._client.delete, selector, wait=True, refill_seconds=refill, **keys)
 
         self._written(delete)
 
@@ -95,6 +123,15 @@ class Writing(Structure):
 
     def _write(self, limits: Limits, method: Callable[..., object], points: Sequence[Any], **options: Any) -> None:
         self.requests.call(method, points, wait=True, refill_seconds=limits.refill(writes=len(points)), **options)
+
+
+def _routed(key: str | list[str] | None) -> dict[str, Any]:
+    """Return the option of a write that names its shard key, or its shard keys."""
+    return {} if key is None else {"shard_key_selector": key}
+
+
+def _in_batches(of_keys: Mapping[str | None, Sequence[Point]], most: int) -> Iterator[_Batch]:
+    return ((key, batch) for key, points in of_keys.items() for batch in in_batches(points, most))
 
 
 def in_streams(send: Callable[[Item], object], items: Iterable[Item], streams: int = 2) -> None:

@@ -33,6 +33,7 @@ class KnownCollection(Backend):
         self._fields = FieldIndexes(requests)
         self._limits: Limits | None = None
         self._shards = 1
+        self._tenants: cluster.TenantShards | None = None
         self._asked: ReadConsistency | None = None
         self._recorded: ReadConsistency | None = None
 
@@ -56,7 +57,9 @@ class KnownCollection(Backend):
         self._limits = limits_of(info.config.strict_mode_config, self.requests.wait_seconds)
         self.requests.most_timeout = self._limits.timeout
         self._recorded = (info.config.metadata or {}).get(cluster.READ_CONSISTENCY)
-        self._shards = max(1, info.config.params.shard_number or 1)
+        self._tenants = cluster.TenantShards.of(info.config.metadata)
+        keys = 1 if self._tenants is None else len(self._tenants.keys)
+        self._shards = keys * max(1, info.config.params.shard_number or 1)
         return info
 
     def _within(self, work: Callable[[Limits], Steps[T]]) -> Steps[T]:

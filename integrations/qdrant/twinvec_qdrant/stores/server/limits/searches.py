@@ -74,7 +74,10 @@ def crossing_requests(
     if len(places) > 1:
         params = params.model_copy(update={"exact": limits.exact})
     compared = replace(query, fields=())
-    return [_request(compared, None, params, place, prefetch) for place in places]
+    requests = [_request(compared, None, params, place, prefetch) for place in places]
+    for each in requests:
+        each.shard_key = source.shard_key
+    return requests
 
 
 def reading(ids: Sequence[str], vector: str | None) -> models.QueryRequest:
