@@ -21,6 +21,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any
 from uuid import UUID
@@ -117,6 +118,7 @@ def note_id(namespace: str, key: str) -> str:
     return _point_id("note", namespace, key)
 
 
+@cache
 def model_id() -> str:
     """Return the id of the point that names the present model."""
     return _point_id("model")

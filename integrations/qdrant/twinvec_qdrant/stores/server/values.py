@@ -17,8 +17,7 @@ def client_point(point: Point) -> models.PointStruct:
     """Return a point to write, without the client's check of every number and every value."""
     vectors = dense_vectors(point)
     if point.sparse is not None:
-        indices, values = (numbers.tolist() for numbers in point.sparse)
-        vectors[SPARSE] = models.SparseVector.model_construct(indices=indices, values=values)
+        vectors[SPARSE] = client_sparse(point.sparse)
     return models.PointStruct.model_construct(id=point.id, vector=vectors, payload=dict(point.payload))
 
 
@@ -38,8 +37,8 @@ def conditional_update(record: Point, revision: str, shard_key: str | None) -> m
 
 
 def client_sparse(vector: SparseVector) -> models.SparseVector:
-    """Return a sparse vector."""
-    return models.SparseVector(indices=vector[0].tolist(), values=vector[1].tolist())
+    """Return a sparse vector, without the client's check of every number."""
+    return models.SparseVector.model_construct(indices=vector[0].tolist(), values=vector[1].tolist())
 
 
 def client_states(dim: int) -> models.VectorParams:

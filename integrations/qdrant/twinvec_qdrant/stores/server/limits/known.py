@@ -81,7 +81,8 @@ class KnownCollection(Backend):
 
     def _read(self, method: str, limits: Limits, cost: int, *arguments: Any, **options: Any) -> Steps[Any]:
         """Return the answer to a request that reads, at this cost."""
-        options = {**options, "refill_seconds": limits.refill(reads=cost), **self._consistency()}
+        copies = {} if method == "count" else self._consistency()  # the client has no such option for counts
+        options = {**options, "refill_seconds": limits.refill(reads=cost), **copies}
         return (yield Ask(method, arguments, options, alone=limits.searches is not None or limits.reads is not None))
 
     def _consistency(self) -> dict[str, Any]:

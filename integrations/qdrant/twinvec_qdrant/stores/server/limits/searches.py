@@ -75,7 +75,7 @@ def crossing_requests(
         params = params.model_copy(update={"exact": limits.exact})
     compared = replace(query, fields=())
     requests = [_request(compared, None, params, place, prefetch) for place in places]
-    for each in requests:
+    for each in requests if source.shard_key is not None else ():
         each.shard_key = source.shard_key
     return requests
 
@@ -83,7 +83,7 @@ def crossing_requests(
 def reading(ids: Sequence[str], vector: str | None) -> models.QueryRequest:
     """Return the request that reads these points, with the dense vector of this name if set."""
     return _Request.model_construct(
-        filter=models.Filter(must=[models.HasIdCondition(has_id=list(ids))]),
+        filter=client_filter([IdIs(tuple(ids))]),
         limit=len(ids),
         with_payload=True,
         with_vector=[vector] if vector else False,
