@@ -15,13 +15,14 @@ T = TypeVar("T")
 
 def awaiting(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Return the awaitable form of a method that ends with ``self._run(steps)``."""
-    threaded = awaitable(method)
+    threaded, computed = awaitable(method), awaitable(method, computes=True)
 
     @wraps(method)
     async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
         backend = self._backend
         if not backend.can_await:
-            return await threaded(self, *args, **options)
+            # an exclusive backend is an engine in this process, a shared one a server that is waited for
+            return await (computed if backend.exclusive else threaded)(self, *args, **options)
         steps: Any = method(_Unrun(self), *args, **options)
         found: T = await backend.run_awaiting(steps)
         return found

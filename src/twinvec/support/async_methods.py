@@ -1,6 +1,8 @@
 """Awaitable forms of blocking methods: the same code in a worker thread.
 
-Calls that wait for a server overlap, up to ``MOST_AT_ONCE`` in a process. Calls that compute keep the event loop free.
+Calls that wait for a server overlap, up to ``MOST_AT_ONCE`` in a process. Of calls that compute, only
+``MOST_COMPUTING`` run at once: more of them would end no sooner, and would keep the event loop from the interpreter's
+lock. One more thread hands calls to the workers, because starting a thread makes its caller wait.
 """
 
 from __future__ import annotations
@@ -9,37 +11,84 @@ import asyncio
 import contextvars
 import os
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST_AT_ONCE = 64
-"""Largest number of calls that run at once in a process; further calls wait for a free thread.
+"""Largest number of waiting calls that run at once in a process; further calls wait for a free thread.
 
 The event loop's default pool has only a few more threads than the machine has cores, so it is not used.
 """
 
+MOST_COMPUTING = 2
+"""Largest number of computing calls that run at once in a process."""
 
-def awaitable(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return the awaitable form of a method. A cancelled call stops waiting; work that has begun continues."""
+
+def awaitable(
+    method: Callable[Concatenate[Any, P], T], *, computes: bool = False
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the awaitable form of a method. A cancelled call stops waiting; work that has begun continues.
+
+    Args:
+        method: The method.
+        computes: Whether its calls compute more than they wait.
+    """
+    most = MOST_COMPUTING if computes else MOST_AT_ONCE
 
     @wraps(method)
     async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
-        call = partial(contextvars.copy_context().run, method, self, *args, **options)
-        return await asyncio.get_running_loop().run_in_executor(_threads(), call)
+        call: _Call[T] = _Call(partial(contextvars.copy_context().run, method, self, *args, **options))
+        _dispatcher().submit(_hand_on, call, most)
+        return await asyncio.wrap_future(call.answer)
 
     twin.__name__ = f"a{method.__name__}"
     twin.__doc__ = f"``{method.__name__}``, awaitable: it runs in a worker thread."
     return twin
 
 
+class _Call(Generic[T]):
+    """A call, and the future of what it returns."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self.answer: Future[T] = Future()
+        self._function = function
+
+    def run(self) -> None:
+        if not self.answer.set_running_or_notify_cancel():
+            return
+        try:
+            found = self._function()
+        except BaseException as error:  # of any type, since the caller waits for it
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(found)
+
+
+def _hand_on(call: _Call[Any], most: int) -> None:
+    try:
+        _threads(most).submit(call.run)
+    except BaseException as error:  # the interpreter ends, or the system has no thread left
+        call.answer.set_exception(error)
+
+
 @cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="twinvec-async")
+def _dispatcher() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="twinvec-dispatcher")
+
+
+@cache
+def _threads(most: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(most, thread_name_prefix="twinvec-async")
+
+
+def _forget_threads() -> None:
+    _dispatcher.cache_clear()
+    _threads.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_forget_threads)  # a forked process has none of the threads

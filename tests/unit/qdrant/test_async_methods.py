@@ -10,8 +10,13 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
-from twinvec.support.async_methods import MOST_AT_ONCE
+import pytest
+
+from twinvec.errors import ConfigurationError
+from twinvec.support import async_methods
+from twinvec.support.async_methods import MOST_AT_ONCE, MOST_COMPUTING
 from twinvec_qdrant import Collection
 
 NOTES = [("tea", "green tea"), ("bread", "rye bread"), ("rain", "rain over the harbour")]
@@ -30,7 +35,8 @@ async def test_twins_give_what_the_blocking_calls_give(collection, words):
     assert collection.find({"id": "tea"}) == []
 
 
-async def test_searches_are_under_way_together(collection, words, monkeypatch):
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+async def test_searches_of_a_server_are_under_way_together(collection, words, monkeypatch):
     collection.ingest(NOTES)
     usual = min(32, (os.cpu_count() or 1) + 4)  # what an event loop has by itself
     together = threading.Barrier(MOST_AT_ONCE)
@@ -45,6 +51,57 @@ async def test_searches_are_under_way_together(collection, words, monkeypatch):
     queries = ["tea", "bread", "rain", "tea"] * (MOST_AT_ONCE // 4)
     found = await asyncio.gather(*(collection.asearch(query, 1) for query in queries))
     assert [hits[0].id for hits in found] == queries
+
+
+@pytest.mark.parametrize("place", ["embedded"], indirect=True)
+async def test_few_searches_compute_at_once(collection, words, monkeypatch):
+    collection.ingest(NOTES)
+    encode, running, most = words.encode_query, 0, 0
+    lock = threading.Lock()
+
+    def count(texts):
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.005)
+        with lock:
+            running -= 1
+        return encode(texts)
+
+    monkeypatch.setattr(words, "encode_query", count)
+    await asyncio.gather(*(collection.asearch("tea", 1) for _ in range(40)))
+    assert 1 <= most <= MOST_COMPUTING
+
+
+async def test_the_event_loop_starts_no_worker(collection, monkeypatch):
+    """Starting a thread makes the caller wait until it runs, which takes long where many threads compute."""
+    started, start = [], threading.Thread.start
+
+    def noting(thread):
+        started.append((thread.name, threading.current_thread() is threading.main_thread()))
+        start(thread)
+
+    collection.ingest(NOTES)
+    await collection.asearch("tea", 1)  # starts the dispatcher
+    async_methods._threads.cache_clear()
+    monkeypatch.setattr(threading.Thread, "start", noting)
+    await asyncio.gather(*(collection.asearch("tea", 1) for _ in range(200)))
+    assert any(name.startswith("twinvec-async") for name, _ in started)
+    assert [name for name, in_loop in started if in_loop] == []
+
+
+async def test_cancelled_and_failing_calls_end_like_blocking_ones(collection):
+    waiting = [asyncio.create_task(collection.asearch("tea", 1)) for _ in range(20)]
+    await asyncio.sleep(0)
+    for task in waiting:
+        task.cancel()
+    assert all(
+        isinstance(each, asyncio.CancelledError) for each in await asyncio.gather(*waiting, return_exceptions=True)
+    )
+    with pytest.raises(ConfigurationError, match="limit"):
+        await collection.asearch("tea", 0)
+    assert await collection.asearch("tea", 1) == []
 
 
 async def test_a_twin_sees_the_context_of_its_caller(collection, words, monkeypatch):
