@@ -2,19 +2,29 @@
 
 ``langchain_core.indexing.index`` asks a record manager which documents it has written. This one looks into the
 collection, so that a document that is lost from the store is written again.
+
+``index`` asks whether documents exist, adds those that do not, and only then records them. A process that dies between
+leaves documents without a record, which no clean-up would ever find. So the question is noted already: a document that
+is asked for and missing becomes *announced*. The next ``index`` writes and records the announced documents that it has,
+and removes all others.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from langchain_core.indexing import RecordManager
 
 from langchain_twinvec.vectorstore import TwinvecVectorStore
 from twinvec.errors import ConfigurationError
 from twinvec.support.async_methods import awaitable
-from twinvec_qdrant import Collection
+from twinvec_qdrant import Collection, Writer
+
+_ELSEWHERE_SECONDS = 3600.0
+"""How long a process of another machine, which cannot be looked at, may take from asking to recording."""
 
 
 class TwinvecRecordManager(RecordManager):
@@ -51,20 +61,30 @@ class TwinvecRecordManager(RecordManager):
         Raises:
             ConfigurationError: the numbers of group ids and keys differ, or the clock is behind ``time_at_least``.
         """
-        groups = [None] * len(keys) if group_ids is None else group_ids
-        if len(groups) != len(keys):
-            raise ConfigurationError(f"{len(keys)} keys, but {len(groups)} group ids")
+        if group_ids is not None and len(group_ids) != len(keys):
+            raise ConfigurationError(f"{len(keys)} keys, but {len(group_ids)} group ids")
         now = self.get_time()
         if time_at_least is not None and now < time_at_least:
             raise ConfigurationError(f"this machine's clock says {now}, which is before {time_at_least}: set the clock")
-        self._notes.put({key: {"group": group, "time": now} for key, group in zip(keys, groups, strict=True)})
+        if group_ids is None:  # the time alone is refreshed
+            known = self._notes.get(keys)
+            group_ids = [known.get(key, {}).get("group") for key in keys]
+        self._notes.put(
+            {key: {"group": group, "time": now, "announced": False} for key, group in zip(keys, group_ids, strict=True)}
+        )
 
     aupdate = awaitable(update)
 
     def exists(self, keys: Sequence[str]) -> list[bool]:
-        """Return whether the collection has a document under each key."""
-        there = self._present(keys)
-        return [key in there for key in keys]
+        """Return whether the collection has a recorded document under each key; announce those that are missing."""
+        there, noted = self._present(keys), self._notes.get(keys)
+        missing = [key for key in dict.fromkeys(keys) if key not in there]
+        if missing:
+            now = self.get_time()
+            writer = json.dumps(Writer.this().as_payload())
+            note = {"group": None, "time": now, "announced": True, "writer": writer}
+            self._notes.put(dict.fromkeys(missing, note))
+        return [key in there and key in noted and not noted[key].get("announced") for key in keys]
 
     aexists = awaitable(exists)
 
@@ -76,14 +96,21 @@ class TwinvecRecordManager(RecordManager):
         group_ids: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> list[str]:
-        """Return the keys of existing documents, filtered by time of update and by group."""
+        """Return the keys of existing documents, filtered by time of update and by group.
+
+        With ``before``, documents that a process which has ended announced and never recorded are listed too: their
+        group is not known.
+        """
         bounds = {name: at for name, at in (("lt", before), ("gt", after)) if at is not None}
         wanted: dict[str, object] = {"time": bounds} if bounds else {}
+        recorded = {**wanted, "announced": {"ne": True}}
         if group_ids is not None:
             if not group_ids:
                 return []
-            wanted["group"] = list(group_ids)
-        keys = [key for key, _ in self._notes.find(wanted)]
+            recorded["group"] = list(group_ids)
+        keys = [key for key, _ in self._notes.find(recorded)]
+        if before is not None:
+            keys += [key for key, note in self._notes.find({**wanted, "announced": True}) if self._is_abandoned(note)]
         there = self._present(keys)
         return [key for key in keys if key in there][:limit]
 
@@ -94,6 +121,12 @@ class TwinvecRecordManager(RecordManager):
         self._notes.delete(keys)
 
     adelete_keys = awaitable(delete_keys)
+
+    def _is_abandoned(self, note: Mapping[str, Any]) -> bool:
+        """Return whether the process that has announced a document will not record it any more."""
+        writer = Writer.of_payload(json.loads(note["writer"]))
+        gone = writer == Writer.this() or writer.gone()
+        return note["time"] < self.get_time() - _ELSEWHERE_SECONDS if gone is None else gone
 
     def _present(self, keys: Sequence[str]) -> set[str]:
         return {document.id for document in self._collection.get(list(keys))}

@@ -9,6 +9,7 @@ from twinvec_qdrant.ingest.chunking import Chunk, Chunker
 from twinvec_qdrant.ingest.reading import Empty, Failure, RecordColumns, Root, read_source
 from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
 from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
+from twinvec_qdrant.records.writer_process import Writer
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings
 from twinvec_qdrant.whole_documents import ingest_all, open_whole_documents, with_documents
@@ -28,6 +29,7 @@ __all__ = [
     "IngestReport",
     "RecordColumns",
     "Root",
+    "Writer",
     "all_of",
     "drop_collection",
     "ingest_all",

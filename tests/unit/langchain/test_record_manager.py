@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
+from dataclasses import replace
 
 import pytest
 from langchain_core.documents import Document
@@ -11,6 +14,8 @@ from langchain_core.indexing import aindex, index
 
 from langchain_twinvec import TwinvecRecordManager, TwinvecVectorStore
 from twinvec.errors import ConfigurationError
+from twinvec_qdrant import Writer
+from twinvec_qdrant.records import writer_process
 
 
 @pytest.fixture
@@ -121,3 +126,70 @@ async def test_indexing_may_be_awaited(manager, store) -> None:
     assert await again("one", "two") == {"added": 2}
     assert await again("one", "three") == {"added": 1, "skipped": 1, "deleted": 1}
     assert texts_of(store) == {"one", "three"}
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def killed(manager, store, docs, monkeypatch, *, at: str, cleanup: str) -> None:
+    """Run ``index`` and let it die once it has added documents, or before a step of its clean-up."""
+
+    def added(*args, **options):
+        TwinvecVectorStore.add_documents(store, *args, **options)
+        raise Killed
+
+    def die(*args, **options):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((store, at, added) if at == "add_documents" else (manager, at, die)))
+        with pytest.raises(Killed):
+            run(manager, store, docs, cleanup)
+
+
+@pytest.mark.parametrize("cleanup", ["full", "incremental", "scoped_full"])
+@pytest.mark.parametrize("at", ["add_documents", "list_keys", "delete_keys"])
+@pytest.mark.parametrize("following", ["two", "three"])
+def test_the_next_indexing_repairs_what_a_kill_has_left(manager, store, monkeypatch, cleanup, at, following) -> None:
+    other = documents("other", source="b.md")
+    run(manager, store, documents("one") + other, cleanup)
+    killed(manager, store, documents("two") + other, monkeypatch, at=at, cleanup=cleanup)
+    assert "two" in texts_of(store), "it died after the new version was added"
+    run(manager, store, documents(following) + other, cleanup)
+    assert texts_of(store) == {following, "other"}
+    assert run(manager, store, documents("four") + other, cleanup)["deleted"] == 1
+    assert texts_of(store) == {"four", "other"}
+
+
+def test_what_another_process_is_about_to_record_stays(manager, store, monkeypatch) -> None:
+    killed(manager, store, documents("theirs", source="c.md"), monkeypatch, at="add_documents", cleanup="incremental")
+    here = Writer.this()
+    # the parent lives as long as this process; another machine cannot be looked at
+    parent = replace(here, process=os.getppid(), started=writer_process._started(os.getppid()))
+    for theirs, stays in ((parent, True), (replace(here, host="other"), True), (here, False)):
+        (key,) = (key for key, note in manager._notes.find() if note.get("announced"))
+        note = manager._notes.get([key])[key]
+        manager._notes.put({key: {**note, "writer": json.dumps(theirs.as_payload())}})
+        run(manager, store, documents("own"), "incremental")
+        assert ("theirs" in texts_of(store)) is stays
+
+
+def test_a_refresh_keeps_the_group(manager, store, monkeypatch) -> None:
+    store.add_texts(["one"], ids=["k1"])
+    manager.update(["k1"], group_ids=["a"])
+    manager.update(["k1"])
+    assert manager.list_keys(group_ids=["a"]) == ["k1"]
+
+
+def test_documents_from_elsewhere_stay(manager, store) -> None:
+    store.add_texts(["by hand"], ids=["mine"])
+    assert manager.exists(["mine"]) == [False]
+    run(manager, store, documents("one"))
+    run(manager, store, documents("two"))
+    assert texts_of(store) == {"by hand", "two"}
+
+
+def test_asking_for_a_missing_key_changes_no_list(manager) -> None:
+    assert manager.exists(["gone"]) == [False]
+    assert manager.list_keys() == manager.list_keys(before=time.time() + 1) == []

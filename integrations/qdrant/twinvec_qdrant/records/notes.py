@@ -14,7 +14,7 @@ from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
-from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.stores.points import Point, pages
 
 
 class Notes:
@@ -39,6 +39,14 @@ class Notes:
         with self._backend.writing:
             self._backend.delete([note_id(self._namespace, key) for key in keys])
             self._backend.flush()
+
+    def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the fields of the notes with these keys, by key; missing keys are left out."""
+        found: dict[str, dict[str, Any]] = {}
+        for page in pages(keys):
+            points = self._backend.retrieve([note_id(self._namespace, key) for key in page])
+            found |= {point.payload["key"]: point.payload["metadata"] for point in points.values()}
+        return found
 
     def find(self, filter: Filter | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the key and the fields of every note whose fields satisfy the filter, in arbitrary order.
