@@ -6,7 +6,7 @@ those of every chunk, in half precision, so that reranking computes only the que
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,20 @@ MAX_NUMBERS = 1024 * 1024
 _TEXTS = 64  # encoded at once: the token states of all chunks of a large document could fill the memory
 
 
-def document_vectors(encoder: SpaceEncoder, texts: Sequence[str], names: Sequence[str] | None = None) -> FloatArray:
-    """Return the vectors of documents, shape (n, dim); raise ``BadVectorError`` if one is zero or not finite."""
-    return checked_vectors(encoder, encoder.encode_document(list(texts)), texts, names)
+def document_vectors(
+    encoder: SpaceEncoder,
+    texts: Sequence[str],
+    names: Sequence[str] | None = None,
+    on_texts: Callable[[int], None] | None = None,
+) -> FloatArray:
+    """Return the vectors of documents, shape (n, dim); raise ``BadVectorError`` if one is zero or not finite.
+
+    A ``twinvec.Encoder`` calls ``on_texts`` with the number of texts that it has just encoded.
+    """
+    from twinvec.encoder import Encoder
+
+    options: dict[str, Any] = {"on_batch": on_texts} if isinstance(encoder, Encoder) else {}
+    return checked_vectors(encoder, encoder.encode_document(list(texts), **options), texts, names)
 
 
 def checked_vectors(

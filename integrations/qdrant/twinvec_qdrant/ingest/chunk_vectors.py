@@ -6,11 +6,10 @@ The vectors that a killed ingest wrote without a commit count as kept, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from twinvec.arrays import FloatArray
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec_qdrant.encoders import checked_vectors, token_states
+from twinvec_qdrant.encoders import document_vectors, token_states
 from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, WeighedText, texts
 from twinvec_qdrant.records.description import Generation
 from twinvec_qdrant.stores.base import Backend
@@ -56,10 +55,7 @@ class ChunkVectors:
 
     def encoded(self, texts: Sequence[str], on_texts: OnTexts) -> list[TextVectors]:
         """Encode texts without reading the store; raise ``BadVectorError`` or ``InputError`` on a bad text."""
-        from twinvec.encoder import Encoder
-
-        options: dict[str, Any] = {"on_batch": on_texts} if isinstance(self._encoder, Encoder) else {}
-        vectors_ND = checked_vectors(self._encoder, self._encoder.encode_document(list(texts), **options), texts)
+        vectors_ND = document_vectors(self._encoder, texts, on_texts=on_texts)
         states: Sequence[States | None] = [None] * len(texts)
         if self._states_dim is not None:
             states = token_states(self._encoder, texts, self._states_dim)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from twinvec.errors import DocumentError, InputError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec_qdrant.ingest.reading import Empty, Failure
+from twinvec_qdrant.ingest.reading.root import Reading
 from twinvec_qdrant.records.schema import canonical, digest, json_payload
 
 GROUP_DOCUMENTS = 256
 _GROUP_CHARACTERS = 4 * 1024 * 1024
+_OVERHEAD = 64  # what a document costs besides its text, in characters
 
 
 class DocumentGate:
@@ -26,6 +28,8 @@ class DocumentGate:
         seen: The version of every document so far by id: the hash of all that decides its chunks; "" if it is broken.
         tenants: The tenants that the documents name.
         hidden: How many failures may hide documents.
+        work: What has been read for each document, by id, with what was read for the broken ones before it; whoever has
+            dealt with a document takes its work away. The unit is that of ``total_work``.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class DocumentGate:
         self.seen: dict[str, str] = {}
         self.tenants: set[str] = set()
         self.hidden = 0
+        self.work: dict[str, int] = {}
         self._given = dict(settings)
         self._settings = canonical(self._given)
         self._ways = ways
@@ -56,11 +61,16 @@ class DocumentGate:
 
     def _groups(self, documents: Iterable[object]) -> Iterator[list[Document]]:
         group: list[Document] = []
-        characters = 0
+        characters = work = before = 0
         for position, value in enumerate(documents):
+            if isinstance(documents, Reading):
+                work, before = work + documents.done - before, documents.done
+            else:
+                work += _size(value)
             document = self._checked(value, position)
             if document is None or not self._is_first(document):
                 continue
+            self.work[document.id], work = work, 0
             group.append(document)
             characters += len(document.text)
             if len(group) == GROUP_DOCUMENTS or characters >= _GROUP_CHARACTERS:
@@ -107,6 +117,24 @@ class DocumentGate:
         else:
             self._fail(document.id, "an earlier document has the same id; that one was kept")
         return not earlier
+
+
+def total_work(documents: object) -> int | None:
+    """Return how much there is to read: bytes of files, or characters of texts; None if that is unknown."""
+    if isinstance(documents, Reading):
+        return documents.size or None
+    return sum(map(_size, documents)) if isinstance(documents, Collection) else None
+
+
+def _size(value: object) -> int:
+    """Return the characters of a document's text in any form that has one, and some for the document itself."""
+    if isinstance(value, Mapping):
+        text = value.get("text")
+    elif isinstance(value, tuple):
+        text = value[-1] if value else None
+    else:
+        text = value if isinstance(value, str) else getattr(value, "text", getattr(value, "page_content", None))
+    return _OVERHEAD + len(text) if isinstance(text, str) else _OVERHEAD
 
 
 def _tenant(identity: str, payload: Mapping[str, Any], key: str) -> str:

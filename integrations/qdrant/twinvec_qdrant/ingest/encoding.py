@@ -42,6 +42,7 @@ class Portion:
         is_first: Whether the batch begins here.
         is_last: Whether all documents of the batch have their vectors now, or have failed.
         unseen: With the last portion, how many documents of the batch the progress bar does not show yet.
+        unseen_work: The same of their work.
     """
 
     batch: Sequence[PlannedDocument]
@@ -51,6 +52,7 @@ class Portion:
     encoded: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list)
     unseen: int = 0
+    unseen_work: float = 0.0
 
 
 class Encoding:
@@ -64,7 +66,7 @@ class Encoding:
     def portions(self, batches: Iterator[Sequence[PlannedDocument]], advance: Advance) -> Iterator[Portion]:
         """Yield the portions of all batches in order, each while the one after it is encoded.
 
-        ``advance`` moves the progress bar by documents.
+        ``advance`` moves the progress bar by documents and their work, in proportion to what is encoded of a batch.
         """
         failure: list[Exception] = []
         started = (_Batch(batch, self._vectors, self._pace, advance) for batch in _until_failure(batches, failure))
@@ -112,8 +114,10 @@ class _Batch:
         self._next = 0  # the first place in this order whose document may lack vectors
         self._failed: dict[int, str] = {}
         self._began = False
-        self._total = len(texts(documents).keys() - self._done)
-        self._encoded = self._moved = 0
+        unknown = (text for key, text in texts(documents).items() if key not in self._done)
+        self._left_weight = self._weight = sum(map(pace.weight, unknown))
+        self._work = sum(planned.work for planned in documents)
+        self._moved, self._moved_work = 0, 0.0
 
     def portion(self) -> Portion:
         """Encode for some seconds, or until all is encoded."""
@@ -127,6 +131,7 @@ class _Batch:
                 break
         else:
             portion.is_last, portion.unseen = True, len(self._documents) - self._moved
+            portion.unseen_work = self._work - self._moved_work
         failed = sorted(self._failed.keys() - before)
         portion.failures = [(self._documents[row].document.id, self._failed[row]) for row in failed]
         return portion
@@ -165,19 +170,29 @@ class _Batch:
 
     def _call(self, taken: Sequence[_Text], portion: Portion) -> None:
         wanted = [each.text for each in taken]
-        began = pace.clock()
-        vectors = self._source.encoded(wanted, self._on_texts)
+        weight, encoded, began = sum(map(self._pace.weight, wanted)), 0, pace.clock()
+
+        def on_texts(count: int) -> None:
+            nonlocal encoded
+            encoded += count
+            self._move(self._left_weight - weight * min(encoded / len(wanted), 1))
+
+        vectors = self._source.encoded(wanted, on_texts)
         self._pace.took(wanted, pace.clock() - began)
+        self._left_weight -= weight
+        self._move(self._left_weight)
         portion.vectors.update(zip([each.key for each in taken], vectors, strict=True))
         portion.encoded += len(taken)
         self._done.update(each.key for each in taken)
 
-    def _on_texts(self, count: int) -> None:
-        """Move the progress bar after ``count`` more texts are encoded."""
-        self._encoded = min(self._encoded + count, self._total)
-        step = len(self._documents) * self._encoded // self._total - self._moved
-        self._moved += step
-        self._advance(step)
+    def _move(self, left: float) -> None:
+        """Move the progress bar to where this weight of the batch's texts is left to encode."""
+        share = 1 - left / self._weight
+        if self._work * share < self._moved_work:
+            return  # after a bad text, the documents of a call are encoded again
+        items, work = int(len(self._documents) * share), self._work * share
+        self._advance(items - self._moved, work=work - self._moved_work)
+        self._moved, self._moved_work = items, work
 
 
 def _length(chunk: Chunk) -> int:

@@ -24,7 +24,7 @@ from twinvec_qdrant.encoders import checked_vector
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
 from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.cutting import Cutting
-from twinvec_qdrant.ingest.document_gate import DocumentGate
+from twinvec_qdrant.ingest.document_gate import DocumentGate, total_work
 from twinvec_qdrant.ingest.encoding import Encoding, Portion
 from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, WeighedText, document_batches, texts
 from twinvec_qdrant.records.commits import Catalog, Draft
@@ -80,13 +80,13 @@ class Ingestion:
         """Ingest the documents; see ``Collection.ingest``."""
         groups = self._gate.groups(documents)
         self._cutting.records = not dry_run
-        total = length_hint(documents) or None
+        total, work = length_hint(documents) or None, total_work(documents) if progress else None
         try:
             with (
                 self._backend.writing,
-                progress_bar("Ingesting", total, "documents", shown=progress) as self._planner.advance,
+                progress_bar("Ingesting", total, "documents", work=work, shown=progress) as self._planner.advance,
             ):
-                batches = document_batches(self._planner.planned(groups, self._gate.seen))
+                batches = document_batches(self._planner.planned(groups, self._gate.seen, self._gate.work))
                 if dry_run:
                     self._count_only(batches)
                 else:
@@ -109,7 +109,7 @@ class Ingestion:
             self._report.encoded += len(texts(batch).keys() - self._vectors.known(batch).keys())
             for planned in batch:
                 self._count(planned, planned.new_chunks())
-            self._planner.advance(len(batch))
+            self._planner.advance(len(batch), work=sum(planned.work for planned in batch))
 
     def _write(self, batches: Iterator[Sequence[PlannedDocument]]) -> None:
         left = self._catalog.leftovers()
@@ -129,7 +129,7 @@ class Ingestion:
                 self._bm25.begin([chunk.text for planned in waiting for chunk in planned.chunks])
             vectors.update(portion.vectors)
             waiting = self._write_portion(portion, waiting, vectors)
-            self._planner.advance(portion.unseen, failed=self._report.failed - failed)
+            self._planner.advance(portion.unseen, failed=self._report.failed - failed, work=portion.unseen_work)
         self._catalog.clear(left)
 
     def _write_portion(

@@ -50,7 +50,7 @@ class Pace:
         taken: list[str] = []
         room = self._speed * (PORTION_SECONDS - (clock() - self._began))
         for text in texts:
-            room -= self._weight(text)
+            room -= self.weight(text)
             if taken and (room < 0 or len(taken) == self._most):
                 break
             taken.append(text)
@@ -58,9 +58,10 @@ class Pace:
 
     def took(self, texts: Iterable[str], seconds: float) -> None:
         """Learn from a call of the encoder."""
-        weights = [self._weight(text) for text in texts]
+        weights = [self.weight(text) for text in texts]
         self._most = max(self._most, _GROWTH * len(weights))
         self._speed = sum(weights) / max(seconds, 1e-6)
 
-    def _weight(self, text: str) -> int:
+    def weight(self, text: str) -> int:
+        """Return about how much work a text is for the encoder."""
         return min(len(text), self._longest) + _OVERHEAD

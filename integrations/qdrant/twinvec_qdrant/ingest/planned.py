@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -43,7 +43,7 @@ class PlannedDocument:
     """A document to write, its chunks, and for each the hash of its text (``keys``) and its point id (``ids``).
 
     ``version`` is the hash of all that decides the chunks. ``old`` is the committed version that this plan starts from;
-    None for a new document.
+    None for a new document. ``work`` is what has been read for the document (``DocumentGate.work``).
     """
 
     document: Document
@@ -52,6 +52,7 @@ class PlannedDocument:
     keys: list[str]
     ids: list[str]
     old: Record | None
+    work: int
 
     def new_chunks(self) -> int:
         """Return the number of chunks that the committed version lacks."""
@@ -112,15 +113,17 @@ class Planner:
         self._report = report
         self.advance: Advance = unseen
 
-    def planned(self, groups: Iterable[Sequence[Document]], versions: Mapping[str, str]) -> Iterator[PlannedDocument]:
-        """Yield the new and changed documents; ``versions`` holds the hash of each document by id."""
+    def planned(
+        self, groups: Iterable[Sequence[Document]], versions: Mapping[str, str], work: MutableMapping[str, int]
+    ) -> Iterator[PlannedDocument]:
+        """Yield the new and changed documents; ``versions`` holds the hash of each by id, and ``work`` its work."""
         for group in groups:
             records = self._catalog.records(document.id for document in group)
             changed = []
             for document in group:
                 record = records.get(document.id)
                 if record and record.version == versions[document.id]:
-                    self.unchanged()
+                    self.unchanged(work.pop(document.id))
                 else:
                     changed.append(document)
             foreign = self._tenants.foreign(changed, records)
@@ -130,9 +133,10 @@ class Planner:
                         raise DocumentError(FOREIGN)
                     chunks = self._chunker.chunks(document)
                 except InputError as error:
-                    self.refused(document.id, str(error))
+                    self.refused(document.id, str(error), work.pop(document.id))
                 else:
-                    yield _planned(document, versions[document.id], chunks, records.get(document.id))
+                    old = records.get(document.id)
+                    yield _planned(document, versions[document.id], chunks, old, work.pop(document.id))
 
     def planned_again(self, lost: Sequence[PlannedDocument]) -> list[PlannedDocument]:
         """Return the same documents, planned on the versions that other writers have committed meanwhile."""
@@ -142,30 +146,30 @@ class Planner:
             self._report.fail(source, FOREIGN)
         return [replace(each, old=records.get(each.document.id)) for each in lost if each.document.id not in foreign]
 
-    def unchanged(self) -> None:
+    def unchanged(self, work: int = 0) -> None:
         """Count a document that needs no writing."""
         self._report.unchanged += 1
-        self.advance(1)
+        self.advance(1, work=work)
 
     def empty(self, source: str, reason: str) -> None:
         """Count a document without text."""
         self._report.count_empty(source, reason)
-        self.advance(1)
+        self.advance(1, work=0)
 
-    def refused(self, source: str, reason: str) -> None:
+    def refused(self, source: str, reason: str, work: int = 0) -> None:
         """Count a document that fails before it is planned."""
         self._report.fail(source, reason)
-        self.advance(1, failed=1)
+        self.advance(1, failed=1, work=work)
 
 
-def _planned(document: Document, version: str, chunks: list[Chunk], old: Record | None) -> PlannedDocument:
+def _planned(document: Document, version: str, chunks: list[Chunk], old: Record | None, work: int) -> PlannedDocument:
     keys = [digest(chunk.text) for chunk in chunks]
     payload = canonical(document.payload)
     ids = []
     for chunk, key in zip(chunks, keys, strict=True):
         own = payload if chunk.page is None else canonical(_chunk_payload(document, chunk))
         ids.append(chunk_id(document.id, chunk.position, digest(key, chunk.heading, document.title, own)))
-    return PlannedDocument(document, version, chunks, keys, ids, old)
+    return PlannedDocument(document, version, chunks, keys, ids, old, work)
 
 
 def _chunk_payload(document: Document, chunk: Chunk) -> Mapping[str, Any]:

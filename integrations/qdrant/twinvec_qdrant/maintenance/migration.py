@@ -179,9 +179,8 @@ class Migration:
                 found = True
                 time.sleep(max(due - time.monotonic(), 0))
                 due = time.monotonic() + (len(page) / rate if rate else 0)
-                self._store(self._encoded(page))
+                self._store(self._encoded(page, advance))
                 self.report.encoded += len(page)
-                advance(len(page))
 
     def _store(self, points: Sequence[Point]) -> None:
         """Write the vectors of the chunks that no writer has removed meanwhile."""
@@ -191,11 +190,20 @@ class Migration:
             there = self._backend.retrieve(list(new), [])
             update_existing(self._backend, there, lambda ids: self._backend.update_dense([new[key] for key in ids]))
 
-    def _encoded(self, points: Sequence[Point]) -> list[Point]:
+    def _encoded(self, points: Sequence[Point], advance: Advance) -> list[Point]:
         """Return the points with their new vectors only."""
         texts = [point.payload["text"] for point in points]
         names = [f"document {point.payload['source']!r}" for point in points]
-        vectors_ND = document_vectors(self._encoder, texts, names)
+        left = len(points)
+
+        def on_texts(count: int) -> None:
+            nonlocal left
+            count = min(count, left)
+            left -= count
+            advance(count)
+
+        vectors_ND = document_vectors(self._encoder, texts, names, on_texts)
+        advance(left)  # equal texts are encoded once
         self.report.truncated += sum(truncated(self._encoder, texts))
         states: Sequence[States | None] = [None] * len(points)
         if self._next.states_dim is not None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from twinvec import Document
 from twinvec.errors import BadVectorError, DocumentError
-from twinvec_qdrant import Collection, Failure
+from twinvec_qdrant import Collection, Failure, read_source
+from twinvec_qdrant.ingest import ingestion
+from words import WordEncoder
 
 NOTES = [
     {"id": "tea", "text": "green tea with mint", "year": 2020},
@@ -281,3 +284,61 @@ def test_documents_of_the_same_text_keep_the_vectors_that_are_given_for_them(col
     assert collection.search_vector(vectors[0], 1)[0].id == "first"
     assert collection.search_vector(vectors[1], 1)[0].id == "second"
     assert collection.search_vector(words.encode_document(["the same"])[0], 1)[0].id == "encoded"
+
+
+class Bar:
+    """Stands in for the progress bar: what it was made with, and every move."""
+
+    def __init__(self) -> None:
+        self.total = self.work = None
+        self.moves: list[tuple[int, float]] = []
+
+    @contextmanager
+    def __call__(self, label, total, unit, *, work=None, shown):
+        self.total, self.work, self.moves = total, work, []
+        yield lambda count, *, failed=0, work=None: self.moves.append((count, work))
+
+    @property
+    def documents(self) -> int:
+        return sum(count for count, _ in self.moves)
+
+    @property
+    def worked(self) -> float:
+        return sum(work for _, work in self.moves)
+
+
+@pytest.fixture
+def bar(monkeypatch):
+    shown = Bar()
+    monkeypatch.setattr(ingestion, "progress_bar", shown)
+    return shown
+
+
+def test_the_bar_follows_the_work_and_a_large_file_moves_it(place, bar, tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name in "abc":
+        (folder / f"{name}.txt").write_text(f"tea {name}")
+    (folder / "large.txt").write_text("\n\n".join(f"bread {row} " + "rye " * 12 for row in range(400)))
+    (folder / "broken.txt").write_bytes(b"\0" * 2000)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    with Collection.open("notes", encoder=WordEncoder(max_tokens=16), **place) as collection:
+        collection.ingest(read_source(folder), progress=True)
+        assert (bar.total, bar.work) == (5, size)
+        assert (bar.documents, bar.worked) == (5, pytest.approx(size))
+        parts = [work for count, work in bar.moves if not count and work]
+        assert len(parts) > 4, "the large file moves the bar before it is done"
+        assert all(work >= 0 for _, work in bar.moves)
+        collection.ingest(read_source(folder), progress=True)
+        assert (bar.documents, bar.worked) == (5, pytest.approx(size)), "unchanged documents are work that is done"
+        collection.ingest(read_source(folder), progress=True, dry_run=True)
+        assert bar.worked == pytest.approx(size)
+
+
+def test_the_bar_follows_the_length_of_texts_that_are_given(collection, bar):
+    forms = ["tea", ("b", "bread " * 50), {"id": "r", "text": "rain"}, Document("s", "snow"), {"id": "none"}]
+    collection.ingest(forms, progress=True)
+    assert (bar.total, bar.documents, bar.work) == (5, 5, 5 * 64 + 3 + 300 + 4 + 4)
+    assert bar.worked == bar.work - 64, "what was read for the last, broken one belongs to no document"
+    collection.ingest(iter(NOTES), progress=True)
+    assert (bar.work, bar.documents) == (None, len(NOTES)), "the length is not known before"
