@@ -6,6 +6,7 @@
     ├── InputError (ValueError)              the caller's data is invalid; names its index or source
     │   ├── TextError                        a text is not a string, has a lone surrogate, or is too large
     │   ├── DocumentError                    a document is incomplete, or its file cannot be read
+    │   │   └── IngestError                  every document of an ingest failed; carries the report
     │   └── FilterError                      a filter is malformed
     ├── ModelError                           a model cannot be used
     │   ├── ModelNotFoundError               the folder or name does not exist, or the hub is unreachable
@@ -25,6 +26,8 @@ The module that calls another library raises one of these; the library's error i
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from twinvec.installation import install_line
 
@@ -58,6 +61,17 @@ class TextError(InputError):
 
 class DocumentError(InputError):
     """A document is incomplete, or its file cannot be read."""
+
+
+class IngestError(DocumentError):
+    """Every document of an ingest failed. ``report`` is the complete report, with the reason for each document."""
+
+    def __init__(self, message: str, report: Any = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+    def __reduce__(self) -> tuple[type[IngestError], tuple[str, Any]]:
+        return type(self), (str(self), self.report)
 
 
 class FilterError(InputError):

@@ -26,7 +26,7 @@ from twinvec_qdrant.maintenance.migration import Migration, drop_others
 from twinvec_qdrant.maintenance.push import push
 from twinvec_qdrant.maintenance.reindex import reindex
 from twinvec_qdrant.maintenance.verification import verify
-from twinvec_qdrant.opening import RequestedSettings, open_in
+from twinvec_qdrant.opening import RequestedSettings, load_space_encoder, open_in
 from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace, find_store
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
@@ -35,7 +35,14 @@ from twinvec_qdrant.records.documents import find_documents, stored_documents
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.records.schema import CHUNKS
-from twinvec_qdrant.report import IndexReport, IngestReport, MigrationReport, PushReport, VerifyReport
+from twinvec_qdrant.report import (
+    IndexReport,
+    IngestReport,
+    MigrationReport,
+    PushReport,
+    VerifyReport,
+    all_failed,
+)
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import check_diversity
 from twinvec_qdrant.serving import Serving
@@ -82,7 +89,7 @@ class Collection:
         *,
         url: str | None = None,
         client: QdrantClient | None = None,
-        encoder: SpaceEncoder | None = None,
+        encoder: SpaceEncoder | str | None = None,
         chunking: ChunkSettings | Literal[False] | None = None,
         index: IndexSettings | None = None,
         tenant_key: str | None = None,
@@ -104,8 +111,8 @@ class Collection:
             path: Folder of the embedded store; default: ``./.twinvec``, without ``url`` and ``client``.
             url: Address of a Qdrant server.
             client: A ``QdrantClient`` of the caller, which stays open.
-            encoder: A ``twinvec.Encoder`` or another ``SpaceEncoder``. Default: the recorded model, loaded at its first
-                use; for a new collection ``Encoder("default")``.
+            encoder: A ``twinvec.Encoder``, the name of its model ("default"), or another ``SpaceEncoder``. Default: the
+                recorded model, loaded at its first use; for a new collection ``Encoder("default")``.
             chunking: How to cut documents into chunks, or False to keep them whole; default: as the collection does.
             index: How to index vectors and search approximately; default: as the collection does.
             tenant_key: For a new collection of many tenants, the payload key that names a document's tenant. Every
@@ -140,6 +147,8 @@ class Collection:
         """
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
+        if isinstance(encoder, str):
+            encoder = load_space_encoder(encoder)
         place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port, async_client)
         store = find_store(name, place)
         indexes = None if payload_indexes is None else PayloadIndexes.of(payload_indexes)
@@ -189,6 +198,7 @@ class Collection:
         dry_run: bool = False,
         progress: bool = False,
         report: IngestReport | None = None,
+        allow_all_failed: bool = False,
     ) -> IngestReport:
         """Ingest documents: write the new and changed ones; unchanged ones cost next to nothing.
 
@@ -205,9 +215,11 @@ class Collection:
             dry_run: Report what would be done; encode and write nothing.
             progress: Show a progress bar on a terminal.
             report: A report to count in, which is returned; it is complete even if the ingest ends with an error.
+            allow_all_failed: Return the report even if every document failed; default: an error, but for ``dry_run``.
 
         Raises:
             DocumentError: ``documents`` is not an iterable, or is empty and would prune everything.
+            IngestError: every document failed; its ``report`` says why.
             SpaceMismatchError: the collection was migrated to another model, which cannot be loaded or is not that of
                 ``vectors``, or it is migrated during the call: ingest again.
             BadVectorError: one of ``vectors`` is not finite, is zero, or has another size; nothing was written.
@@ -217,7 +229,10 @@ class Collection:
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
         report = IngestReport() if report is None else report
         ingestion = Ingestion(self._catalog, description, encoder, vectors or {}, report)
-        return ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
+        ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
+        if report.all_failed and not (dry_run or allow_all_failed):
+            raise all_failed(report)
+        return report
 
     def search(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from twinvec.errors import IngestError
+
 
 @dataclass(slots=True)
 class IngestReport:
@@ -36,6 +38,11 @@ class IngestReport:
     empty: int = field(default=0, kw_only=True)
     empties: list[tuple[str, str]] = field(default_factory=list, kw_only=True)
 
+    @property
+    def all_failed(self) -> bool:
+        """Whether there were documents, and every one failed."""
+        return bool(self.failed) and not self.new + self.updated + self.unchanged + self.empty
+
     def fail(self, source: str, reason: str) -> None:
         """Count one more failure."""
         self.failed += 1
@@ -49,6 +56,13 @@ class IngestReport:
     def __str__(self) -> str:
         counts = (f"{getattr(self, name)} {name}" for name in ("new", "updated", "unchanged", "deleted", "failed"))
         return ", ".join(counts) + (f", {self.empty} empty" if self.empty else "")
+
+
+def all_failed(report: IngestReport) -> IngestError:
+    """Return the error that every document failed, which quotes the first reason."""
+    source, reason = report.failures[0]
+    counted = "the only document failed" if report.failed == 1 else f"all {report.failed:,} documents failed, the first"
+    return IngestError(f"{counted}: {source}: {reason}", report)
 
 
 @dataclass(slots=True)

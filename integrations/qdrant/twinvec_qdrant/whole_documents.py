@@ -75,7 +75,7 @@ def ingest_all(
     """
     if vectors and check:
         check_vectors(collection, [each for each in documents if isinstance(each, Document)], vectors)
-    report = collection.ingest(documents, vectors=vectors)
+    report = collection.ingest(documents, vectors=vectors, allow_all_failed=True)
     if report.failures:
         reasons = "; ".join(f"{source!r}: {reason}" for source, reason in report.failures[:5])
         raise DocumentError(f"{report.failed} of {what} were refused: {reasons}")

@@ -40,7 +40,8 @@ _COMMANDS = (
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and end the process with its exit code.
 
-    0: done; 1: an error, explained on standard error; 2: wrong usage; 130: interrupted.
+    0: done; 1: an error, explained on standard error; 2: wrong usage; 3: done, but some documents failed; 130:
+    interrupted.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = _DEBUG in arguments  # at any position

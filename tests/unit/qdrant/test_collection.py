@@ -302,3 +302,15 @@ def test_of_the_description_only_what_changed_is_written(collection):
     assert described() == {**before, "average_length": 7.5, "previous": "a model"}
     collection._backend.write_metadata({"average_length": before["average_length"], "previous": None})
     assert described() == before
+
+
+def test_a_string_names_the_model(tiny_model, tmp_path):
+    folder = str(tiny_model("bert"))
+    with Collection.open("notes", tmp_path, encoder=folder, chunking=False) as collection:
+        assert collection.encoder.space == Encoder(folder).space
+    with pytest.raises(ModelNotFoundError, match="this model is 'default'"):
+        Collection.open("notes", tmp_path, encoder="all-MiniLM-L6-v2")
+    with pytest.raises(SpaceMismatchError):
+        Collection.open("notes", tmp_path, encoder="default")
+    with Collection.open("default", tmp_path, encoder="default") as collection:
+        assert collection.encoder.name == "default"

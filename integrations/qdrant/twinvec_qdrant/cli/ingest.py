@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.report import IngestReport
 
 _FAILURES_SHOWN = 10
+_SOME_FAILED = 3
 
 
 def register(app: typer.Typer) -> None:
@@ -88,7 +89,7 @@ def ingest_command(
     Unchanged documents cost nothing. A folder gives one document for each file: the path is the id, hidden files are
     skipped. A .jsonl file gives one document for each line: "id", "text", optional "title"; all other keys are payload
     to filter by. An interrupted ingest resumes at the next run. A document that fails does not stop the others. The
-    exit code is 1 if all documents fail.
+    exit code is 3 if some documents fail, and 1 if all do.
 
     \b
     twinvec ingest ./docs --collection docs --prune
@@ -115,14 +116,14 @@ def ingest_command(
         start, report = time.perf_counter(), IngestReport()
         switches: dict[str, Any] = {"prune": prune, "allow_empty": allow_empty, "dry_run": dry_run}
         try:
-            opened.ingest(documents, **switches, progress=not as_json, report=report)
+            opened.ingest(documents, **switches, progress=not as_json, report=report, allow_all_failed=True)
         finally:  # also after an error: committed documents stay
             if as_json:
                 show_json(asdict(report))
         if not as_json:
             _show_report(opened, report, time.perf_counter() - start)
-    if report.failed and not report.new + report.updated + report.unchanged:
-        raise typer.Exit(1)
+    if report.failed:
+        raise typer.Exit(1 if report.all_failed else _SOME_FAILED)
 
 
 def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> ChunkSettings | Literal[False] | None:

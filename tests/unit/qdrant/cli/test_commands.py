@@ -246,7 +246,7 @@ def test_json_lines_from_standard_input(twinvec, place, monkeypatch, tiny):
 def test_failures_are_listed_and_nothing_but_failures_is_an_error(twinvec, folder, place, tiny):
     (folder / "image.bin").write_bytes(bytes(range(256)))
     done = twinvec("ingest", folder, *place, *tiny)
-    assert done.code == 0
+    assert done.code == 3
     assert "3 new" in done.out
     assert "1 failed" in done.out
     assert "failed: image.bin: " in done.err

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from twinvec import Document
-from twinvec.errors import BadVectorError, DocumentError
+from twinvec.errors import BadVectorError, DocumentError, IngestError
 from twinvec_qdrant import Collection, Failure, read_source
 from twinvec_qdrant.ingest import ingestion
+from twinvec_qdrant.report import IngestReport
 from words import WordEncoder
 
 NOTES = [
@@ -191,7 +193,7 @@ def test_vectors_of_another_size_are_refused(place, words):
     encoder = Wrong()
     with Collection.open("notes", encoder=encoder, chunking=False, **place) as collection:
         encoder.cut = 5
-        assert collection.ingest(NOTES).failed == 3
+        assert collection.ingest(NOTES, allow_all_failed=True).failed == 3
         with pytest.raises(BadVectorError, match="shape"):
             collection.search_vector(np.ones(5))
 
@@ -342,3 +344,21 @@ def test_the_bar_follows_the_length_of_texts_that_are_given(collection, bar):
     assert bar.worked == bar.work - 64, "what was read for the last, broken one belongs to no document"
     collection.ingest(iter(NOTES), progress=True)
     assert (bar.work, bar.documents) == (None, len(NOTES)), "the length is not known before"
+
+
+def test_an_ingest_whose_documents_all_fail_is_an_error_with_the_report(collection):
+    broken = [("a", "fine \ud800"), {"id": "b"}]
+    with pytest.raises(IngestError, match=r"all 2 documents failed, the first: .*a.*: .*surrogate") as raised:
+        collection.ingest(broken)
+    assert (raised.value.report.failed, len(raised.value.report.failures)) == (2, 2)
+    assert pickle.loads(pickle.dumps(raised.value)).report == raised.value.report
+    with pytest.raises(IngestError, match="the only document failed: "):
+        collection.ingest(broken[:1])
+    assert collection.ingest(broken, allow_all_failed=True).failed == 2
+    assert collection.ingest(broken, dry_run=True).failed == 2
+    assert collection.ingest([*broken, ("c", "fine")]).failed == 2
+    assert collection.ingest([*broken, ("c", "fine")]).unchanged == 1
+    report = IngestReport()
+    with pytest.raises(IngestError):
+        collection.ingest(broken, report=report)
+    assert report.failed == 2
