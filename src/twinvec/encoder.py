@@ -24,10 +24,11 @@ from twinvec.engines.select import EngineChoice, EngineName, Precision, load_eng
 from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import ModelFolder, find_model
+from twinvec.similarity import cosines
 from twinvec.storage import Ranges, Storage, Vectors, from_int8, to_bits, to_int8
 from twinvec.support.checks import check_choice, integer
 from twinvec.support.progress import Advance
-from twinvec.text import MAX_TEXT_BYTES, check_text, check_texts
+from twinvec.text import MAX_TEXT_BYTES, check_list, check_text, check_texts
 from twinvec.tokens.batching import Batch
 from twinvec.tokens.pipeline import PipelineSettings, distinct
 from twinvec.tokens.tokenizer import TextTokenizer, TokenIds
@@ -228,6 +229,7 @@ class Encoder(TruncationCounter):
         """
         if isinstance(texts, (str, bytes)):
             raise ConfigurationError("encode_stream takes an iterable of strings, not one string")
+        check_list(texts)
         if window < 1:
             raise ConfigurationError(f"window must be at least 1, got {window}")
         return self._stream(iter(texts), window, options)
@@ -263,6 +265,19 @@ class Encoder(TruncationCounter):
                 norms_T1 = check_finite(norms_BT1[row, :length], self.engine.name)
                 states[index] = states_BTD[row, :length] / np.maximum(norms_T1, 1e-12)
         return [states[index] for index in inverse]
+
+    def similarity(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Return the cosines of vectors of ``encode`` with other ones, from -1 to 1: shape (n, m).
+
+        Args:
+            first: Shape (n, dim), or (dim,) for one vector.
+            second: Shape (m, dim), or (dim,).
+
+        Raises:
+            InputError: texts are given instead of their vectors, codes of ``storage``, vectors that are not finite, or
+                vectors of another size.
+        """
+        return cosines(first, second, self.dim)
 
     def count_tokens(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         """Count the tokens of each text before truncation, special tokens included, without a prompt: shape (n,)."""

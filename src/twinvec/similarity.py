@@ -63,6 +63,38 @@ def semantic_search(
     return scores, rows
 
 
+def cosines(first: FloatArray, second: FloatArray, dim: int) -> FloatArray:
+    """Return the cosine of each vector with each other: shape (n, m), float32; 0 with a zero vector.
+
+    Args:
+        first: Shape (n, dim), or (dim,) for one vector.
+        second: Shape (m, dim), or (dim,).
+        dim: Size of the vectors.
+
+    Raises:
+        InputError: an argument is no such array, is not finite, or holds texts or codes.
+    """
+    first_ND, second_MD = (_vectors(each, name, dim) for each, name in ((first, "first"), (second, "second")))
+    products: FloatArray = unit(first_ND) @ unit(second_MD).T
+    return products.clip(-1, 1)
+
+
+def _vectors(given: Any, name: str, dim: int) -> FloatArray:
+    """Return one vector or several as a table of float32 numbers."""
+    try:
+        values = np.asarray(given)
+    except ValueError as error:  # rows of different lengths
+        raise InputError(f"{name}: expected vectors of {dim} numbers: {error}") from None
+    if values.dtype.kind in "USO":
+        raise InputError(f"{name}: expected vectors, got a {type(given).__name__} of other things; encode texts first")
+    if values.dtype.kind != "f" and isinstance(given, np.ndarray):
+        raise InputError(f"{name}: expected float vectors, got {values.dtype}; Encoder.restore turns int8 codes back")
+    table = _table(np.atleast_2d(values) if values.size else values.reshape(0, dim), name)
+    if table.shape[1] != dim:
+        raise InputError(f"{name}: vectors of {table.shape[1]} numbers, expected {dim}")
+    return table
+
+
 def most_similar_pairs(
     vectors: FloatArray, limit: int = 100, *, threshold: float | None = None
 ) -> tuple[FloatArray, IntArray]:

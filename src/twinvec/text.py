@@ -6,7 +6,7 @@ It accepts the empty text, white space, NUL and every other code point.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from twinvec.errors import TextError
 
@@ -31,8 +31,18 @@ def check_text(text: object, where: str, max_bytes: int = MAX_TEXT_BYTES) -> str
     return text
 
 
-def check_texts(texts: Iterable[str], max_bytes: int = MAX_TEXT_BYTES, name: str = "text") -> list[str]:
-    """Check texts by ``check_text``, naming each by ``name`` and its index; raise TextError for a single string."""
+def check_list(texts: object) -> None:
+    """Raise TextError, with what to give instead, for a value that holds texts in no order or is one text."""
+    kind = type(texts).__name__
+    if isinstance(texts, Mapping):
+        raise TextError(f"expected a list of strings, got {kind}; give its values: list(texts.values())")
+    if hasattr(texts, "columns"):  # tables of pandas, polars and pyarrow
+        raise TextError(f"expected a list of strings, got {kind}; give the column of texts: list(table['text'])")
     if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
-        raise TextError(f"expected a list of strings, got {type(texts).__name__}")
+        raise TextError(f"expected a list of strings, got {kind}")
+
+
+def check_texts(texts: Iterable[str], max_bytes: int = MAX_TEXT_BYTES, name: str = "text") -> list[str]:
+    """Check texts by ``check_text``, naming each by ``name`` and its index; raise as ``check_list`` does."""
+    check_list(texts)
     return [check_text(text, f"{name} {index}", max_bytes) for index, text in enumerate(texts)]

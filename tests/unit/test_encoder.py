@@ -9,10 +9,20 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas
+import polars
 import pytest
 
 from twinvec import Encoder
-from twinvec.errors import BadVectorError, ConfigurationError, EngineError, InputError, ModelError, TextError
+from twinvec.errors import (
+    BadVectorError,
+    ConfigurationError,
+    EngineError,
+    InputError,
+    ModelError,
+    ModelNotFoundError,
+    TextError,
+)
 
 TEXTS = ["a fox", "", "the old cat sleeps in the warm sun", "a fox", " ", "fox a", "Größe, façade 日本語 🎉", "a fox"]
 
@@ -189,6 +199,9 @@ def test_token_states_pool_to_the_vector(tiny_model):
         (None, "expected a list of strings, got NoneType"),
         (3.5, "expected a list of strings, got float"),
         ([["fox"]], "text 0: expected a string, got list"),
+        ({"a": "fox"}, r"expected a list of strings, got dict; give its values: list\(texts.values\(\)\)"),
+        (pandas.DataFrame({"text": ["fox"]}), r"got DataFrame; give the column of texts: list\(table\['text'\]\)"),
+        (polars.DataFrame({"text": ["fox"]}), "got DataFrame; give the column of texts"),
     ],
 )
 def test_bad_texts_are_named_before_anything_is_computed(watched, texts, message):
@@ -197,6 +210,9 @@ def test_bad_texts_are_named_before_anything_is_computed(watched, texts, message
             method(texts)
     with pytest.raises(TextError, match=message):
         watched.encode_tokens(texts)
+    if not isinstance(texts, bytes):
+        with pytest.raises(TextError, match=message):
+            list(watched.encode_stream(texts))
     assert watched.engine.batches == []
 
 
@@ -394,3 +410,61 @@ def test_numbers_of_numpy_are_numbers(tiny_model):
     assert given.overrides == plain.overrides
     assert all(type(value) is int for value in given.overrides.values())
     np.testing.assert_allclose(given.encode(["a fox"]), plain.encode(["a fox"]), atol=1e-6)
+
+
+def test_a_column_of_a_table_is_encoded(tiny_model):
+    encoder = Encoder(tiny_model("bert"))
+    expected = encoder.encode(["a fox", "the old cat"])
+    for column in (pandas.Series(["a fox", "the old cat"]), polars.Series(["a fox", "the old cat"])):
+        np.testing.assert_array_equal(encoder.encode(column), expected)
+
+
+def test_similarity_is_the_cosine_of_every_pair(tiny_model):
+    encoder = Encoder(tiny_model("bert", normalize=False))
+    first, second = encoder.encode(["a fox", "the old cat", "the dog"]), encoder.encode(["a fox", "the sun"])
+    found = encoder.similarity(first, second)
+    lengths = np.linalg.norm(first, axis=1)[:, None] * np.linalg.norm(second, axis=1)
+    np.testing.assert_allclose(found, first @ second.T / lengths, atol=1e-6)
+    assert (found.shape, found.dtype) == ((3, 2), np.float32)
+    assert found[0, 0] == pytest.approx(1)
+    np.testing.assert_allclose(encoder.similarity(first[1], second), found[1:2], atol=1e-6)
+    np.testing.assert_allclose(encoder.similarity(first.tolist(), second.astype(np.float16)), found, atol=1e-2)
+    assert encoder.similarity(first, np.zeros((1, encoder.dim))).tolist() == [[0], [0], [0]]
+    assert encoder.similarity(encoder.encode([]), second).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("a fox", "first: expected vectors, got a str of other things; encode texts first"),
+        (["a fox", "the old cat"], "first: expected vectors, got a list of other things; encode texts first"),
+        (None, "first: expected vectors"),
+        ([[1.0, 2.0], [1.0]], "first: expected vectors of 32 numbers"),
+        (np.zeros((2, 32), np.int8), "first: expected float vectors, got int8; Encoder.restore"),
+        (np.zeros((2, 31)), "first: vectors of 31 numbers, expected 32"),
+        (np.zeros((2, 2, 32)), r"first: expected an array of shape \(n, dim\)"),
+        (np.full((1, 32), np.nan), "first: row 0 is not finite"),
+    ],
+)
+def test_similarity_of_other_things(tiny_model, given, message):
+    encoder = Encoder(tiny_model("bert"))
+    vector = encoder.encode("a fox")
+    with pytest.raises(InputError, match=message):
+        encoder.similarity(given, vector)
+    with pytest.raises(InputError, match=message.replace("first", "second", 1)):
+        encoder.similarity(vector, given)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("all-MiniLM-L6-v2", "; this model is 'default'"),
+        ("all-minilm-l6-v2", "; this model is 'default'"),
+        ("all-mpnet-base-v2", "; perhaps 'sentence-transformers/all-mpnet-base-v2'"),
+        ("./all-mpnet-base-v2", "'org/name@commit'"),
+    ],
+)
+def test_a_name_without_its_organisation_is_completed_in_the_error(name, hint):
+    with pytest.raises(ModelNotFoundError) as raised:
+        Encoder(name)
+    assert str(raised.value).endswith(hint)

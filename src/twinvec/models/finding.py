@@ -71,8 +71,17 @@ def find_model(
         raise ModelNotFoundError(f"{path} is a file; a model is a folder with modules.json or config.json")
     match = _HUB_NAME.fullmatch(text)
     if isinstance(name, Path) or not match or text.startswith((".", "/", "~")):
-        raise ModelNotFoundError(f"no folder {text!r}; a hub name has the form 'org/name' or 'org/name@commit'")
+        raise ModelNotFoundError(
+            f"no folder {text!r}; a hub name has the form 'org/name' or 'org/name@commit'{_meant(text)}"
+        )
     return _from_hub(match["repository"], match["revision"], hub)
+
+
+def _meant(name: str) -> str:
+    """Return a hint for a name that sentence-transformers completes by itself, or an empty string."""
+    if name.lower() == DEFAULT_REPOSITORY.rpartition("/")[2].lower():
+        return "; this model is 'default'"
+    return f"; perhaps 'sentence-transformers/{name}'" if re.fullmatch(r"[A-Za-z0-9][\w-]*(\.[\w-]+)*", name) else ""
 
 
 def _default(hub: dict[str, Any]) -> ModelFolder:
