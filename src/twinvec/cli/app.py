@@ -17,11 +17,13 @@ import typer
 from twinvec.cli import encode, evaluate, export, init, similar, train, tune
 from twinvec.cli.configuration import file_defaults
 from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
+from twinvec.cli.uninstalled import add_uninstalled
 from twinvec.errors import TwinvecError
 from twinvec.version import __version__
 
 _DEBUG = "--debug"
 _INTERRUPTED = 130
+_COLLECTIONS = "qdrant"  # the entry point of twinvec-qdrant
 _COMMANDS = (
     ("encode", ENCODE_PANEL, encode.encode_command),
     ("similarity", ENCODE_PANEL, encode.similarity_command),
@@ -75,7 +77,10 @@ def build_app() -> typer.Typer:
     app.callback()(_root)
     for name, panel, command in _COMMANDS:
         app.command(name, rich_help_panel=panel)(command)
-    for entry in sorted(entry_points(group="twinvec.commands"), key=lambda entry: entry.name):
+    installed = sorted(entry_points(group="twinvec.commands"), key=lambda entry: entry.name)
+    if all(entry.name != _COLLECTIONS for entry in installed):
+        add_uninstalled(app)
+    for entry in installed:
         try:
             entry.load()(app)
         except Exception as error:  # one broken package must not take the others' commands away

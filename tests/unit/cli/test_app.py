@@ -8,9 +8,14 @@ import sys
 
 import numpy as np
 import pytest
+import typer
 
 import twinvec as package
+from twinvec.cli import app
+from twinvec.cli.uninstalled import COLLECTION_COMMANDS
 from twinvec.errors import ModelNotFoundError
+from twinvec.installation import install_line
+from twinvec_qdrant.cli.app import register
 
 HEAVY = ("torch", "transformers", "sentence_transformers", "qdrant_client", "qdrant_edge", "openvino", "scipy")
 
@@ -163,3 +168,24 @@ def test_encode_into_a_folder_that_is_not_there(twinvec, tmp_path):
     done = twinvec("encode", tmp_path / "a.txt", "-o", tmp_path / "no" / "v.npy")
     assert done.code == 1
     assert "v.npy: cannot be written" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["ingest", "docs", "--collection", "docs", "--prune"], ["search", "a", "b", "-c", "docs"], ["migrate", "--help"]],
+)
+def test_a_command_of_collections_says_how_to_get_it(twinvec, monkeypatch, arguments):
+    monkeypatch.setattr(app, "entry_points", lambda group: [])
+    done = twinvec(*arguments)
+    assert done.code == 1
+    line = install_line("twinvec-qdrant")
+    assert done.err == f"twinvec: the command {arguments[0]!r} is in the package 'twinvec-qdrant': {line}\n"
+    assert twinvec("no-such-command").code == 2
+    assert "│ ingest" not in twinvec("--help").out
+
+
+def test_the_commands_of_collections_are_known():
+    registered = typer.Typer()
+    register(registered)
+    assert {command.name for command in registered.registered_commands} <= set(COLLECTION_COMMANDS)
+    assert len(registered.registered_commands) > 5
