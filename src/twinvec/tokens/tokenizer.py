@@ -198,7 +198,8 @@ def _convert(folder: Path) -> Tokenizer:
         converted = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of a damaged vocabulary, of many types
         raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and cannot be made: {error}") from error
-    return converted.backend_tokenizer
+    tokenizer: Tokenizer = converted.backend_tokenizer
+    return tokenizer
 
 
 def _pad_id(folder: Path, settings: dict[str, Any], tokenizer: Tokenizer) -> int:
