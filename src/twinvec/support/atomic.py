@@ -41,20 +41,21 @@ def replaced(path: Path) -> Iterator[Path]:
 
 def put_in_place(partial: Path, path: Path) -> None:
     """Force a complete file to the disk and rename it to ``path``, in the same folder."""
-    _sync(partial)
+    sync_file(partial)
     partial.replace(path)
     if hasattr(os, "O_DIRECTORY"):  # elsewhere a folder cannot be opened
-        _sync(path.parent)
+        sync_file(path.parent)
 
 
 def sync_files(folder: Path) -> None:
     """Force every file below a folder to the disk."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            _sync(path)
+            sync_file(path)
 
 
-def _sync(path: Path) -> None:
+def sync_file(path: Path) -> None:
+    """Force a file, or a folder's list of names, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,16 +1,15 @@
-"""The folder of an embedded collection: its name on disk, its files, and its lock.
+"""The folder of an embedded collection: its name on disk, and its files.
 
-    <path>/<name>/lock               held while the collection is open
-    <path>/<name>/owner              id of the process that holds the lock, for the error in other processes
     <path>/<name>/collection.json    the description, always replaced as a whole
-    <path>/<name>/shard/             the engine's files, renamed into place when complete
+    <path>/<name>/lock, owner, turns/  see ``turns``
+    <path>/<name>/shard/             the engine's files, renamed into place when complete, and their ``checksums``
     <path>/<name>/shard.copy-*/      a copy of shard/ whose index is being built; each copy has a new name, since its
                                      builder may outlive the process that started it
     <path>/<name>/shard.indexed/     a copy with a complete index, about to replace shard/
     <path>/<name>/shard.old/         the files that it has replaced, about to be removed
+    <path>/<name>/restored/          a backup, complete, about to replace shard/ and collection.json
 
-Qdrant's embedded engine serves one process at a time; a second process waits for the lock. The engine rewrites files
-when it opens, so the description lies outside shard/: a wrong model is refused before the engine opens.
+The engine rewrites files when it opens, so the description lies outside shard/: a wrong model is refused before.
 """
 
 from __future__ import annotations
@@ -24,14 +23,18 @@ from typing import Any
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
-from filelock import FileLock, Timeout
-
-from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreUnavailableError
-from twinvec.support.atomic import atomic_write
+from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
+from twinvec.support.atomic import atomic_write, put_in_place
+from twinvec_qdrant.stores.embedded.checksums import CLOSED, OPENED, Checksums
 
 _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
 _COPY = "shard.copy-"
+REMEDY = (
+    "restore a backup (twinvec restore), or repair the collection (twinvec verify --repair) and then ingest its "
+    "documents again"
+)
+"""What to do about a damaged collection."""
 
 
 class CollectionFolder:
@@ -43,22 +46,34 @@ class CollectionFolder:
         self._indexed = self.path / "shard.indexed"
         self._replaced = self.path / "shard.old"
         self._description = self.path / "collection.json"
-        self._owner = self.path / "owner"
-        self._lock = FileLock(self.path / "lock", thread_local=False)
+        self.restored = self.path / "restored"
+        self._closed = self.shard / CLOSED
+        self._opened = self.shard / OPENED
 
     def exists(self) -> bool:
         """Return whether the collection exists and is complete."""
-        return self.shard.is_dir() or self._indexed.is_dir()
+        return self.shard.is_dir() or self._indexed.is_dir() or (self.restored / "shard").is_dir()
 
     def read_description(self) -> dict[str, Any]:
         """Return the description, without a lock; raise ``StoreCorruptError`` if the file is missing or damaged."""
+        coming = self.restored / self._description.name
         try:
-            description = json.loads(self._description.read_text(encoding="utf-8"))
+            return parsed(coming if coming.is_file() else self._description)
         except (OSError, ValueError) as error:
-            raise StoreCorruptError(f"{self._description}: the collection's description: {error}") from error
-        if not isinstance(description, dict):
-            raise StoreCorruptError(f"{self._description}: expected a mapping")
-        return description
+            message = f"{self._description}: the collection's description: {error}; {REMEDY}"
+            raise StoreCorruptError(message) from error
+
+    def check_description(self) -> None:
+        """Raise ``StoreCorruptError`` if the description is not the one that was closed.
+
+        A process may open and change the collection meanwhile, but hardly close it and repeat that at once.
+        """
+        for _ in range(3):
+            before = self._description_text()
+            known = Checksums.read(self._closed)
+            if known is None or known.description == before or self.restored.is_dir():
+                return
+        raise StoreCorruptError(f"{self._description}: not what was written; {REMEDY}")
 
     def write_description(self, description: Mapping[str, Any]) -> None:
         """Replace the description atomically, also against crashes; raise ``StoreUnavailableError`` if that fails."""
@@ -107,49 +122,72 @@ class CollectionFolder:
 
     def put_copy_in_place(self, copy: Path) -> None:
         """Replace the engine's files, which must be closed, by the copy; ``settle`` completes this after a kill."""
+        (copy / OPENED).unlink(missing_ok=True)  # lists the files that go
         copy.rename(self._indexed)
         self.shard.rename(self._replaced)
         self._indexed.rename(self.shard)
         self.remove_copies()
 
-    def settle(self) -> None:
-        """Complete or undo the replacement that a killed process left; copy and original hold the same points."""
+    def settle(self, *, alone: bool = True) -> None:
+        """Complete or undo the replacement that a killed process left; copies go if no other process may use them."""
         if self._indexed.is_dir() and not self.shard.is_dir():
             self._indexed.rename(self.shard)
-        self.remove_copies()
+        if self.restored.is_dir():
+            self.put_restored_in_place()
+        if alone:
+            self.remove_copies()
 
     def remove_copies(self) -> None:
         """Remove all copies, and the files that a copy has replaced."""
         for each in (*self.path.glob(f"{_COPY}*"), self._indexed, self._replaced):
             shutil.rmtree(each, ignore_errors=True)
 
-    def acquire(self, wait_seconds: float) -> None:
-        """Take the lock in the folder, which is created if missing.
+    def put_restored_in_place(self) -> None:
+        """Replace the collection by the complete backup in ``restored``; ``settle`` completes this after a kill."""
+        new = self.restored / "shard"
+        if new.is_dir():
+            if self.shard.is_dir():
+                shutil.rmtree(self._replaced, ignore_errors=True)
+                self.shard.rename(self._replaced)
+            if (self.restored / self._description.name).is_file():
+                (self.restored / self._description.name).replace(self._description)
+            new.rename(self.shard)
+        shutil.rmtree(self.restored)
+        shutil.rmtree(self._replaced, ignore_errors=True)
 
-        Raise ``StoreBusyError`` if another process holds the lock for more than ``wait_seconds``.
+    def checksums(self, *, was_given: bool) -> tuple[Checksums | None, Checksums | None]:
+        """Return the checksums of the closed files, or else those of the close before a process was killed.
+
+        ``was_given`` is False if the files may have changed since they were closed: by a process that was killed, or by
+        an older version of twinvec, which knows no checksums.
         """
+        if not self._closed.is_file():
+            return None, Checksums.read(self._opened)
+        return (Checksums.read(self._closed) if was_given else None), None
+
+    def mark_opened(self, known: Checksums | None) -> None:
+        """Note that the engine opens the files, which are from now on no longer those of ``known``."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire(timeout=wait_seconds)
-            self._owner.write_text(str(os.getpid()), encoding="ascii")
-        except Timeout:
-            raise StoreBusyError(
-                f"{self.path}: in use by {self._holder()} for more than {wait_seconds:g} s; only one process at a time "
-                "can open an embedded collection: wait for that process, or use a Qdrant server"
-            ) from None
+            if known is not None:
+                put_in_place(self._closed, self._opened)
+            else:
+                self._closed.unlink(missing_ok=True)
         except OSError as error:
-            self.release()
             raise StoreUnavailableError(f"{self.path}: cannot be opened for writing: {error}") from error
 
-    def release(self) -> None:
-        """Release the lock."""
-        self._lock.release()
-
-    def _holder(self) -> str:
+    def write_checksums(self, counts: Mapping[str, int], known: Checksums | None) -> None:
+        """Write the checksums of the closed files down; those of ``known`` may be taken over."""
         try:
-            return f"process {int(self._owner.read_text(encoding='ascii'))}"
-        except (OSError, ValueError):
-            return "another process"
+            Checksums.taken(self.shard, counts, self._description_text(), known).write(self._closed)
+            self._opened.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreUnavailableError(f"{self.path}: cannot be closed: {error}") from error
+
+    def _description_text(self) -> str:
+        try:
+            return self._description.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
 
 
 def _copy_file(source: str, target: str) -> None:
@@ -186,3 +224,11 @@ def collection_names(path: str | Path) -> list[str]:
     except OSError:
         return []
     return [unquote(folder) for folder in folders]
+
+
+def parsed(path: Path) -> dict[str, Any]:
+    """Return the mapping in a JSON file; raise ``OSError`` or ``ValueError``."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(values, dict):
+        raise ValueError("expected a mapping")
+    return values

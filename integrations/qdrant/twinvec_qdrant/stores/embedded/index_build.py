@@ -19,9 +19,8 @@ WORTHWHILE = 20_000
 _WORKER = Path(__file__).with_name("index_worker.py")
 
 
-def build_aside(folder: CollectionFolder, settings: IndexSettings) -> Path:
-    """Index a copy of the engine's files, and return its folder; no one may write meanwhile. Errors remove the copy."""
-    copy = folder.copy_shard()
+def build_index_of(copy: Path, folder: CollectionFolder, settings: IndexSettings) -> None:
+    """Index a copy of the engine's files; no one may write the originals meanwhile. Errors remove the copy."""
     # -P: the worker must not import the modules in its folder
     command = [sys.executable, "-P", str(_WORKER), str(copy), json.dumps(settings.as_dict()), str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -30,4 +29,3 @@ def build_aside(folder: CollectionFolder, settings: IndexSettings) -> Path:
         last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise StoreError(f"{folder.path}: the engine could not build the index: {last_line}")
     sync_files(copy)  # it replaces the original, and has to survive a power cut
-    return copy

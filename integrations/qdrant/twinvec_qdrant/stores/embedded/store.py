@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError
+from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreError
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, NewCollection, Store
 from twinvec_qdrant.stores.embedded.backend import (
     WRITE_ROOM,
     EmbeddedBackend,
     engine_errors,
-    load_shard,
     open_backends,
     opening,
 )
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
 from twinvec_qdrant.stores.embedded.forks import watch_forks
+from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import TOKEN_STATES
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 
@@ -34,14 +36,20 @@ class EmbeddedStore(Store):
     written, and ``StoreBusyError`` if another process has the collection open for more than ``wait_seconds``.
     """
 
-    def __init__(self, path: str | Path, name: str, wait_seconds: float) -> None:
+    def __init__(self, path: str | Path, name: str, wait_seconds: float, *, repair: bool = False) -> None:
         self._path = path
+        self._repair = repair
         self._folder = CollectionFolder(path, name)
         self.location = str(self._folder.path)
         self._wait_seconds = wait_seconds
 
     def peek(self) -> dict[str, Any] | None:
-        return self._folder.read_description() if self._folder.exists() else None
+        if not self._folder.exists():
+            return None
+        if self._repair:
+            self._mend_description()
+        self._folder.check_description()
+        return self._folder.read_description()
 
     def neighbours(self) -> str:
         return f"in {self._path}; there are: {', '.join(collection_names(self._path)) or 'none'}"
@@ -54,6 +62,12 @@ class EmbeddedStore(Store):
         return found
 
     def open(self) -> EmbeddedBackend:
+        if not self._repair:
+            return self._open(None)
+        try:
+            return self._open(None)
+        except StoreCorruptError:
+            self._salvage()
         return self._open(None)
 
     def create(self, new: NewCollection) -> EmbeddedBackend:
@@ -68,11 +82,8 @@ class EmbeddedStore(Store):
         with opening:
             if folder.path in open_backends:
                 raise StoreBusyError(f"{folder.path}: open in this process; close it before it is dropped")
-            folder.acquire(self._wait_seconds)
-            try:
+            with Turns(folder.path).alone(self._wait_seconds):
                 folder.remove()
-            finally:
-                folder.release()
 
     def close(self) -> None:
         """Do nothing: reading the folder opens nothing."""
@@ -84,23 +95,38 @@ class EmbeddedStore(Store):
             if (shared := open_backends.get(folder.path)) is not None:
                 shared.users += 1
                 return shared
-            folder.acquire(self._wait_seconds)
+            turns = Turns(folder.path)
+            turns.enter()
+            backend = EmbeddedBackend(folder, turns, self._wait_seconds, repairs=self._repair)
             try:
-                folder.settle()
-                if not folder.exists() and new is not None:
-                    _create(folder, new)
-                with engine_errors(str(folder.path), "open", StoreCorruptError):
-                    shard = load_shard(folder.shard)
+                backend.start(None if new is None else partial(_create, folder, new))
             except BaseException:
-                folder.release()
+                turns.leave()
                 raise
-            backend = open_backends[folder.path] = EmbeddedBackend(folder, shard)
+            open_backends[folder.path] = backend
             return backend
+
+
+def _give_all() -> None:
+    """Close the engines of collections that are still open at the end of the process."""
+    for backend in list(open_backends.values()):
+        with suppress(StoreError):
+            backend.give()
+
+
+atexit.register(_give_all)
 
 
 def _create(folder: CollectionFolder, new: NewCollection) -> None:
     """Write the engine's files into another folder and rename it, so that a folder named ``shard`` is complete."""
     folder.check_room(WRITE_ROOM)
+    aside = _create_aside(folder, new)
+    folder.write_description(new.metadata)
+    aside.rename(folder.shard)
+
+
+def _create_aside(folder: CollectionFolder, new: NewCollection) -> Path:
+    """Write the engine's files of a new collection into another folder, and return it."""
     aside = folder.path / "shard.new"
     vectors = {DENSE: edge.EdgeVectorParams(size=new.dim, distance=edge.Distance.Cosine)}
     if new.states_dim is not None:
@@ -123,5 +149,4 @@ def _create(folder: CollectionFolder, new: NewCollection) -> None:
             shard.update(edge.UpdateOperation.create_field_index(new.tenant_path, tenants))
         shard.flush()
         shard.close()
-        folder.write_description(new.metadata)
-        aside.rename(folder.shard)
+    return aside

@@ -1,0 +1,161 @@
+"""Checksums of an embedded collection's files, written down whenever the engine is closed.
+
+    checksums.json        among the engine's files: it is closed, and its files are as listed here
+    checksums.open.json   the list of the last close, while a process has the engine open, or after its kill
+
+The engine opens files that have been cut, zeroed or removed, often without a word, and then finds too little. Opening a
+collection therefore reads the small files and those whose size or time has changed, before the engine does; ``verify``
+reads all. After a kill, the files may rightly differ from the list, and only missing ones count as damaged.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twinvec.support.atomic import atomic_write, sync_file
+
+CHECKED_BYTES = 64 * 2**20
+"""Bytes of files that opening reads, the smallest files first."""
+
+_BLOCK = 64 * 1024
+_HOLE = bytes(_BLOCK)
+_NAMED = 3
+CLOSED = "checksums.json"
+OPENED = "checksums.open.json"
+_CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # of a segment, for as long as it exists
+
+
+@dataclass(frozen=True, slots=True)
+class FileSum:
+    """A file's size, time of change and checksum."""
+
+    size: int
+    time: int
+    sum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checksums:
+    """What was written down at a close.
+
+    Attributes:
+        files: The engine's files, by their path in its folder.
+        counts: Number of stored points of each kind.
+        description: The collection's description, as text.
+    """
+
+    files: Mapping[str, FileSum]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    description: str = ""
+
+    @classmethod
+    def taken(cls, shard: Path, counts: Mapping[str, int], description: str, known: Checksums | None) -> Checksums:
+        """Read all files below ``shard``; take over the sums of large files that ``known`` has with the same time.
+
+        New and changed files are forced to the disk: a power cut must not leave a list of what was never written.
+
+        Only files that nobody has written since may be known by their time: see ``times_tell``.
+        """
+        files = {}
+        read = 0
+        for name, path, size in _by_size(shard):
+            stat = path.stat()
+            old = known.files.get(name) if known is not None else None
+            is_same = old is not None and (old.size, old.time) == (stat.st_size, stat.st_mtime_ns)
+            if not is_same:
+                sync_file(path)
+            if old is None or not is_same or read + size <= CHECKED_BYTES:
+                old = FileSum(stat.st_size, stat.st_mtime_ns, checksum(path))
+                read += size
+            files[name] = old
+        return cls(files, counts, description)
+
+    @classmethod
+    def read(cls, path: Path) -> Checksums | None:
+        """Return the written checksums; None if there are none, or the file is unreadable."""
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            files = {name: FileSum(*map(int, each)) for name, each in values["files"].items()}
+            return cls(files, values["counts"], values["description"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def write(self, path: Path) -> None:
+        """Write the checksums as a whole; raise ``OSError`` if that fails."""
+        files = {name: [each.size, each.time, each.sum] for name, each in self.files.items()}
+        values: dict[str, Any] = {"files": files, "counts": dict(self.counts), "description": self.description}
+        atomic_write(path, json.dumps(values))
+
+    def damaged(self, shard: Path, *, thorough: bool = False) -> list[str]:
+        """Return the files that are not as they were; ``thorough`` reads large files too."""
+        there = _by_size(shard)
+        wrong = {name for name, _, _ in there} ^ self.files.keys()
+        read = 0
+        for name, path, size in there:
+            if name in wrong:
+                continue
+            stat, known = path.stat(), self.files[name]
+            read += size
+            unread = read > CHECKED_BYTES and stat.st_mtime_ns == known.time and not thorough
+            if stat.st_size != known.size or not (unread or checksum(path) == known.sum):
+                wrong.add(name)
+        return sorted(wrong)
+
+    def missing(self, shard: Path) -> list[str]:
+        """Return the files that are gone, and that the engine never removes by itself."""
+        core = (name for name in self.files if any(part in name for part in _CORE) and "journal" not in name)
+        return sorted(name for name in core if not (shard / name).is_file())
+
+
+def checksum(path: Path) -> int:
+    """Return the checksum of a file's content; blocks of zeros cost little, whether or not the disk has them."""
+    total = 0
+    with open(path, "rb") as file:
+        for place, block in enumerate(iter(lambda: file.read(_BLOCK), b"")):
+            if block != _HOLE:
+                total = zlib.crc32(block, zlib.crc32(place.to_bytes(8, "big"), total))
+    return total
+
+
+def times_tell(folder: Path) -> bool:
+    """Return whether writing to a mapped file changes its time here; a file system in memory does not do so."""
+    path = folder / "checksums.probe"
+    try:
+        path.write_bytes(bytes(mmap.PAGESIZE))
+        os.utime(path, (0, 0))
+        with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            mapped[0] = 1
+            mapped.flush()
+        return path.stat().st_mtime > 0
+    except OSError:
+        return False
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+def named_files(names: Sequence[str]) -> str:
+    """Return the names of a few files, for an error."""
+    more = f" and {len(names) - _NAMED} more files are" if len(names) > _NAMED else " is" if len(names) == 1 else " are"
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _by_size(shard: Path) -> list[tuple[str, Path, int]]:
+    """Return name, path and occupied bytes of every file, the smallest first."""
+
+    def files() -> Iterator[tuple[str, Path, int]]:
+        for path in shard.rglob("*"):
+            if path.is_file() and path.name not in (CLOSED, OPENED):
+                yield path.relative_to(shard).as_posix(), path, path.stat().st_blocks * 512
+
+    return sorted(files(), key=lambda each: (each[2], each[0]))

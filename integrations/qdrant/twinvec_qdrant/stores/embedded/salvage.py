@@ -1,0 +1,96 @@
+"""Salvage: what can still be read of a damaged collection, in new files.
+
+A damaged file can end the process that reads it, so another process reads (``salvage_worker``), first the engine's log
+alone, then all files, and if that fails, each segment by itself. The new files replace the old ones together with a
+note of the damage. Until ``verify`` has marked what is lost and removed the note, the collection opens for repair only.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twinvec.support.atomic import atomic_write, sync_files
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+
+_NOTE = "damage.json"
+_WORKER = Path(__file__).with_name("salvage_worker.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Damaged files, empty if the engine alone refused them; and how many points of each kind there were, if known."""
+
+    files: Sequence[str] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def write(self, shard: Path) -> None:
+        """Note the damage next to the engine's files."""
+        atomic_write(shard / _NOTE, json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, shard: Path) -> Damage | None:
+        """Return the noted damage, if any."""
+        try:
+            return cls(**json.loads((shard / _NOTE).read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError):
+            return cls()
+
+    @staticmethod
+    def forget(shard: Path) -> None:
+        """Remove the note."""
+        (shard / _NOTE).unlink(missing_ok=True)
+
+    def reaches(self, *parts: str) -> bool:
+        """Return whether a file is damaged whose path has one of the parts, or it is not known which files are."""
+        return not self.files or any(part in name for part in parts for name in self.files)
+
+
+def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
+    """Replace the engine's files by what can be read of them; ``empty`` is a new collection, which is filled.
+
+    Dense vectors and token states that may be damaged are left out.
+    """
+    log_is_whole = not any(name.startswith("wal/") for name in damage.files)
+    aside = folder.path / "shard.copy-read"
+    segments = sorted(path.name for path in (folder.shard / "segments").glob("*") if path.is_dir())
+    version = next(empty.rglob("version.info"), None)
+    target = folder.path / "shard.copy-salvaged"
+    shutil.copytree(empty, target)
+
+    def read(chosen: Sequence[str]) -> bool:
+        """Copy the points of these segments and of the log to the target; return whether the process survived."""
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.copytree(empty, aside)
+        if log_is_whole and (folder.shard / "wal").is_dir():
+            shutil.rmtree(aside / "wal")
+            shutil.copytree(folder.shard / "wal", aside / "wal")
+        if chosen:
+            shutil.rmtree(aside / "segments")
+        for name in chosen:
+            copy = shutil.copytree(folder.shard / "segments" / name, aside / "segments" / name)
+            if version is not None and not (copy / "version.info").is_file():
+                shutil.copy(version, copy)
+        if chosen and (folder.shard / "edge_config.json").is_file():
+            shutil.copy(folder.shard / "edge_config.json", aside)
+        options: dict[str, Any] = {"vectors": not damage.reaches("vector_storage", "wal/")}
+        command = [sys.executable, "-P", str(_WORKER), str(aside), str(target), json.dumps(options)]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    if log_is_whole:
+        read(())
+    if segments and not read(segments):
+        for name in segments:
+            read([name])
+    shutil.rmtree(aside, ignore_errors=True)
+    damage.write(target)
+    sync_files(target)
+    folder.put_copy_in_place(target)

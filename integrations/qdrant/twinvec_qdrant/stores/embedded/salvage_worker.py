@@ -1,0 +1,78 @@
+"""The process that reads a damaged collection.
+
+    python salvage_worker.py FOLDER TARGET OPTIONS
+
+It copies the points of the collection in FOLDER that TARGET lacks, one by one where several together cannot be read.
+OPTIONS is JSON: {"vectors": false} leaves the dense vectors out. Importing nothing of twinvec makes the start quick.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as edge
+
+_PAGE = 256
+
+
+def copy(source: str, target: str, *, vectors: bool) -> None:
+    """Copy the readable points that the target lacks."""
+    there, new = _load(source), edge.EdgeShard.load(target)
+    for ids in _ids(there):
+        known = {str(each.id) for each in new.retrieve(ids, False, False)}
+        points = [_point(each, vectors) for each in _read(there, [key for key in ids if key not in known])]
+        if points:
+            new.update(edge.UpdateOperation.upsert_points(points))
+    new.flush()
+    new.close()
+
+
+def _load(source: str) -> edge.EdgeShard:
+    try:
+        return edge.EdgeShard.load(source)
+    except BaseException as error:
+        if "config is incompatible" not in str(error):
+            raise
+        (Path(source) / "edge_config.json").unlink()  # the engine takes it from the segments
+        return edge.EdgeShard.load(source)
+
+
+def _ids(shard: edge.EdgeShard) -> Iterator[list[str]]:
+    offset = None
+    while True:
+        records, offset = shard.scroll(edge.ScrollRequest(offset, _PAGE, None, False, False))
+        yield [str(each.id) for each in records]
+        if offset is None:
+            return
+
+
+def _read(shard: edge.EdgeShard, ids: Sequence[str]) -> Iterator[Any]:
+    """Yield the points of these ids that can be read."""
+    try:
+        found = shard.retrieve(list(ids), True, True) if ids else []
+    except BaseException:  # a panic of the engine is not an Exception
+        if len(ids) > 1:
+            for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
+                yield from _read(shard, half)
+        return
+    yield from found
+
+
+def _point(record: Any, vectors: bool) -> edge.Point:
+    stored = record.vector if isinstance(record.vector, dict) else {}
+    kept = {name: each for name, each in stored.items() if not isinstance(each, list) or (vectors and _is_sound(each))}
+    return edge.Point(str(record.id), kept, record.payload or {})
+
+
+def _is_sound(vector: Sequence[Any]) -> bool:
+    numbers = vector if not vector or not isinstance(vector[0], list) else [each for row in vector for each in row]
+    return all(map(math.isfinite, numbers)) and any(numbers)
+
+
+if __name__ == "__main__":
+    copy(sys.argv[1], sys.argv[2], **json.loads(sys.argv[3]))

@@ -1,0 +1,179 @@
+"""Turns: which process has an embedded collection open, and which one writes.
+
+    lock           held by the process that has the engine open: its turn
+    owner          id of the process that has the turn, empty between turns
+    turns/users    shared by all processes that have the collection open, with or without a turn; the last one removes
+                   the folder
+    turns/next     held by the process that waits for the next turn
+    turns/writer   held by the process that writes, through all its turns
+    turns/pid      id of the process that writes
+
+Qdrant's embedded engine serves one process at a time. A process that has the turn looks now and then whether another
+one waits, and then closes the engine (``backend``). The locks are the system's: a kill releases them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from filelock import FileLock, Timeout
+
+from twinvec.errors import StoreBusyError, StoreUnavailableError
+
+try:
+    import fcntl
+except ImportError:  # without flock, nobody notices that a collection is open elsewhere, between its turns
+    fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
+
+_POLL_SECONDS = 0.01
+
+
+class Turns:
+    """The locks of the collection in the folder ``path``, for one process; one thread at a time uses them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._folder = path / "turns"
+        self._turn, self._next, self._asked, self._writer = (
+            FileLock(path / name, thread_local=False) for name in ("lock", "turns/next", "turns/next", "turns/writer")
+        )
+        self._owner = path / "owner"
+        self._writing = self._folder / "pid"
+        self._users: IO[bytes] | None = None
+
+    def enter(self) -> None:
+        """Count this process among the users of the collection, whose folder is created if missing."""
+        try:
+            while self._users is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                with suppress(FileNotFoundError):  # the last user has just removed the folder
+                    self._users = self._entered()
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def leave(self) -> None:
+        """End what ``enter`` began; a second call does nothing."""
+        if self._users is not None:
+            if fcntl is not None and not self._others():
+                with suppress(OSError):  # a new user waits for the lock, and then finds that its file is gone
+                    fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(self._folder)
+            self._users.close()
+            self._users = None
+
+    @contextmanager
+    def alone(self, wait_seconds: float) -> Iterator[None]:
+        """Have the turn while no other process has the collection open; else raise ``StoreBusyError``."""
+        end = time.monotonic() + wait_seconds
+        self.enter()
+        try:
+            while self._others():
+                if time.monotonic() >= end:
+                    raise self._busy("in use", self._owner, wait_seconds, "use")
+                time.sleep(_POLL_SECONDS)
+            self.take(max(end - time.monotonic(), 0))
+            yield
+        finally:
+            self.give()
+            self.leave()
+
+    def _entered(self) -> IO[bytes] | None:
+        """Return the file of users, locked; None if the last user has removed it meanwhile."""
+        file = open(self._folder / "users", "ab")  # noqa: SIM115  # open for as long as the collection is
+        if fcntl is None:
+            return file
+        fcntl.flock(file, fcntl.LOCK_SH)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()
+        return None
+
+    def _others(self) -> bool:
+        """Return whether another process has the collection open."""
+        if fcntl is None or self._users is None:
+            return False
+        try:
+            fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            with suppress(OSError):
+                fcntl.flock(self._users, fcntl.LOCK_SH)
+        return False
+
+    def take(self, wait_seconds: float) -> bool:
+        """Take the turn; return whether the last one ended by ``give``, or raise ``StoreBusyError``.
+
+        Those who wait take their turns in about the order of their coming.
+        """
+        end = time.monotonic() + wait_seconds
+        try:
+            with self._next.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS):
+                self._turn.acquire(timeout=max(end - time.monotonic(), 0), poll_interval=_POLL_SECONDS)
+            was_given = not self._owner.exists() or not self._owner.read_bytes()
+            self._owner.write_text(str(os.getpid()), encoding="ascii")
+        except Timeout:
+            raise self._busy("in use", self._owner, wait_seconds, "use") from None
+        except OSError as error:
+            self._turn.release()
+            raise self._unusable(error) from error
+        return was_given
+
+    def give(self) -> None:
+        """End the turn, if this process has it."""
+        if self._turn.is_locked:
+            with suppress(OSError):  # also where the folder has just been removed
+                self._owner.write_bytes(b"")
+            self._turn.release()
+
+    def wanted(self) -> bool:
+        """Return whether another process waits for the turn."""
+        try:
+            self._asked.acquire(timeout=0)
+        except (Timeout, OSError):
+            return True
+        self._asked.release()
+        return False
+
+    def write(self, wait_seconds: float) -> None:
+        """Become the writer, or raise ``StoreBusyError``."""
+        try:
+            self._writer.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS)
+            self._writing.write_text(str(os.getpid()), encoding="ascii")
+        except Timeout:
+            raise self._busy("written", self._writing, wait_seconds, "write") from None
+        except OSError as error:
+            self._writer.release()
+            raise self._unusable(error) from error
+
+    def may_write(self) -> bool:
+        """Return whether no process writes now."""
+        try:
+            self._writer.acquire(timeout=0)
+        except (Timeout, OSError):
+            return False
+        self._writer.release()
+        return True
+
+    def end_writing(self) -> None:
+        """End what ``write`` began."""
+        self._writer.release()
+
+    def _busy(self, how: str, file: Path, wait_seconds: float, what: str) -> StoreBusyError:
+        try:
+            holder = f"process {int(file.read_text(encoding='ascii'))}"
+        except (OSError, ValueError):
+            holder = "another process"
+        return StoreBusyError(
+            f"{self._path}: {how} by {holder} for more than {wait_seconds:g} s; only one process at a time can {what} "
+            "an embedded collection: wait for that process, or use a Qdrant server"
+        )
+
+    def _unusable(self, error: OSError) -> StoreUnavailableError:
+        return StoreUnavailableError(f"{self._path}: cannot be opened for writing: {error}")
