@@ -220,15 +220,15 @@ class Collection:
         Raises:
             DocumentError: ``documents`` is not an iterable, or is empty and would prune everything.
             IngestError: every document failed; its ``report`` says why.
-            SpaceMismatchError: the collection was migrated to another model, which cannot be loaded or is not that of
-                ``vectors``, or it is migrated during the call: ingest again.
+            SpaceMismatchError: the collection was migrated to another model, before the call or during it, and that
+                model cannot be loaded or is not that of ``vectors``; committed documents stay.
             BadVectorError: one of ``vectors`` is not finite, is zero, or has another size; nothing was written.
             StoreError: the store failed; committed documents stay.
             EngineError: the encoder failed for all documents.
         """
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
         report = IngestReport() if report is None else report
-        ingestion = Ingestion(self._catalog, description, encoder, vectors or {}, report)
+        ingestion = Ingestion(self._catalog, description, encoder, vectors or {}, report, self._serving.refreshed)
         ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
         if report.all_failed and not (dry_run or allow_all_failed):
             raise all_failed(report)

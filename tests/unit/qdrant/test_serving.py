@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,9 +19,10 @@ from searching import MODELS, NOTES, QUERY, Searching, cosines, loading
 from stand_in import StandIn
 from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreError
 from twinvec_qdrant import Collection, serving
+from twinvec_qdrant.ingest import planned
 from twinvec_qdrant.maintenance.migration import name_model
-from twinvec_qdrant.records.schema import model_id
-from words import StateEncoder
+from twinvec_qdrant.records.schema import INTENTS, model_id
+from words import StateEncoder, WordEncoder
 
 OLD, NEW, THIRD = MODELS.values()
 
@@ -222,6 +224,49 @@ def test_a_writer_does_not_go_back_behind_a_switch_of_its_own_handle(filled, mon
     writer.join()
     migrating.join()
     assert filled.encoder is NEW
+
+
+class Interrupted(WordEncoder):
+    """The old model, whose ``call``th encoding of documents lets ``action`` happen first."""
+
+    def __init__(self, call: int, action) -> None:
+        super().__init__(seed=0, dim=32)
+        self._calls, self._action = count(1), lambda: action() if next(self._calls) == call else None
+
+    def encode_document(self, texts):
+        self._action()
+        return super().encode_document(texts)
+
+
+MORE = {f"more {row}": " ".join([f"rye {row}"] * (row % 40)) + " bread" for row in range(120)}
+
+
+@pytest.mark.parametrize("call", [2, 3, 5])  # the first is for the probes
+@pytest.mark.parametrize("place", ["client", "server"], indirect=True)
+def test_an_ingest_under_way_at_a_switch_goes_on_with_the_new_model(filled, place, call, monkeypatch):
+    encoder = Interrupted(call, lambda: filled.migrate(NEW))
+    assert encoder.space == OLD.space
+    with Collection.open("notes", encoder=encoder, **place) as other, loading(monkeypatch):
+        report = other.ingest({**NOTES, **MORE}.items())
+        assert (report.new, report.unchanged, report.failed) == (len(MORE), len(NOTES), 0)
+        assert other.encoder is NEW
+        assert other.verify().sound
+        assert not [*other._backend.scroll([INTENTS])]
+        filled.drop_others()
+        assert other.search("rye 7", mode="dense", limit=1)[0].id.startswith("more")
+        assert other.ingest({**NOTES, **MORE}.items()).unchanged == len(NOTES) + len(MORE)
+
+
+@pytest.mark.parametrize("place", ["client"], indirect=True)
+def test_an_ingest_that_cannot_go_on_says_why_and_keeps_what_is_committed(filled, place, monkeypatch):
+    monkeypatch.setattr(planned, "BATCH_CHUNKS", 20)
+    with Collection.open("notes", encoder=Interrupted(9, lambda: filled.migrate(NEW)), **place) as other:
+        with pytest.raises(SpaceMismatchError, match=r"words-1.*cannot be loaded") as caught:
+            other.ingest(MORE.items())
+        assert "committed before the error" in caught.value.__notes__[-1]
+        assert 0 < len(filled.find()) - len(NOTES) < len(MORE)
+    assert filled.ingest(MORE.items()).failed == 0
+    assert filled.verify().sound
 
 
 def test_the_point_of_the_model_is_nothing_else(filled, place):

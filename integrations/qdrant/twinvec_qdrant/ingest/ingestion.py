@@ -6,18 +6,22 @@ the comparison. A thread encodes one portion of a batch (``encoding``) while thi
 plans the next batch. While a document is encoded only in part, its encoded chunks are written without a commit.
 
 A broken document fails alone, and its older version stays. A broken store or encoder ends the ingest with its error;
-the committed documents stay, and the next ingest continues.
+the committed documents stay, and the next ingest continues. If the collection is migrated meanwhile, the ingest goes on
+with the new model: what is not committed is encoded again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from operator import length_hint
 from uuid import uuid4
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import ConfigurationError, DocumentError, StoreUnavailableError
+from twinvec.errors import ConfigurationError, DocumentError, SpaceMismatchError, StoreUnavailableError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.encoders import checked_vector
@@ -40,7 +44,11 @@ _ROUNDS = 5  # a commit is lost only to another writer of the same source
 
 
 class Ingestion:
-    """One ingest into one collection; ``given`` holds the caller's vectors of whole documents, by id."""
+    """One ingest into one collection.
+
+    ``given`` holds the caller's vectors of whole documents, by id. ``refreshed`` returns the present description and
+    the encoder of its model, or raises ``SpaceMismatchError`` if that cannot be loaded.
+    """
 
     def __init__(
         self,
@@ -49,6 +57,7 @@ class Ingestion:
         encoder: SpaceEncoder,
         given: Mapping[str, Sequence[float]],
         report: IngestReport,
+        refreshed: Callable[[], tuple[Description, SpaceEncoder]],
     ) -> None:
         vectors = _checked(given, description)
         chunking, key = description.chunking, description.tenant_key
@@ -71,6 +80,10 @@ class Ingestion:
         )
         self._vectors = ChunkVectors(self._backend, encoder, description, vectors)
         self._encoding = Encoding(self._vectors, encoder)
+        self._has_given = bool(vectors)
+        self._refreshed = refreshed
+        self._taken: deque[Sequence[PlannedDocument]] = deque()  # the batches that are not written whole
+        self._waiting: list[PlannedDocument] | None = None  # what is left of the first of them, once it is begun
         self._drafts: dict[str, Draft] = {}
         self._indexing = PayloadIndexing(self._backend, description.payload_indexes)
 
@@ -112,6 +125,41 @@ class Ingestion:
             self._planner.advance(len(batch), work=sum(planned.work for planned in batch))
 
     def _write(self, batches: Iterator[Sequence[PlannedDocument]]) -> None:
+        while True:
+            try:
+                return self._write_with_model(iter(partial(self._next_of, batches), None))
+            except SpaceMismatchError:
+                before = self._description.vector
+                if self._has_given:
+                    raise
+                self._encoding.close()
+                self._description, encoder = self._refreshed()
+                if self._description.vector == before:
+                    raise
+                logger.info("%s: the ingest goes on with %r", self._backend.location, self._description.model)
+                self._vectors = ChunkVectors(self._backend, encoder, self._description, {})
+                self._encoding = Encoding(self._vectors, encoder)
+                batches = chain(self._uncommitted(), batches)
+
+    def _next_of(self, batches: Iterator[Sequence[PlannedDocument]]) -> Sequence[PlannedDocument] | None:
+        batch = next(batches, None)
+        if batch is not None:
+            self._taken.append(batch)
+        return batch
+
+    def _uncommitted(self) -> list[list[PlannedDocument]]:
+        """Return the documents that are taken and not committed, and remove their drafts."""
+        for draft in self._drafts.values():
+            self._catalog.discard(draft)
+        self._drafts.clear()
+        if self._waiting is not None:
+            self._taken[0] = self._waiting
+        left = [self._planner.planned_again(batch) for batch in self._taken]
+        self._taken.clear()
+        self._waiting = None
+        return left
+
+    def _write_with_model(self, batches: Iterator[Sequence[PlannedDocument]]) -> None:
         left = self._catalog.leftovers()
         self._vectors.left = left.sources
         self._bm25.refresh()
@@ -119,23 +167,23 @@ class Ingestion:
             self._backend.begin_load(tenant_path(self._description.tenant_key))
             if self._backend.exclusive:
                 self._bm25.count_from_nothing()
-        waiting: Sequence[PlannedDocument] = ()
         vectors: dict[str, TextVectors] = {}
         for portion in self._encoding.portions(batches, self._planner.advance):
             failed = self._report.failed
             if portion.is_first:
-                waiting, vectors = portion.batch, {}
-                self._indexing.see(payload for planned in waiting for payload in planned.payloads())
-                self._bm25.begin([chunk.text for planned in waiting for chunk in planned.chunks])
+                self._waiting, vectors = list(portion.batch), {}
+                self._indexing.see(payload for planned in portion.batch for payload in planned.payloads())
+                self._bm25.begin([chunk.text for planned in portion.batch for chunk in planned.chunks])
             vectors.update(portion.vectors)
-            waiting = self._write_portion(portion, waiting, vectors)
+            self._write_portion(portion, vectors)
+            if portion.is_last:
+                self._taken.popleft()
+                self._waiting = None
             self._planner.advance(portion.unseen, failed=self._report.failed - failed, work=portion.unseen_work)
         self._catalog.clear(left)
 
-    def _write_portion(
-        self, portion: Portion, waiting: Sequence[PlannedDocument], vectors: Mapping[str, TextVectors]
-    ) -> list[PlannedDocument]:
-        """Commit the documents that have all their vectors, draft and return the others; drop those that failed."""
+    def _write_portion(self, portion: Portion, vectors: Mapping[str, TextVectors]) -> None:
+        """Commit the documents that have all their vectors, and draft the others; drop those that failed."""
         check_current_model(self._backend, self._description.vector)
         self._report.encoded += portion.encoded
         for source, reason in portion.failures:
@@ -143,15 +191,15 @@ class Ingestion:
             if source in self._drafts:
                 self._catalog.discard(self._drafts.pop(source))
         failed = {source for source, _ in portion.failures}
+        self._waiting = [planned for planned in self._waiting or () if planned.document.id not in failed]
         whole: list[PlannedDocument] = []
         partly: list[PlannedDocument] = []
-        for planned in waiting:
-            if planned.document.id not in failed:
-                (whole if all(key in vectors for key in planned.keys) else partly).append(planned)
+        for planned in self._waiting:
+            (whole if all(key in vectors for key in planned.keys) else partly).append(planned)
         self._commit(whole, vectors)
+        self._waiting = partly
         for planned in partly:
             self._stage(planned, portion.vectors)
-        return partly
 
     def _stage(self, planned: PlannedDocument, vectors: Mapping[str, TextVectors]) -> None:
         """Write the chunks that have just got their vectors."""
