@@ -12,7 +12,7 @@ RELEASE_STAMP := $(RELEASE)/.installed
 INSTALLED := build/installed
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml $(wildcard integrations/*/pyproject.toml)
-EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[documents]" -e integrations/langchain -e integrations/llama_index
+EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[code,documents]" -e integrations/langchain -e integrations/llama_index
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint constraints.txt
 # The tests of one file stay with one process. Python may write bytecode, which the many processes of the tests share.

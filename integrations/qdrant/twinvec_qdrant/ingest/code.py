@@ -47,7 +47,7 @@ _SCRIPT = frozenset(
 _C = frozenset({"function_definition", "struct_specifier", "union_specifier", "enum_specifier"})
 _TYPES = frozenset({"class_declaration", "interface_declaration", "enum_declaration", "record_declaration"})
 
-_LANGUAGES = {
+LANGUAGES = {
     "bash": _Language("bash", "language", (".bash", ".sh"), frozenset({"function_definition"})),
     "c": _Language("c", "language", (".c",), _C),
     "c-sharp": _Language(
@@ -93,7 +93,7 @@ _LANGUAGES = {
     "typescript": _Language("typescript", "language_typescript", (".cts", ".mts", ".ts"), _SCRIPT),
 }
 
-_BY_SUFFIX = {suffix: name for name, language in _LANGUAGES.items() for suffix in language.suffixes}
+_BY_SUFFIX = {suffix: name for name, language in LANGUAGES.items() for suffix in language.suffixes}
 _WRAPPERS = frozenset(
     {"decorated_definition", "export_statement", "ambient_declaration", "template_declaration", "type_definition"}
 )
@@ -128,7 +128,7 @@ def installed_languages() -> tuple[str, ...]:
     """Return the languages whose grammars are installed, sorted."""
     if find_spec("tree_sitter") is None:
         return ()
-    return tuple(name for name, each in _LANGUAGES.items() if find_spec(f"tree_sitter_{each.module}") is not None)
+    return tuple(name for name, each in LANGUAGES.items() if find_spec(f"tree_sitter_{each.module}") is not None)
 
 
 @cache
@@ -139,9 +139,9 @@ def grammar(name: str) -> object:
         MissingExtraError: its package is missing.
         EngineError: the language is unknown; a later version of twinvec may know it.
     """
-    if name not in _LANGUAGES:
-        raise EngineError(f"code in {name!r} cannot be cut; expected one of {', '.join(_LANGUAGES)}")
-    language = _LANGUAGES[name]
+    if name not in LANGUAGES:
+        raise EngineError(f"code in {name!r} cannot be cut; expected one of {', '.join(LANGUAGES)}")
+    language = LANGUAGES[name]
     purpose = f"cutting {name} code at functions and classes, as this collection does,"
     import_extra("tree_sitter", "code", purpose, "twinvec-qdrant")
     module = import_extra(f"tree_sitter_{language.module}", "code", purpose, "twinvec-qdrant")
@@ -179,7 +179,7 @@ class _Sections:
         from tree_sitter import Language, Parser
 
         self._data = text.encode()
-        self._types = _LANGUAGES[language].definitions
+        self._types = LANGUAGES[language].definitions
         self._fits = fits
         self._root = Parser(Language(grammar(language))).parse(self._data).root_node
         self._found: list[tuple[list[str], str]] = []
@@ -206,9 +206,11 @@ class _Sections:
     def _add(self, path: list[str], start: int, end: int) -> None:
         """Add what lies between definitions; what only closes something belongs to the section before."""
         text = self._text(start, end)
-        if not _CLOSING.fullmatch(text):
+        if not text.strip():
+            return
+        if not self._found or not _CLOSING.fullmatch(text):
             self._found.append((path, text))
-        elif text.strip() and self._found:
+        else:
             before, body = self._found[-1]
             self._found[-1] = (before, body + text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from io import BytesIO
 from typing import Any
 
@@ -16,6 +17,7 @@ _ZIP, _OLE = b"PK", b"\xd0\xcf\x11\xe0"
 _BEGINNINGS = {
     **dict.fromkeys((".docx", ".epub", ".pptx", ".xlsx"), _ZIP),
     **dict.fromkeys((".msg", ".xls"), _OLE),
+    ".ipynb": b"{",
 }
 _PDF_WITHIN = 1024  # bytes: readers of PDF allow other bytes before the mark
 _LONGEST_REASON = 500
@@ -49,7 +51,7 @@ def _check_format(data: bytes, suffix: str) -> None:
     if suffix == ".pdf" and b"%PDF-" not in data[:_PDF_WITHIN]:
         raise DocumentError("not a PDF, although its name ends in .pdf")
     beginning = _BEGINNINGS.get(suffix)
-    if beginning and not data.startswith(beginning):
+    if beginning and not data.removeprefix(BOM_UTF8).lstrip().startswith(beginning):
         raise DocumentError(f"not of the format that its name ({suffix}) says; save it again, or rename it")
 
 

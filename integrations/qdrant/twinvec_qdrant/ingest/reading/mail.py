@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from email import message_from_bytes, policy
-from email.errors import MessageError
 from email.message import EmailMessage, MIMEPart
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
-from twinvec.errors import DocumentError
+from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.reading.converting import convert
 from twinvec_qdrant.ingest.reading.decoding import decode
 
@@ -37,19 +36,21 @@ def read_mail(data: bytes) -> Letter:
     """
     message = message_from_bytes(data, policy=policy.default)
     assert isinstance(message, EmailMessage)
-    if not any(message.get(name) for name in _HEADERS):
+    if not any(name in message for name in _HEADERS):
         raise DocumentError("not a letter: no From, To, Date or Message-ID at its beginning")
     try:
         part = message.get_body(("plain", "html"))
         is_html = part is not None and part.get_content_type() == "text/html"
         body = "" if part is None else _text_of(part)
-        if is_html and body.strip():
-            body = convert(body.encode(), ".html")
-        return Letter(_header(message, "subject"), body, is_html, _payload(message))
-    except (MessageError, LookupError, ValueError, AttributeError) as error:  # what the parser raises for odd headers
-        if isinstance(error, DocumentError):
+        attachments = [name for each in message.iter_attachments() if (name := each.get_filename())]
+    except Exception as error:  # the parser raises many types for odd letters
+        if isinstance(error, TwinvecError):
             raise
-        raise DocumentError(f"a broken letter: {error}") from error
+        raise DocumentError(f"a broken letter: {' '.join(str(error).split()) or type(error).__name__}") from error
+    if is_html and body.strip():
+        body = convert(body.encode(), ".html")
+    payload = _payload(message) | ({"attachments": attachments} if attachments else {})
+    return Letter(_header(message, "subject"), body, is_html, payload)
 
 
 def _text_of(part: MIMEPart) -> str:
@@ -65,20 +66,19 @@ def _text_of(part: MIMEPart) -> str:
 
 def _payload(message: EmailMessage) -> dict[str, Any]:
     addresses = {name: _header(message, name) for name in ("from", "to", "cc")}
-    date = getattr(message.get("date"), "datetime", None)
-    attachments = list(_attachments(message))
-    return {
-        **{name: text for name, text in addresses.items() if text},
-        **({"date": date.isoformat()} if date else {}),
-        **({"attachments": attachments} if attachments else {}),
-    }
-
-
-def _attachments(message: EmailMessage) -> Iterator[str]:
-    for part in message.iter_attachments():
-        if name := part.get_filename():
-            yield name
+    payload: dict[str, Any] = {name: text for name, text in addresses.items() if text}
+    if date := _header(message, "date"):
+        try:
+            payload["date"] = parsedate_to_datetime(date).isoformat()
+        except (TypeError, ValueError, IndexError, OverflowError):
+            payload["date"] = date
+    return payload
 
 
 def _header(message: EmailMessage, name: str) -> str:
-    return " ".join(str(message.get(name) or "").split()).encode("utf-8", "replace").decode()
+    """Return a header in one line; "" if it is missing or cannot be parsed."""
+    try:
+        text = str(message.get(name) or "")
+    except Exception:  # as in ``read_mail``
+        return ""
+    return " ".join(text.split()).encode("utf-8", "replace").decode()

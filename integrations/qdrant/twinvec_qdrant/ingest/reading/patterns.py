@@ -1,6 +1,7 @@
 """Patterns: which files and folders the user, and the ``.gitignore`` files of a folder, leave out.
 
-pathspec matches them as Git does: the last pattern that matches decides, and "!" takes back.
+pathspec reads them as Git does. The last pattern that matches decides, and "!" takes back. A folder that is left out is
+not entered, so a pattern never has to be compared with what lies below a folder that it names.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathspec import GitIgnoreSpec
 from twinvec.errors import ConfigurationError
 
 GITIGNORE = ".gitignore"
+_FOLDER_END = "ps_d"  # pathspec's group for the "/" after a folder that a pattern names
 _MAX_BYTES = 1024 * 1024
 
 
@@ -39,7 +41,7 @@ class Selection:
 
     def leaves_out(self, place: str) -> bool:
         """Return whether a file, or a folder whose place ends in "/", is left out with all below it."""
-        if self._exclude is not None and self._exclude.match_file(place):
+        if self._exclude is not None and _last_match(self._exclude, place):
             return True
         return not place.endswith("/") and self._include is not None and not self._include.match_file(place)
 
@@ -47,9 +49,20 @@ class Selection:
 def is_ignored(place: str, ignored: Sequence[Ignored]) -> bool:
     """Return whether the ``.gitignore`` files above leave out a file or folder; the innermost that names it decides."""
     for rules in reversed(ignored):
-        if (found := rules.patterns.check_file(place[len(rules.place) :]).include) is not None:
+        if (found := _last_match(rules.patterns, place[len(rules.place) :])) is not None:
             return found
     return False
+
+
+def _last_match(patterns: GitIgnoreSpec, place: str) -> bool | None:
+    """Return whether the last pattern that matches a file or folder itself leaves it out; None if none matches."""
+    for pattern in reversed(patterns.patterns):
+        if pattern.include is None or pattern.regex is None or (found := pattern.regex.match(place)) is None:
+            continue
+        above = found.groupdict().get(_FOLDER_END) is not None and found.end(_FOLDER_END) < len(place)
+        if not above:
+            return pattern.include
+    return None
 
 
 def read_gitignore(path: Path, place: str) -> Ignored | None:

@@ -182,9 +182,11 @@ class Root:
     def _kind(self, path: Path, *, in_folder: bool) -> str:
         """Return the ending of the name of a file of records, or "" if the file is one document."""
         suffix = path.suffix.lower()
-        if suffix == RECORDS_SUFFIX:
-            return suffix if self.records or not in_folder else ""
-        return suffix if suffix in TABLE_SUFFIXES and self.records else ""
+        if suffix != RECORDS_SUFFIX and suffix not in TABLE_SUFFIXES:
+            return ""
+        if in_folder and path.exists() and not path.is_file():  # a pipe would wait for a writer
+            return ""
+        return suffix if self.records or (suffix == RECORDS_SUFFIX and not in_folder) else ""
 
 
 def read_source(

@@ -1,0 +1,142 @@
+"""Small files of many formats, made by hand or by the libraries that the extra ``documents`` brings."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from collections.abc import Mapping, Sequence
+from email.message import EmailMessage
+from pathlib import Path
+
+_DOCX = {
+    "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+    '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+    '<Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.'
+    'wordprocessingml.document.main+xml"/></Types>',
+    "_rels/.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship '
+    'Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" '
+    'Target="word/document.xml"/></Relationships>',
+}
+_FREE, _END, _FAT = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
+
+
+def write_pdf(path: Path, pages: Sequence[Sequence[str]]) -> None:
+    """A PDF of the lines of each page; a page without lines has only a drawing."""
+    fonts = "<< /Font << /F1 3 0 R >> >>"
+    kids = " ".join(f"{4 + 2 * row} 0 R" for row in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for row, lines in enumerate(pages):
+        shown = " T* ".join(f"({line}) Tj" for line in lines)
+        drawn = f"BT /F1 11 Tf 14 TL 60 740 Td {shown} ET" if lines else "60 60 200 200 re f"
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources {fonts} /Contents {5 + 2 * row} 0 R >>"
+        )
+        objects.append(f"<< /Length {len(drawn)} >>\nstream\n{drawn}\nendstream")
+    data, places = b"%PDF-1.4\n", []
+    for number, text in enumerate(objects, 1):
+        places.append(len(data))
+        data += f"{number} 0 obj\n{text}\nendobj\n".encode("ascii")
+    table = "".join(f"{place:010d} 00000 n \n" for place in places)
+    size = len(objects) + 1
+    data += f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n<< /Size {size} /Root 1 0 R >>\n".encode("ascii")
+    path.write_bytes(data + f"startxref\n{data.rindex(b'xref')}\n%%EOF\n".encode("ascii"))
+
+
+def write_docx(path: Path, paragraphs: Sequence[str]) -> None:
+    """A Word document."""
+    body = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in paragraphs)
+    space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    document = f'<w:document xmlns:w="{space}"><w:body>{body}</w:body></w:document>'
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in {**_DOCX, "word/document.xml": document}.items():
+            archive.writestr(name, text)
+
+
+def write_xlsx(path: Path, rows: Sequence[Sequence[object]]) -> None:
+    """A workbook of one sheet."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(path)
+
+
+def write_pptx(path: Path, titles: Sequence[str]) -> None:
+    """A presentation with a slide for each title."""
+    from pptx import Presentation
+
+    show = Presentation()
+    for title in titles:
+        show.slides.add_slide(show.slide_layouts[5]).shapes.title.text = title
+    show.save(path)
+
+
+def write_ipynb(path: Path, cells: Sequence[tuple[str, str]]) -> None:
+    """A notebook of (kind, source) cells."""
+    made = [{"cell_type": kind, "metadata": {}, "source": [source]} for kind, source in cells]
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": made}))
+
+
+def write_eml(path: Path, *, html: str = "", text: str = "", attachment: str = "", **headers: str) -> None:
+    """A letter; ``headers`` by their names in small letters."""
+    message = EmailMessage()
+    for name, value in headers.items():
+        message[name] = value
+    if text:
+        message.set_content(text)
+    if html and text:
+        message.add_alternative(html, subtype="html")
+    elif html:
+        message.set_content(html, subtype="html")
+    if attachment:
+        message.add_attachment(b"x", maintype="application", subtype="octet-stream", filename=attachment)
+    path.write_bytes(message.as_bytes())
+
+
+def write_msg(path: Path, *, subject: str, sender: str, body: str) -> None:
+    """An Outlook message: a compound file of three streams."""
+    _write_compound(
+        path,
+        {
+            "__substg1.0_0037001F": subject.encode("utf-16-le"),
+            "__substg1.0_0C1F001F": sender.encode("utf-16-le"),
+            "__substg1.0_1000001F": body.encode("utf-16-le"),
+        },
+    )
+
+
+def _write_compound(path: Path, streams: Mapping[str, bytes]) -> None:
+    """A compound file (MS-CFB, version 3) of three streams: FAT, directory, mini FAT, then the mini stream."""
+    mini, mini_fat, starts = b"", [], {}
+    for name, data in streams.items():
+        starts[name] = len(mini_fat)
+        count = -(-len(data) // 64)
+        mini += data.ljust(64 * count, b"\0")
+        mini_fat += [*range(len(mini_fat) + 1, len(mini_fat) + count), _END]
+    entries = [_entry("Root Entry", 5, 3, len(mini), child=2)]
+    for row, name in enumerate(sorted(streams)):  # the middle one is the root of their tree
+        left, right = (1, 3) if row == 1 else (_FREE, _FREE)
+        entries.append(_entry(name, 2, starts[name], len(streams[name]), left, right))
+    fat = [_FAT, _END, _END, *range(4, 3 + -(-len(mini) // 512)), _END]
+    header = struct.pack("<8s16s6H", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"", 62, 3, 0xFFFE, 9, 6, 0)
+    header += struct.pack("<4x10I", 0, 1, 1, 0, 4096, 2, 1, _END, 0, 0) + struct.pack("<I", _FREE) * 108
+    sectors = (_numbers(fat), b"".join(entries), _numbers(mini_fat), mini.ljust(-(-len(mini) // 512) * 512, b"\0"))
+    path.write_bytes(header + b"".join(sectors))
+
+
+def _numbers(values: Sequence[int]) -> bytes:
+    return struct.pack("<128I", *values, *[_FREE] * (128 - len(values)))
+
+
+def _entry(
+    name: str, kind: int, start: int, size: int, left: int = _FREE, right: int = _FREE, child: int = _FREE
+) -> bytes:
+    text = name.encode("utf-16-le")
+    tree = (len(text) + 2, kind, 1, left, right, child)
+    return struct.pack("<64sHBBIII16s4x16xIQ", text, *tree, b"", start, size)

@@ -1,0 +1,158 @@
+"""Office, web and mail formats to documents, with the pages of a PDF; what is broken, and what holds no text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+import pytest
+
+import office_files
+from twinvec_qdrant import Empty, Failure, read_source
+from twinvec_qdrant.ingest.reading import PagedDocument
+
+SENTENCE = "the tea is brewed with water as hot as it gets and then left to stand for a while"
+WORDS = SENTENCE.split()
+
+
+def read(path):
+    (document,) = read_source(path)
+    return document
+
+
+def page(number: int, lines: int = 12) -> list[str]:
+    """Lines of prose that differ from page to page, below a running title."""
+    return ["The book of tea"] + [
+        " ".join(WORDS[(row * number + place) % len(WORDS)] for place in range(12)) + f" {number}-{row}."
+        for row in range(lines)
+    ]
+
+
+WRITERS = {
+    "docx": lambda path: office_files.write_docx(path, ["A report on tea", "Leaves are dried."]),
+    "xlsx": lambda path: office_files.write_xlsx(path, [["kind", "price"], ["green tea", 7], ["black tea", 5]]),
+    "pptx": lambda path: office_files.write_pptx(path, ["All about tea", "Water"]),
+    "ipynb": lambda path: office_files.write_ipynb(path, [("markdown", "# About tea"), ("code", "brew(1)")]),
+    "html": lambda path: path.write_text("<html><body><h1>Tea</h1><p>A page on tea.</p></body></html>"),
+    "msg": lambda path: office_files.write_msg(path, subject="On tea", sender="ann@example.org", body="Tea at four."),
+    "pdf": lambda path: office_files.write_pdf(path, [["A page on tea"]]),
+}
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_a_format_gives_its_text(suffix, tmp_path):
+    path = tmp_path / f"notes.{suffix}"
+    WRITERS[suffix](path)
+    document = read(path)
+    assert "tea" in document.text.lower(), document
+    assert document.payload == {"path": path.name, "format": "markdown"}
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_what_only_has_the_name_of_a_format_fails_in_one_line(suffix, tmp_path):
+    path = tmp_path / f"notes.{suffix}"
+    path.write_bytes(b"just a line of words, twice\n" * 2)
+    found = read(path)
+    if suffix == "html":
+        assert "just a line" in found.text  # HTML may lack every tag
+    else:
+        assert isinstance(found, Failure)
+        assert "\n" not in found.reason
+        assert "attempts" not in found.reason
+
+
+@pytest.mark.parametrize("suffix", ["docx", "xlsx", "pptx", "msg", "pdf"])
+def test_a_broken_file_fails_with_the_reason(suffix, tmp_path):
+    path = tmp_path / f"notes.{suffix}"
+    WRITERS[suffix](path)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 3])
+    found = read(path)
+    assert isinstance(found, Failure), found
+    assert "\n" not in found.reason
+    assert len(found.reason) > len("cannot be converted: ")
+
+
+def test_files_without_text_are_empty(tmp_path):
+    office_files.write_pdf(tmp_path / "scan.pdf", [[], []])
+    (tmp_path / "blank.txt").write_text(" \n\n")
+    (tmp_path / "none.md").touch()
+    (tmp_path / "void.html").write_text("<html><body></body></html>")
+    office_files.write_docx(tmp_path / "void.docx", [])
+    (tmp_path / "front.md").write_text("---\ntitle: Only a title\n---\n")
+    found = {getattr(each, "id", None) or each.source: each for each in read_source(tmp_path)}
+    assert found.pop("front.md").title == "Only a title"
+    assert {type(each) for each in found.values()} == {Empty}, found
+    assert "OCR" in found["scan.pdf"].reason
+    assert len(found) == 5
+
+
+def test_a_letter_has_its_subject_as_title(tmp_path):
+    when = datetime(2024, 5, 6, 7, 8, tzinfo=UTC)
+    path = tmp_path / "a.eml"
+    headers = {"from": "Ann <ann@example.org>", "to": "Zoë <zoe@example.org>", "subject": "Tea über alles"}
+    office_files.write_eml(
+        path, text="Tea at four.\n", html="<p>no</p>", attachment="a.bin", date=format_datetime(when), **headers
+    )
+    letter = read(path)
+    assert (letter.title, letter.text.strip()) == ("Tea über alles", "Tea at four.")
+    assert letter.payload == {
+        "from": "Ann <ann@example.org>",
+        "to": "Zoë <zoe@example.org>",
+        "date": "2024-05-06T07:08:00+00:00",
+        "attachments": ["a.bin"],
+        "path": "a.eml",
+        "format": "text",
+    }
+
+
+def test_a_letter_of_html_is_converted(tmp_path):
+    path = tmp_path / "a.eml"
+    office_files.write_eml(path, html="<h1>Tea</h1><p>at <b>four</b></p>", **{"from": "a@example.org"})
+    letter = read(path)
+    assert letter.text.startswith("# Tea")
+    assert "<" not in letter.text
+    assert letter.payload["format"] == "markdown"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"just words\n",
+        b"From: a@example.org\nDate: never\nContent-Type: text/plain; charset=klingon\n\nt\xe9a\n",
+        b"From: =?utf-8?q?=FF?=\nTo: \xff\xfe <a@b>\nSubject: =?x?b?!!?=\n\ntea\n",
+        b"From: a@example.org\nContent-Type: multipart/mixed; boundary=x\n\n--x\n",
+        b"Message-ID: <[x]@y>\nContent-Type: ;;;\nContent-Transfer-Encoding: base64\n\n!!!\n",
+    ],
+)
+def test_odd_letters_stop_nothing(data, tmp_path):
+    (tmp_path / "a.eml").write_bytes(data)
+    (tmp_path / "b.txt").write_text("tea")
+    first, second = read_source(tmp_path)
+    assert second.text == "tea"
+    assert isinstance(first, Failure) or "t" in first.full_text
+
+
+def test_pages_start_where_their_text_does(tmp_path):
+    path = tmp_path / "book.pdf"
+    office_files.write_pdf(path, [page(1), page(2), [], page(4), page(5, lines=1)])
+    document = read(path)
+    assert isinstance(document, PagedDocument)
+    starts = [document.text[start : start + 200] for start in document.pages]
+    for number in (1, 2, 4, 5):
+        assert f" {number}-0." in starts[number - 1], starts[number - 1]
+        assert document.text.count(f" {number}-0.") == 1
+    assert document.pages[2] == document.pages[3]
+
+
+def test_a_table_in_a_pdf_hides_no_page(tmp_path):
+    """markitdown reads pages with columns by another way, which joins them without a mark."""
+    table = [
+        f"{name}        {price}        {place}"
+        for name, price, place in zip("abcdefgh", range(8), range(8), strict=True)
+    ]
+    path = tmp_path / "prices.pdf"
+    office_files.write_pdf(path, [page(1), table, page(3)])
+    document = read(path)
+    assert " 3-0." in document.text[document.pages[2] : document.pages[2] + 200]
+    assert " 3-0." not in document.text[: document.pages[2]]

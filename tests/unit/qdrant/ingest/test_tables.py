@@ -1,0 +1,209 @@
+"""Records: the rows of tables and the lines of JSON, alone and inside a folder; and encodings that are guessed."""
+
+from __future__ import annotations
+
+import json
+import os
+from operator import length_hint
+
+import pytest
+
+from twinvec_qdrant import Collection, Empty, Failure, RecordColumns, Root, read_source
+from twinvec_qdrant.ingest.reading import decoding
+from words import WordEncoder
+
+TABLE = 'id,title,text,year\nt1,Green,Green tea is steamed.,2020\nt2,,"Black tea, \nwhich is rolled.",2021\n'
+TEXTS = {
+    "cp1252": "Le café est fermé à cause d’une grève générale. Grüße aus Köln!",
+    "cp1250": "Zażółć gęślą jaźń, proszę bardzo państwa, na zdrowie",
+    "cp1251": "Привет, как дела? Это проверка кодировки текста.",
+    "koi8-r": "Привет, как дела? Это проверка кодировки текста.",
+    "cp1253": "Καλημέρα κόσμε, τι κάνεις σήμερα και αύριο",
+    "shift_jis": "日本語のテキストです。今日はいい天気ですね。",
+    "euc_jp": "日本語のテキストです。今日はいい天気ですね。",
+    "gb18030": "你好，世界。这是一个测试文本。",
+    "cp949": "안녕하세요 세계, 오늘 날씨가 좋네요",
+    "utf-16": "日本語 and Köln",
+    "utf-8-sig": "日本語 and Köln",
+}
+"""Encoding -> a text in it."""
+
+
+def rows(source, **options):
+    return [(each.id, each.title, each.text, dict(each.payload)) for each in read_source(source, **options)]
+
+
+def test_the_rows_of_a_table_are_documents(tmp_path):
+    path = tmp_path / "teas.csv"
+    path.write_text(TABLE)
+    assert rows(path) == [
+        ("t1", "Green", "Green tea is steamed.", {"year": 2020}),
+        ("t2", "", "Black tea, \nwhich is rolled.", {"year": 2021}),
+    ]
+    assert 2 <= length_hint(read_source(path)) <= 3  # a row may have several lines
+    reading = Root(str(path)).read()
+    list(reading)
+    assert 0 < reading.done <= reading.size == path.stat().st_size
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_delimiter_and_encoding_are_found(mark, encoding, tmp_path):
+    path = tmp_path / ("a.tsv" if mark == "\t" else "a.csv")
+    lines = (("ID", "Text", "Ort"), ("1", "Grüße, aus Köln; und so", "Köln"), ("2", "naïve Leute", "Düren"))
+    quoted = "\r\n".join(mark.join(f'"{cell}"' for cell in line) for line in lines)
+    path.write_bytes(quoted.encode(encoding))
+    assert rows(path) == [
+        ("1", "", "Grüße, aus Köln; und so", {"Ort": "Köln"}),
+        ("2", "", "naïve Leute", {"Ort": "Düren"}),
+    ]
+
+
+def test_columns_can_be_named(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("isbn,Name,blurb,review,id\n7,Tea,Hot.,Good.,x\n8,Milk,,Fine.,y\n")
+    columns = RecordColumns(id="isbn", text=("blurb", "review"), title="name")
+    assert rows(path, columns=columns) == [
+        ("7", "Tea", "Hot.\n\nGood.", {"id": "x"}),
+        ("8", "Milk", "Fine.", {"id": "y"}),
+    ]
+    lines = path.with_suffix(".jsonl")
+    lines.write_text('{"isbn": 7, "Name": "Tea", "blurb": "Hot.", "review": null, "year": 3}\n{"isbn": 8}\n')
+    first, second = read_source(lines, columns=RecordColumns(id="isbn", text=("blurb", "review"), title="Name"))
+    assert (first.id, first.title, first.text, first.payload) == ("7", "Tea", "Hot.", {"year": 3})
+    assert second.reason == "no 'Name' among []"
+    (failure,) = read_source(path, columns=RecordColumns(id="nothing"))
+    assert (failure.source, failure.hides) == ("a.csv", True)
+    assert "no column 'nothing' among 'isbn'" in failure.reason
+
+
+def test_a_table_without_id_and_text_numbers_and_describes_its_rows(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text("name,price,,code\ngreen tea,7.5,,007\n,,,\nmilk,1,x,12\n")
+    assert rows(path) == [
+        (
+            "prices.csv/1",
+            "",
+            "name: green tea\nprice: 7.5\ncode: 007",
+            {"name": "green tea", "price": 7.5, "code": "007"},
+        ),
+        (
+            "prices.csv/3",
+            "",
+            "name: milk\nprice: 1\ncolumn 3: x\ncode: 12",
+            {"name": "milk", "price": 1, "column 3": "x", "code": "12"},
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("id,text\n1,a\n2,b,c\n", "3 cells"),
+        ("id,text\n1,a\n,b\n", "no value in the column 'id'"),
+        ("id,id\n1,a\n", "more than once"),
+        ('id,text\n1,a\n2,"b\n', "line 3: unexpected end"),
+        ("id,text\n1,a\0\n", "NUL"),
+    ],
+)
+def test_a_broken_table_says_what_is_wrong(text, reason, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    failures = [each for each in read_source(path) if isinstance(each, Failure)]
+    assert len(failures) == 1
+    assert reason in failures[0].reason
+    assert failures[0].hides
+
+
+def test_an_empty_table_is_no_document(tmp_path):
+    for text in ("", "id,text\n", "\n\n"):
+        (tmp_path / "a.csv").write_text(text)
+        assert rows(tmp_path / "a.csv") == []
+    (tmp_path / "a.csv").write_text("id,text,year\n1,,2020\n")
+    (only,) = read_source(tmp_path / "a.csv")
+    assert (type(only), only.source) == (Empty, "1")
+
+
+def test_records_in_a_folder_are_those_of_the_file_below_its_path(tmp_path):
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "teas.csv").write_text(TABLE)
+    (folder / "notes.jsonl").write_text('{"id": "a", "text": "tea", "year": 3}\n{"id": "b"}\n{"id": "e", "text": ""}\n')
+    (folder / "a.md").write_text("# A")
+    found = list(read_source(folder))
+    assert length_hint(read_source(folder)) >= len(found)
+    documents = {each.id: each for each in found if not isinstance(each, Failure)}
+    assert list(documents) == ["a.md", "deep/teas.csv/t1", "deep/teas.csv/t2", "notes.jsonl/a"]
+    for name in ("deep/teas.csv", "notes.jsonl"):
+        for alone in read_source(folder / name):
+            if not isinstance(alone, Failure):
+                there = documents[f"{name}/{alone.id}"]
+                assert (alone.title, alone.text, alone.payload) == (there.title, there.text, there.payload)
+    assert [(each.source, type(each)) for each in found if isinstance(each, Failure)] == [
+        ("notes.jsonl:2", Failure),
+        ("notes.jsonl/e", Empty),
+    ]
+    assert [each.id for each in read_source(folder, records=False)] == ["a.md", "deep/teas.csv", "notes.jsonl"]
+
+
+def test_a_file_of_records_that_cannot_be_read_hides_them(tmp_path):
+    os.mkfifo(tmp_path / "a.csv")
+    (tmp_path / "b.jsonl").symlink_to(tmp_path / "nowhere")
+    found = list(read_source(tmp_path))
+    assert [(each.source, each.hides) for each in found] == [("a.csv", False), ("b.jsonl", True)]
+    (alone,) = read_source(tmp_path / "a.csv")
+    assert "not a regular file" in alone.reason
+
+
+def test_a_folder_with_records_is_ingested_and_pruned(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "teas.csv").write_text(TABLE)
+    (folder / "empty.txt").write_text("not yet empty")
+    with Collection.open("teas", tmp_path / "store", encoder=WordEncoder(max_tokens=64)) as collection:
+        assert collection.ingest(read_source(folder)).new == 3
+        (folder / "teas.csv").write_text(TABLE.replace("steamed", "pan-fired").rpartition("t2")[0])
+        (folder / "empty.txt").write_text("")
+        report = collection.ingest(read_source(folder))
+        assert (report.updated, report.empty, report.deleted) == (1, 1, 0)
+        assert [each.text for each in collection.get(["empty.txt"])] == ["not yet empty"]
+        assert collection.search("steamed", mode="sparse") == []
+        report = collection.ingest(read_source(folder), prune=True)
+        assert (report.unchanged, report.empty, report.deleted) == (1, 1, 2)
+        assert collection.find() == ["teas.csv/t1"]
+        assert json.loads(json.dumps(report.empties)) == [["empty.txt", "holds no text"]]
+        assert str(report).endswith("0 failed, 1 empty")
+        assert [hit.id for hit in collection.search("tea", filter={"year": {"gte": 2020}})] == ["teas.csv/t1"]
+
+
+@pytest.mark.parametrize("encoding", TEXTS)
+def test_the_encoding_of_a_text_is_guessed_and_told(encoding, tmp_path):
+    path = tmp_path / "a.txt"
+    text = TEXTS[encoding]
+    path.write_bytes(text.encode(encoding))
+    (document,) = read_source(path)
+    assert document.text == text
+    assert ("encoding" in document.payload) == (not encoding.startswith("utf"))
+
+
+@pytest.mark.parametrize("word", ["Köln", "Müller", "José", "naïve", "Düsseldorf liegt am Rhein"])
+def test_a_short_text_is_taken_for_the_most_usual_encoding(word):
+    assert decoding.decode(word.encode("latin-1")) == (word, "cp1252")
+
+
+def test_a_late_letter_decides_the_encoding(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"id,text\n" + b"1,plain\n" * 200_000 + "2,Grüße aus Köln\n".encode("cp1252"))
+    assert path.stat().st_size > 1 << 20
+    *_, last = read_source(path)
+    assert last.text == "Grüße aus Köln"
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x89PNG\r\n\x1a\n\0\0", b"\x1f\x8b\x08\x04\xff\xfe", bytes(range(1, 256)), b"\xff\xfe\0"]
+)
+def test_a_binary_file_is_refused(data, tmp_path):
+    (tmp_path / "a.txt").write_bytes(data)
+    (failure,) = read_source(tmp_path / "a.txt")
+    assert isinstance(failure, Failure)
+    assert not isinstance(failure, Empty)
