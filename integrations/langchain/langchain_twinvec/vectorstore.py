@@ -25,19 +25,28 @@ from twinvec.adapters.origins import origin_of
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
-from twinvec.support.checks import refuse_unknown
+from twinvec.support.checks import check_choice
 from twinvec_qdrant import (
+    NOTHING,
     ClusterSettings,
     Collection,
     Failure,
+    IndexSettings,
+    all_of,
+    exact_search,
     ingest_all,
+    joined_options,
     open_whole_documents,
+    payload_index_types,
+    refuse_foreign,
+    text_id,
+    text_ids,
     understood_filter,
     with_documents,
 )
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient, models
+    from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
     AnyFilter = Filter | models.Filter
 
@@ -49,24 +58,28 @@ class TwinvecVectorStore(VectorStore):
         store.add_documents([Document("Holidays are requested two weeks ahead.", id="leave")])
         store.similarity_search("How do I get time off?", k=1)
 
+    The arguments and methods of LangChain's ``QdrantVectorStore`` are taken too, with the same meaning, or refused by
+    an error that names ours.
+
     Args:
-        embedding: Any LangChain embeddings. The collection records the model of ``TwinvecEmbeddings``, and of others a
-            digest of the vectors of a few probe texts.
-        collection_name: Name of the collection, which is created if it does not exist.
+        embedding: Any LangChain embeddings (default: the recorded model of an existing collection). The collection
+            records the model of ``TwinvecEmbeddings``, and of others a digest of the vectors of a few probe texts.
+        collection_name: Name of the collection.
         path: Folder of the embedded store.
         url: Address of a Qdrant server.
         client: An open ``QdrantClient``. Without path, url and client, the collection is in memory.
         api_key: Key for ``url`` (default: the environment variable ``QDRANT_API_KEY``).
-        mode: How text queries search: by vectors ("dense"), words ("sparse", BM25), or both ("hybrid").
-        collection: An open collection without chunking, instead of the arguments before; ``embedding`` is then only
+        mode: How text queries search: by vectors ("dense"), words ("sparse", BM25), or both ("hybrid");
+            ``retrieval_mode`` is another name for it.
+        collection: An open collection without chunking, instead of the other arguments; ``embedding`` is then only
             the property ``embeddings``.
-        grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
-        grpc_port: See ``grpc``.
-        cluster: How a server keeps the collection (``twinvec_qdrant.ClusterSettings``).
-        payload_indexes: Indexes of metadata keys for filters, as for ``Collection.open`` (default: every key gets one).
+        grpc: As for ``Collection.open``, like all further arguments.
+        payload_indexes: Indexes of metadata keys for filters (default: every key gets one).
+        qdrant: Arguments of ``QdrantVectorStore``: location, host, port, prefer_grpc, timeout, force_recreate, ...
 
     Raises:
-        ConfigurationError: arguments contradict one another or the collection.
+        ConfigurationError: arguments contradict one another or the collection, or cannot be honoured.
+        CollectionNotFoundError: the collection does not exist, and ``create`` is False.
         SpaceMismatchError: the collection belongs to other embeddings; nothing was read or written.
         StoreError: the store is busy, unreachable or damaged.
     """
@@ -75,36 +88,80 @@ class TwinvecVectorStore(VectorStore):
         self,
         embedding: Embeddings | None = None,
         collection_name: str = "langchain",
-        *,
+        *misplaced: Any,
         path: str | Path | None = None,
         url: str | None = None,
         client: QdrantClient | None = None,
         api_key: str | None = None,
-        mode: Mode = "dense",
+        mode: Mode | None = None,
         collection: Collection | None = None,
         grpc: bool = False,
         grpc_port: int = 6334,
         cluster: ClusterSettings | None = None,
         payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
+        create: bool = True,
+        tenant_key: str | None = None,
+        language: str = "english",
+        index: IndexSettings | None = None,
+        wait_seconds: float = 10.0,
+        late_interaction: bool | None = None,
+        async_client: AsyncQdrantClient | None = None,
+        **qdrant: Any,
     ) -> None:
-        if embedding is None and collection is None:
-            raise ConfigurationError("a vector store needs embeddings, or an open collection")
+        _check_order(embedding, collection_name, misplaced)
+        self._mode = _mode(mode, qdrant.pop("retrieval_mode", None))
+        if embedding is None and collection is None and create:
+            raise ConfigurationError(
+                "a vector store needs embeddings, or an open collection; give create=False to search an existing "
+                "collection with its own model"
+            )
         self._embedding = embedding
-        self._mode: Mode = mode
+        self._client = client
+        options = {
+            "path": path,
+            "url": url,
+            "client": client,
+            "api_key": api_key,
+            "collection": collection,
+            "grpc": grpc,
+            "grpc_port": grpc_port,
+            "cluster": cluster,
+            "wait_seconds": wait_seconds,
+            "async_client": async_client,
+        }
         self.collection = open_whole_documents(
             collection_name,
             encoder=None if embedding is None else _encoder(embedding),
-            path=path,
-            url=url,
-            client=client,
-            api_key=api_key,
-            collection=collection,
-            grpc=grpc,
-            grpc_port=grpc_port,
-            cluster=cluster,
-            payload_indexes=payload_indexes,
+            payload_indexes=payload_index_types(payload_indexes),
+            create=create,
+            tenant_key=tenant_key,
+            language=language,
+            index=index,
+            late_interaction=late_interaction,
+            **joined_options(options, qdrant),
         )
         """The collection behind the store."""
+
+    @property
+    def collection_name(self) -> str:
+        """The collection's name."""
+        return self.collection.name
+
+    @property
+    def retrieval_mode(self) -> Mode:
+        """How text queries search: ``mode``."""
+        return self._mode
+
+    @property
+    def client(self) -> QdrantClient:
+        """The ``QdrantClient`` that the store was given.
+
+        Raises:
+            ConfigurationError: it was given none; ``collection`` has all that twinvec offers.
+        """
+        if self._client is None:
+            raise ConfigurationError("the store was opened without a client: use .collection, or give client=...")
+        return self._client
 
     @property
     def embeddings(self) -> Embeddings | None:
@@ -119,23 +176,44 @@ class TwinvecVectorStore(VectorStore):
     def from_texts(
         cls,
         texts: list[str],
-        embedding: Embeddings,
+        embedding: Embeddings | None = None,
         metadatas: list[dict[str, Any]] | None = None,
         *,
-        ids: list[str] | None = None,
+        ids: Sequence[str | int | None] | None = None,
         **kwargs: Any,
     ) -> Self:
         """Open a store with the arguments of the class and add texts."""
-        store = cls(embedding, **kwargs)
+        store = cls(embedding, **_named(kwargs))
         store.add_texts(texts, metadatas, ids=ids)
         return store
+
+    @classmethod
+    def from_existing_collection(cls, collection_name: str, embedding: Embeddings | None = None, **kwargs: Any) -> Self:
+        """Open a store on a collection that exists, with the arguments of the class.
+
+        Raises:
+            CollectionNotFoundError: the collection does not exist.
+        """
+        return cls(embedding, collection_name, **{"create": False, **kwargs})
+
+    @classmethod
+    def construct_instance(
+        cls,
+        embedding: Embeddings | None = None,
+        *,
+        client_options: dict[str, Any] | None = None,
+        collection_name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Open a store with the arguments of the class; ``client_options`` name the place."""
+        return cls(embedding, **_named({**(client_options or {}), **kwargs, "collection_name": collection_name}))
 
     def add_texts(
         self,
         texts: Iterable[str],
         metadatas: list[dict[str, Any]] | None = None,
         *,
-        ids: Sequence[str | None] | None = None,
+        ids: Sequence[str | int | None] | None = None,
         **kwargs: Any,
     ) -> list[str]:
         """Add texts, or replace the texts with the same ids; an unchanged text is not encoded again.
@@ -144,7 +222,7 @@ class TwinvecVectorStore(VectorStore):
             texts: The texts; the last text of an id is kept.
             metadatas: One for each text. Dates, sets and other values that JSON lacks are kept as
                 ``twinvec.adapters.metadata`` describes.
-            ids: One for each text (default, and for None: a random id).
+            ids: One for each text (default, and for None: a random id). The whole number 7 is stored as "7".
 
         Returns:
             One id for each text.
@@ -153,11 +231,11 @@ class TwinvecVectorStore(VectorStore):
             DocumentError: texts were refused, named by id and reason; the others were stored.
             ConfigurationError: the numbers of texts, metadatas and ids differ, or an argument is unknown.
         """
-        kwargs.pop("batch_size", None)  # index() passes it, and has already split the texts by it
-        refuse_unknown(kwargs)
+        refuse_foreign(kwargs)
         texts = list(texts)
         metadatas = [{} for _ in texts] if metadatas is None else metadatas
-        keys = [str(uuid4()) if key is None else key for key in (ids or [None] * len(texts))]
+        wanted: Sequence[str | int | None] = [None] * len(texts) if ids is None else ids
+        keys = [str(uuid4()) if key is None else text_id(key) for key in wanted]
         if not len(texts) == len(metadatas) == len(keys):
             raise ConfigurationError(f"{len(texts)} texts, {len(metadatas)} metadatas and {len(keys)} ids")
         # by repr: an id of a wrong type may not be hashable, and is refused by name later
@@ -167,14 +245,26 @@ class TwinvecVectorStore(VectorStore):
         ingest_all(self.collection, [*named.values()], f"{len(texts)} texts")
         return keys
 
-    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+    def get_by_ids(self, ids: Sequence[str | int], /) -> list[Document]:
         """Return the documents with these ids, in this order, without missing ones."""
-        return [_document(stored) for stored in self.collection.get(ids)]
+        return [_document(stored) for stored in self.collection.get(text_ids(ids))]
 
-    def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Delete the documents with these ids, or all documents of all tenants if ``ids`` is None; skip unknown ids."""
-        refuse_unknown(kwargs)
-        self.collection.delete(self.collection.find() if ids is None else ids)
+    def delete(
+        self, ids: list[str] | list[int] | None = None, *, filter: AnyFilter | None = None, **kwargs: Any
+    ) -> bool:
+        """Delete documents; unknown ids are skipped.
+
+        Args:
+            ids: Ids of the documents; None means any.
+            filter: Conditions on the metadata, as for ``similarity_search``. Without ids and filter, all documents of
+                all tenants are deleted.
+        """
+        refuse_foreign(kwargs)
+        conditions = understood_filter(filter)
+        keys = None if ids is None else text_ids(ids)
+        if conditions is not None and keys is not None:
+            conditions = all_of([conditions, {"id": keys}]) if keys else NOTHING
+        self.collection.delete(self.collection.find(conditions) if conditions or keys is None else keys)
         return True
 
     def similarity_search(
@@ -193,6 +283,9 @@ class TwinvecVectorStore(VectorStore):
             filter: Conditions on the metadata, as in ``twinvec.retrieval.filters``:
                 ``{"lang": "en", "year": {"gte": 2020}}``, or a ``qdrant_client.models.Filter``.
             mode: Mode of this search (default: the store's).
+            kwargs: ``offset``, the best documents to skip; ``score_threshold``, the least score of a document;
+                ``weights`` of vectors and words in mode "hybrid"; ``search_params=models.SearchParams(exact=True)``,
+                to compare every vector in mode "dense".
         """
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, mode, **kwargs)]
 
@@ -205,22 +298,36 @@ class TwinvecVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
         """``similarity_search`` with the score of the last stage, which is the cosine in mode "dense"."""
-        refuse_unknown(kwargs)
-        return [(document, hit.score) for document, hit in self._found(query, k, filter, mode)]
+        return [(document, hit.score) for document, hit in self._found(query, k, filter, mode, **kwargs)]
 
     def similarity_search_by_vector(
         self, embedding: list[float], k: int = 4, filter: AnyFilter | None = None, **kwargs: Any
     ) -> list[Document]:
-        """Return the ``k`` documents nearest to a vector."""
+        """Return the ``k`` documents nearest to a vector; ``kwargs`` are as for ``similarity_search``."""
         return [document for document, _ in self.similarity_search_with_score_by_vector(embedding, k, filter, **kwargs)]
 
     def similarity_search_with_score_by_vector(
-        self, embedding: list[float], k: int = 4, filter: AnyFilter | None = None, **kwargs: Any
+        self,
+        embedding: list[float],
+        k: int = 4,
+        filter: AnyFilter | None = None,
+        *,
+        offset: int = 0,
+        score_threshold: float | None = None,
+        search_params: Any = None,
+        **kwargs: Any,
     ) -> list[tuple[Document, float]]:
         """``similarity_search_by_vector`` with cosines."""
-        refuse_unknown(kwargs)
-        hits = self.collection.search_vector(embedding, k, understood_filter(filter), space=origin_of(embedding))
-        return [(document, hit.score) for document, hit in self._with_documents(hits)]
+        refuse_foreign(kwargs)
+        hits = self.collection.search_vector(
+            embedding,
+            k,
+            understood_filter(filter),
+            offset=offset,
+            exact=exact_search(search_params),
+            space=origin_of(embedding),
+        )
+        return [(document, hit.score) for document, hit in self._with_documents(hits, score_threshold)]
 
     def max_marginal_relevance_search(
         self,
@@ -237,12 +344,9 @@ class TwinvecVectorStore(VectorStore):
             query: As for ``similarity_search``, like ``k`` and ``filter``.
             fetch_k: Number of nearest documents to choose from.
             lambda_mult: Weight of relevance against difference, from 0 to 1.
+            kwargs: ``score_threshold``, the least cosine of a document.
         """
-        refuse_unknown(kwargs)
-        hits = self.collection.search_diverse(
-            query, k, understood_filter(filter), candidates=fetch_k, diversity=1 - lambda_mult
-        )
-        return [document for document, _ in self._with_documents(hits)]
+        return [found for found, _ in self._diverse(query, k, fetch_k, lambda_mult, filter, **kwargs)]
 
     def max_marginal_relevance_search_by_vector(
         self,
@@ -254,16 +358,19 @@ class TwinvecVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[Document]:
         """``max_marginal_relevance_search`` by a vector."""
-        refuse_unknown(kwargs)
-        hits = self.collection.search_diverse(
-            embedding,
-            k,
-            understood_filter(filter),
-            candidates=fetch_k,
-            diversity=1 - lambda_mult,
-            space=origin_of(embedding),
-        )
-        return [document for document, _ in self._with_documents(hits)]
+        return [found for found, _ in self._diverse(embedding, k, fetch_k, lambda_mult, filter, **kwargs)]
+
+    def max_marginal_relevance_search_with_score_by_vector(
+        self,
+        embedding: list[float],
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        filter: AnyFilter | None = None,
+        **kwargs: Any,
+    ) -> list[tuple[Document, float]]:
+        """``max_marginal_relevance_search_by_vector`` with cosines."""
+        return self._diverse(embedding, k, fetch_k, lambda_mult, filter, **kwargs)
 
     async def amax_marginal_relevance_search(self, query: str, *args: Any, **kwargs: Any) -> list[Document]:
         """``max_marginal_relevance_search``, awaitable."""
@@ -279,11 +386,11 @@ class TwinvecVectorStore(VectorStore):
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """Return cosines mapped to 0 to 1 in every mode, because fused scores and BM25 scores have no fixed range."""
-        conditions, mode = kwargs.pop("filter", None), kwargs.pop("mode", None)
-        refuse_unknown(kwargs)
-        if (mode or self._mode) == "sparse":
+        mode = kwargs.pop("mode", None) or self._mode
+        kwargs.pop("score_threshold", None)  # LangChain compares it with what is returned
+        if mode == "sparse":
             raise ConfigurationError("relevance scores are cosines: search by vectors, or both ('dense', 'hybrid')")
-        found = self._found(query, k, conditions, mode)
+        found = self._found(query, k, kwargs.pop("filter", None), mode, **kwargs)
         return [(document, (1 + min(1.0, max(-1.0, hit.scores["dense"]))) / 2) for document, hit in found]
 
     async def _asimilarity_search_with_relevance_scores(
@@ -291,11 +398,82 @@ class TwinvecVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         return await run_in_executor(None, self._similarity_search_with_relevance_scores, query, k, **kwargs)
 
-    def _found(self, query: str, k: int, filter: AnyFilter | None, mode: Mode | None) -> list[tuple[Document, Hit]]:
-        return self._with_documents(self.collection.search(query, k, mode or self._mode, understood_filter(filter)))
+    def _found(
+        self,
+        query: str,
+        k: int,
+        filter: AnyFilter | None,
+        mode: Mode | None,
+        *,
+        offset: int = 0,
+        score_threshold: float | None = None,
+        search_params: Any = None,
+        weights: tuple[float, float] = (1.0, 1.0),
+        **kwargs: Any,
+    ) -> list[tuple[Document, Hit]]:
+        refuse_foreign(kwargs)
+        mode, conditions = mode or self._mode, understood_filter(filter)
+        if exact_search(search_params) and mode != "sparse" and query.strip():
+            words = query if mode == "hybrid" else None
+            (vector_D,) = self.collection.encoder.encode_query([query])
+            hits = self.collection.search_vector(
+                vector_D, k, conditions, words=words, offset=offset, exact=True, weights=weights
+            )
+        else:
+            hits = self.collection.search(query, k, mode, conditions, offset=offset, weights=weights)
+        return self._with_documents(hits, score_threshold)
 
-    def _with_documents(self, hits: Sequence[Hit]) -> list[tuple[Document, Hit]]:
-        return [(_document(stored), hit) for stored, hit in with_documents(self.collection, hits)]
+    def _diverse(
+        self,
+        query: str | list[float],
+        k: int,
+        fetch_k: int,
+        lambda_mult: float,
+        filter: AnyFilter | None,
+        *,
+        score_threshold: float | None = None,
+        search_params: Any = None,
+        **kwargs: Any,
+    ) -> list[tuple[Document, float]]:
+        refuse_foreign(kwargs)
+        if exact_search(search_params):
+            raise ConfigurationError("search_params: a search for different documents has no exact form; leave it out")
+        space = None if isinstance(query, str) else origin_of(query)
+        hits = self.collection.search_diverse(
+            query, k, understood_filter(filter), candidates=fetch_k, diversity=1 - lambda_mult, space=space
+        )
+        return [(document, hit.score) for document, hit in self._with_documents(hits, score_threshold)]
+
+    def _with_documents(self, hits: Sequence[Hit], least: float | None) -> list[tuple[Document, Hit]]:
+        good = [hit for hit in hits if least is None or hit.score >= least]
+        return [(_document(stored), hit) for stored, hit in with_documents(self.collection, good)]
+
+
+def _check_order(embedding: object, collection_name: object, misplaced: tuple[object, ...]) -> None:
+    """Notice arguments in the order of ``QdrantVectorStore``: client, collection_name, embedding."""
+    if embedding is not None and not isinstance(embedding, Embeddings):
+        raise ConfigurationError(
+            f"embedding: expected LangChain embeddings, got {type(embedding).__name__}: write "
+            "TwinvecVectorStore(embedding, collection_name, client=client)"
+        )
+    if not isinstance(collection_name, str) or misplaced:
+        raise ConfigurationError("only embedding and collection_name, a string, are given by position")
+
+
+def _mode(mode: Mode | None, retrieval_mode: Any) -> Mode:
+    plain = getattr(retrieval_mode, "value", retrieval_mode)
+    if mode is not None and plain is not None and plain != mode:
+        raise ConfigurationError(f"mode is {mode!r}, but retrieval_mode is {plain!r}: give one of them")
+    wanted: Mode = mode or plain or "dense"
+    check_choice(wanted, Mode, "mode")
+    return wanted
+
+
+def _named(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of the class; without a name the collection gets a new one, as in ``QdrantVectorStore``."""
+    if "collection_name" in arguments and arguments["collection_name"] is None:
+        return {**arguments, "collection_name": uuid4().hex}
+    return arguments
 
 
 def _encoder(embedding: Embeddings) -> Encoder | ExternalEncoder:

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.foreign_arguments import (
+    exact_search,
+    joined_options,
+    payload_index_types,
+    refuse_foreign,
+    text_id,
+    text_ids,
+)
 from twinvec_qdrant.framework_filters import NOTHING, all_of, metadata_key, payload_key, understood_filter
 from twinvec_qdrant.given_vectors import query_space
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
@@ -32,13 +40,19 @@ __all__ = [
     "Writer",
     "all_of",
     "drop_collection",
+    "exact_search",
     "ingest_all",
+    "joined_options",
     "list_collections",
     "metadata_key",
     "open_whole_documents",
+    "payload_index_types",
     "payload_key",
     "query_space",
     "read_source",
+    "refuse_foreign",
+    "text_id",
+    "text_ids",
     "understood_filter",
     "with_documents",
 ]

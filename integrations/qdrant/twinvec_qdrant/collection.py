@@ -290,6 +290,7 @@ class Collection:
         offset: int = 0,
         exact: bool = False,
         space: str | None = None,
+        weights: tuple[float, float] = (1.0, 1.0),
     ) -> list[Hit]:
         """Search by a vector of the collection's space; other arguments and errors are as for ``search``.
 
@@ -300,12 +301,13 @@ class Collection:
             space: Space of the vector (``encoder.space``); default: that of the encoder that ``open`` or ``migrate``
                 was given, else of the collection's model. After a migration, the vectors of the former model are
                 searched until ``drop_others``.
+            weights: Weights of the vector and the words in the fusion.
 
         Raises:
             BadVectorError: the vector is not finite, is zero, or has another size.
             SpaceMismatchError: the collection holds no vectors of the space.
         """
-        request = SearchRequest(limit, filter=filter, group=group, offset=offset, exact=exact)
+        request = SearchRequest(limit, filter=filter, group=group, offset=offset, weights=weights, exact=exact)
         words = None if words is None else check_text(words, "words")
         return self._run(self._serving.search_vector(vector, words, request, space))
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, DocumentError
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.given_vectors import check_vectors
 from twinvec_qdrant.ingest.reading import Failure
+from twinvec_qdrant.list_and_drop import drop_collection
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -26,12 +28,13 @@ def open_whole_documents(
     client: QdrantClient | None = None,
     api_key: str | None = None,
     collection: Collection | None = None,
+    recreate: bool = False,
     **options: Any,
 ) -> Collection:
     """Open or create a collection that keeps documents whole; default: in memory.
 
-    ``collection`` is one that is open already; other arguments, ``options`` too, and errors are as for
-    ``Collection.open``.
+    ``collection`` is one that is open already. ``recreate`` removes the stored collection first. Other arguments,
+    ``options`` too, and errors are as for ``Collection.open``.
 
     Raises:
         ConfigurationError: the arguments contradict one another, or the collection cuts documents into chunks.
@@ -42,9 +45,15 @@ def open_whole_documents(
 
             client = QdrantClient(":memory:")
         place: dict[str, Any] = {"url": url, "client": client, "api_key": api_key}
+        if recreate:
+            kept = {key: options[key] for key in ("wait_seconds", "grpc", "grpc_port") if key in options}
+            with suppress(CollectionNotFoundError):
+                drop_collection(name, path, **place, **kept)
         return Collection.open(name, path, **place, encoder=encoder, chunking=False, **options)
     if path is not None or url is not None or client is not None:
         raise ConfigurationError("an open collection has its place: leave out path, url and client")
+    if recreate:
+        raise ConfigurationError("an open collection cannot be created again: leave force_recreate out")
     if collection.info()["chunking"]["enabled"]:
         raise ConfigurationError(
             f"{collection!r} cuts documents into chunks, but a vector store needs whole documents: search it with the "

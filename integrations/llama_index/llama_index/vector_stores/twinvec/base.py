@@ -6,6 +6,7 @@ Nodes are stored whole, one point each, under any id. Async methods run the bloc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -25,26 +26,34 @@ from llama_index.vector_stores.twinvec.nodes import node_of, stored
 from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import ConfigurationError
+from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_choice, refuse_unknown
+from twinvec.support.checks import check_choice
 from twinvec_qdrant import (
     ClusterSettings,
     Collection,
+    IndexSettings,
     all_of,
+    exact_search,
     ingest_all,
+    joined_options,
     open_whole_documents,
+    payload_index_types,
     query_space,
+    refuse_foreign,
     with_documents,
 )
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient, models
+    from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
+    PayloadTypes = Mapping[str, str | Literal[False]] | Literal[False]
     AnyFilters = MetadataFilters | Filter | models.Filter
 
 _SPARSE = (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.TEXT_SEARCH)
 _HYBRID = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SEMANTIC_HYBRID)
+_MMR_CANDIDATES = 50
 _MODES = (VectorStoreQueryMode.DEFAULT, *_SPARSE, *_HYBRID, VectorStoreQueryMode.MMR)
 
 
@@ -56,25 +65,29 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
     Query modes: default (vectors), sparse and text_search (BM25), hybrid and semantic_hybrid (both, fused), mmr.
 
+    The arguments of LlamaIndex's ``QdrantVectorStore`` are taken too, with the same meaning, or refused by an error
+    that names ours.
+
     Args:
         embed_model: The LlamaIndex embedding of the index (default: the collection's model). The collection records
             the model of a ``TwinvecEmbedding``, and of others a digest of the vectors of a few probe texts.
-        collection_name: Name of the collection, which is created if it does not exist.
+        collection_name: Name of the collection.
         path: Folder of the embedded store.
         url: Address of a Qdrant server.
         client: An open ``QdrantClient``. Without path, url and client, the collection is in memory.
         api_key: Key for ``url`` (default: the environment variable ``QDRANT_API_KEY``).
-        collection: An open collection without chunking, instead of the arguments before.
-        grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
-        grpc_port: See ``grpc``.
-        cluster: How a server keeps the collection (``twinvec_qdrant.ClusterSettings``).
-        payload_indexes: Indexes of metadata keys for filters, as for ``Collection.open`` (default: every key gets one).
+        collection: An open collection without chunking, instead of the other arguments.
+        grpc: As for ``Collection.open``, like the following arguments.
+        payload_indexes: Indexes of metadata keys for filters (default: every key gets one).
         check_vectors: Check that the vectors of queries and nodes are of the collection's model. Those of a
             ``TwinvecEmbedding`` cost nothing; for any other, the collection's model embeds the text again. False trusts
             the caller, for example with a hosted model, or where a query has the vector of another text.
+        enable_hybrid: False refuses hybrid queries.
+        qdrant: Arguments of ``QdrantVectorStore``: aclient, shard_number, replication_factor, ...
 
     Raises:
-        ConfigurationError: arguments contradict one another or the collection.
+        ConfigurationError: arguments contradict one another or the collection, or cannot be honoured.
+        CollectionNotFoundError: the collection does not exist, and ``create`` is False.
         SpaceMismatchError: the collection belongs to another model; nothing was read or written.
         StoreError: the store is busy, unreachable or damaged.
     """
@@ -87,13 +100,14 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
     _collection: Collection = PrivateAttr()
     _check_vectors: bool = PrivateAttr()
+    _enable_hybrid: bool = PrivateAttr()
 
     def __init__(
         self,
         embed_model: BaseEmbedding | None = None,
         collection_name: str = "llama_index",
-        *,
-        path: str | None = None,
+        *misplaced: Any,
+        path: str | Path | None = None,
         url: str | None = None,
         client: QdrantClient | None = None,
         api_key: str | None = None,
@@ -101,26 +115,52 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         grpc: bool = False,
         grpc_port: int = 6334,
         cluster: ClusterSettings | None = None,
-        payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
+        payload_indexes: PayloadTypes | Sequence[Mapping[str, Any]] | None = None,
+        create: bool = True,
+        tenant_key: str | None = None,
+        language: str = "english",
+        index: IndexSettings | None = None,
+        wait_seconds: float = 10.0,
+        late_interaction: bool | None = None,
+        async_client: AsyncQdrantClient | None = None,
         check_vectors: bool = True,
+        enable_hybrid: bool = True,
+        **qdrant: Any,
     ) -> None:
+        _check_order(embed_model, collection_name, misplaced)
+        ours = {
+            "path": path,
+            "url": url,
+            "client": client,
+            "api_key": api_key,
+            "collection": collection,
+            "grpc": grpc,
+            "grpc_port": grpc_port,
+            "cluster": cluster,
+            "wait_seconds": wait_seconds,
+            "async_client": async_client,
+        }
+        options = joined_options(ours, qdrant)
         opened = open_whole_documents(
             collection_name,
             encoder=None if embed_model is None else _encoder(embed_model),
-            path=path,
-            url=url,
-            client=client,
-            api_key=api_key,
-            collection=collection,
-            grpc=grpc,
-            grpc_port=grpc_port,
-            cluster=cluster,
-            payload_indexes=payload_indexes,
+            payload_indexes=payload_index_types(payload_indexes),
+            create=create,
+            tenant_key=tenant_key,
+            language=language,
+            index=index,
+            late_interaction=late_interaction,
+            **options,
         )
-        settings: dict[str, Any] = {"collection_name": opened.name, "path": path and str(path), "url": url}
+        settings: dict[str, Any] = {
+            "collection_name": opened.name,
+            "path": path and str(path),
+            "url": options["url"],
+        }
         super().__init__(**settings)
         self._collection = opened
         self._check_vectors = check_vectors
+        self._enable_hybrid = enable_hybrid
 
     @classmethod
     def class_name(cls) -> str:
@@ -163,7 +203,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             BadVectorError: an embedding is not finite, is zero, or has another size; nothing was written.
             DocumentError: nodes were refused, named by id and reason; the others were stored.
         """
-        refuse_unknown(kwargs)
+        refuse_foreign(kwargs)
         latest = {node.node_id: node for node in nodes}
         vectors = {key: node.embedding for key, node in latest.items() if node.embedding is not None}
         documents = [*map(stored, latest.values())]
@@ -172,12 +212,20 @@ class TwinvecVectorStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete the nodes of a document."""
-        refuse_unknown(delete_kwargs)
+        refuse_foreign(delete_kwargs)
         self._collection.delete(self._collection.find({"ref_doc_id": ref_doc_id}))
 
-    def get_nodes(self, node_ids: list[str] | None = None, filters: AnyFilters | None = None) -> list[BaseNode]:
-        """Return the nodes with these ids that satisfy the filters; all nodes if neither is given."""
-        return [node_of(document) for document in self._collection.get(self._selected(node_ids, filters))]
+    def get_nodes(
+        self,
+        node_ids: list[str] | None = None,
+        filters: AnyFilters | None = None,
+        limit: int | None = None,
+        **kwargs: Any,
+    ) -> list[BaseNode]:
+        """Return the nodes with these ids that satisfy the filters, at most ``limit``; all nodes if none is given."""
+        refuse_foreign(kwargs)
+        keys = self._selected(node_ids, filters)[:limit]
+        return [node_of(document) for document in self._collection.get(keys)]
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: AnyFilters | None = None, **delete_kwargs: Any
@@ -187,7 +235,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         Raises:
             ConfigurationError: neither ids nor filters are given; ``clear`` deletes all nodes.
         """
-        refuse_unknown(delete_kwargs)
+        refuse_foreign(delete_kwargs)
         if node_ids is None and filters is None:
             raise ConfigurationError("give node_ids or filters; clear() deletes all nodes")
         self._collection.delete(self._selected(node_ids, filters))
@@ -202,7 +250,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         Args:
             query: The query; the collection's model embeds a query without an embedding.
             kwargs: ``mmr_threshold``, for mmr: weight of relevance against difference, from 0 to 1 (default: 0.5);
-                ``qdrant_filters``: a ``qdrant_client.models.Filter`` instead of all conditions of the query.
+                ``mmr_prefetch_factor`` or ``mmr_prefetch_k``: how many times as many candidates, or how many;
+                ``qdrant_filters``: a ``qdrant_client.models.Filter`` instead of all conditions of the query;
+                ``search_params={"exact": True}``, to compare every vector.
 
         Raises:
             SpaceMismatchError: another model embedded the query.
@@ -229,31 +279,71 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         query: VectorStoreQuery,
         *,
         mmr_threshold: float | None = None,
+        mmr_prefetch_factor: float | None = None,
+        mmr_prefetch_k: int | None = None,
         qdrant_filters: object = None,
+        search_params: Any = None,
         **others: Any,
     ) -> list[Hit]:
-        refuse_unknown(others)
-        mode = _mode(query)
+        refuse_foreign(others)
+        mode, exact, limit = self._mode(query), exact_search(search_params), query.similarity_top_k
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
-        text, vector, collection = query.query_str or "", query.query_embedding, self._collection
-        limit = query.similarity_top_k
         if mode in _SPARSE:
-            return collection.search(text, query.sparse_top_k or limit, "sparse", conditions)
+            return self._collection.search(query.query_str or "", query.sparse_top_k or limit, "sparse", conditions)
         if mode is VectorStoreQueryMode.MMR:
             wanted = query.mmr_threshold if mmr_threshold is None else mmr_threshold
-            relevance = 0.5 if wanted is None else wanted
-            if vector is None:
-                return collection.search_diverse(text, limit, conditions, diversity=1 - relevance)
+            candidates = mmr_prefetch_k or max(limit, round(limit * (mmr_prefetch_factor or 0))) or None
+            if mmr_prefetch_k is None and mmr_prefetch_factor is None:
+                candidates = max(limit, _MMR_CANDIDATES)
+            return self._diverse(query, conditions, candidates or limit, 0.5 if wanted is None else wanted)
+        return self._nearest(query, mode in _HYBRID, conditions, exact=exact)
+
+    def _diverse(self, query: VectorStoreQuery, conditions: Filter, candidates: int, relevance: float) -> list[Hit]:
+        text, vector = query.query_str or "", query.query_embedding
+        return self._collection.search_diverse(
+            text if vector is None else vector,
+            query.similarity_top_k,
+            conditions,
+            candidates=candidates,
+            diversity=1 - relevance,
+            space=None if vector is None else self._space(text, vector),
+        )
+
+    def _nearest(self, query: VectorStoreQuery, hybrid: bool, conditions: Filter, *, exact: bool) -> list[Hit]:
+        """Return the best hits of a query by vectors, or by vectors and words."""
+        text, vector, space = query.query_str or "", query.query_embedding, None
+        limit = query.hybrid_top_k or query.similarity_top_k if hybrid else query.similarity_top_k
+        alpha = 0.5 if query.alpha is None else query.alpha
+        weights = (2 * alpha, 2 * (1 - alpha)) if hybrid else (1.0, 1.0)
+        if vector is not None:
             space = self._space(text, vector)
-            return collection.search_diverse(vector, limit, conditions, diversity=1 - relevance, space=space)
-        words = text if mode in _HYBRID else None
-        limit = query.hybrid_top_k or limit if words is not None else limit
-        if vector is None:
-            return collection.search(text, limit, "dense" if words is None else "hybrid", conditions)
-        return collection.search_vector(vector, limit, conditions, words=words, space=self._space(text, vector))
+        elif not exact or not text.strip():
+            mode: Mode = "hybrid" if hybrid else "dense"
+            return self._collection.search(text, limit, mode, conditions, weights=weights)
+        else:
+            vector = self._collection.encoder.encode_query([text])[0]
+        words = text if hybrid else None
+        return self._collection.search_vector(
+            vector, limit, conditions, words=words, space=space, exact=exact, weights=weights
+        )
 
     def _space(self, text: str, vector: list[float]) -> str | None:
         return query_space(self._collection, text, vector) if self._check_vectors else None
+
+    def _mode(self, query: VectorStoreQuery) -> VectorStoreQueryMode:
+        """Return the mode; a hybrid query with alpha 0 or 1 searches by words or by vectors alone."""
+        check_choice(query.mode.value, [mode.value for mode in _MODES], "query mode")
+        if query.mode not in _HYBRID:
+            return query.mode
+        if not self._enable_hybrid:
+            raise ConfigurationError("a hybrid query, but the store was opened with enable_hybrid=False: leave it out")
+        if query.alpha is None:
+            return query.mode
+        if not 0 <= query.alpha <= 1:
+            raise ConfigurationError(f"alpha must be from 0 (words) to 1 (vectors), got {query.alpha!r}")
+        if query.alpha in (0, 1):
+            return VectorStoreQueryMode.DEFAULT if query.alpha else VectorStoreQueryMode.SPARSE
+        return query.mode
 
     def _conditions(self, query: VectorStoreQuery) -> Filter:
         """Return the filter of all conditions of the query."""
@@ -270,17 +360,15 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return [key for key in node_ids if key in there]
 
 
-def _mode(query: VectorStoreQuery) -> VectorStoreQueryMode:
-    """Return the mode; a hybrid query with alpha 0 or 1 searches by words or by vectors alone."""
-    check_choice(query.mode.value, [mode.value for mode in _MODES], "query mode")
-    if query.mode not in _HYBRID or query.alpha is None or query.alpha == 0.5:
-        return query.mode
-    if query.alpha in (0, 1):
-        return VectorStoreQueryMode.DEFAULT if query.alpha else VectorStoreQueryMode.SPARSE
-    raise ConfigurationError(
-        f"alpha {query.alpha!r}: hybrid search weighs vectors and words by itself; only 0 (words), 1 (vectors) and 0.5 "
-        "are possible"
-    )
+def _check_order(embed_model: object, collection_name: object, misplaced: tuple[object, ...]) -> None:
+    """Notice arguments in the order of ``QdrantVectorStore``, which begins with collection_name and client."""
+    if embed_model is not None and not isinstance(embed_model, BaseEmbedding):
+        raise ConfigurationError(
+            f"embed_model: expected a LlamaIndex embedding, got {type(embed_model).__name__}: write "
+            "TwinvecVectorStore(embed_model, collection_name, client=client)"
+        )
+    if not isinstance(collection_name, str) or misplaced:
+        raise ConfigurationError("only embed_model and collection_name, a string, are given by position")
 
 
 def _encoder(embed_model: BaseEmbedding) -> Encoder | ExternalEncoder:

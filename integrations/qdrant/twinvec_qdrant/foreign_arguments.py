@@ -1,0 +1,192 @@
+"""The arguments of LangChain's and LlamaIndex's ``QdrantVectorStore``, for stores that take their place.
+
+An argument that twinvec has too is renamed. One that decides nothing here is dropped. Any other is refused by an error
+that names what to give instead, because ignoring it would change the answers silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from twinvec.errors import ConfigurationError
+from twinvec.support.checks import refuse_unknown
+from twinvec_qdrant.settings import ClusterSettings
+
+_INDEX = "give index=IndexSettings(...)"
+_LAYOUT = "a collection has one layout, so leave it out"
+_BM25 = "BM25 is built in (mode='hybrid', or a hybrid query), so leave it out"
+_FUSION = "vectors and words are fused adaptively; leave it out, or weigh them (weights, or alpha in LlamaIndex)"
+_TENANTS = "tenants share a collection by tenant_key=..., so leave it out"
+_CLIENT = "give client=QdrantClient(...) made with it"
+_CHECKS = "the check that a collection belongs to its model cannot be left out"
+
+_REFUSED = {
+    "sparse_embedding": _BM25,
+    "fastembed_sparse_model": _BM25,
+    "sparse_doc_fn": _BM25,
+    "sparse_query_fn": _BM25,
+    "hybrid_fusion_fn": _FUSION,
+    "hybrid_fusion": _FUSION,
+    "collection_create_options": f"{_INDEX} or cluster=ClusterSettings(...)",
+    "vector_params": _INDEX,
+    "sparse_vector_params": _INDEX,
+    "dense_config": _INDEX,
+    "sparse_config": _INDEX,
+    "quantization_config": "give index=IndexSettings(quantization='int8')",
+    "shard_keys": _TENANTS,
+    "shard_key_selector_fn": _TENANTS,
+    "shard_key_selector": _TENANTS,
+    "shard_identifier": _TENANTS,
+    "ordering": "writes of a document are ordered by its commit, so leave it out",
+    "consistency": "give cluster=ClusterSettings(read_consistency=...) to the store",
+    "client_kwargs": _CLIENT,
+    "auth_token_provider": _CLIENT,
+    "grpc_options": _CLIENT,
+    "force_disable_check_same_thread": _CLIENT,
+    "check_compatibility": _CLIENT,
+    "cloud_inference": _CLIENT,
+    "local_inference_batch_size": _CLIENT,
+    "limits": _CLIENT,
+    "pool_size": _CLIENT,
+}
+"""Argument -> what to do instead; None, an empty mapping and an empty list mean that it is not given."""
+
+_FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "distance": (("Cosine",), "a collection compares by cosine"),
+    "vector_name": (("", "dense"), _LAYOUT),
+    "dense_vector_name": (("", "dense"), _LAYOUT),
+    "sparse_vector_name": (("langchain-sparse", "sparse"), _LAYOUT),
+    "content_payload_key": (("page_content",), _LAYOUT),
+    "metadata_payload_key": (("metadata",), _LAYOUT),
+    "text_key": (("text",), _LAYOUT),
+    "sharding_method": (("auto",), _TENANTS),
+    "validate_embeddings": ((True,), _CHECKS),
+    "validate_collection_config": ((True,), _CHECKS),
+    "index_doc_id": ((True,), "give payload_indexes={'doc_id': False}"),
+    "with_payload": ((True,), "documents come whole"),
+    "with_vectors": ((False,), "vectors stay in the store: Collection.encoder gives them again"),
+}
+"""Argument -> the values that are taken, and why no other is."""
+
+_IDLE = ("batch_size", "parallel", "max_retries", "wait")
+"""Arguments that decide nothing: requests are cut and repeated by their size and the server's answers, and a write is
+always waited for."""
+
+
+def refuse_foreign(arguments: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError for an argument that would change something, or that is not known."""
+    unknown = {}
+    for name, value in arguments.items():
+        if value is None or name in _IDLE:
+            continue
+        if name in _FIXED:
+            taken, reason = _FIXED[name]
+            plain = getattr(value, "value", value)
+            if not any(plain is each or (plain == each and type(plain) is type(each)) for each in taken):
+                raise ConfigurationError(f"{name}={plain!r} is not supported: {reason}")
+        elif name in _REFUSED:
+            if not _is_empty(value):
+                raise ConfigurationError(f"{name} is not supported: {_REFUSED[name]}")
+        else:
+            unknown[name] = value
+    refuse_unknown(unknown)
+
+
+def joined_options(ours: Mapping[str, Any], foreign: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of ``open_whole_documents`` together with those that ``QdrantVectorStore`` has instead.
+
+    Raise ConfigurationError if both say something, and as ``refuse_foreign``.
+    """
+    left = {name: value for name, value in foreign.items() if value is not None}
+    options: dict[str, Any] = {}
+    if left.keys() & {"location", "host", "port", "prefix", "https"}:
+        options["url"] = _address(left, ours["url"], ours["api_key"])
+    if (timeout := left.pop("timeout", None)) is not None:
+        options["wait_seconds"] = float(timeout)
+    if left.pop("prefer_grpc", False):
+        options["grpc"] = True
+    if (client := left.pop("aclient", None)) is not None:
+        options["async_client"] = client
+    if left.pop("force_recreate", False):
+        options["recreate"] = True
+    names = {"shard_number": "shards", "replication_factor": "", "write_consistency_factor": ""}
+    if cluster := {ours_ or name: left.pop(name) for name, ours_ in names.items() if name in left}:
+        if ours["cluster"] is not None:
+            raise ConfigurationError("cluster is given twice, once by names of QdrantVectorStore")
+        options["cluster"] = ClusterSettings(**cluster)
+    refuse_foreign(left)
+    return {**ours, **options}
+
+
+def payload_index_types(indexes: Any) -> Any:
+    """Return LlamaIndex's list of payload indexes as a mapping of types; anything else as it is."""
+    if not isinstance(indexes, (list, tuple)):
+        return indexes
+    types = {}
+    for each in indexes:
+        if not isinstance(each, Mapping) or each.keys() != {"field_name", "field_schema"}:
+            raise ConfigurationError(f"payload_indexes: expected field_name and field_schema, got {each!r}")
+        schema = each["field_schema"]
+        kind = getattr(schema, "type", schema)  # the parameters of an index have a type
+        types[str(each["field_name"]).removeprefix("metadata.")] = str(getattr(kind, "value", kind))
+    return types
+
+
+def exact_search(search_params: Any) -> bool:
+    """Return whether ``models.SearchParams``, or a mapping with its fields, ask for an exact search.
+
+    Raise ConfigurationError for any other of its fields.
+    """
+    if search_params is None:
+        return False
+    fields = search_params if isinstance(search_params, Mapping) else search_params.model_dump()
+    given = {name: value for name, value in fields.items() if value is not None and value is not False}
+    if others := given.keys() - {"exact"}:
+        raise ConfigurationError(
+            f"search_params: {', '.join(sorted(others))} not supported: give the store index=IndexSettings(ef=..., "
+            "quantization=..., oversampling=...)"
+        )
+    return bool(given.get("exact"))
+
+
+def _address(left: dict[str, Any], url: str | None, api_key: str | None) -> str | None:
+    """Take the arguments that name a server out of ``left``; return its address, or None for one in memory."""
+    location, host, port, prefix, https = (
+        left.pop(name, None) for name in ("location", "host", "port", "prefix", "https")
+    )
+    if sum(each is not None for each in (location, host, url)) > 1:
+        raise ConfigurationError("give one of location, host and url")
+    if host is not None:
+        secure = https if https is not None else api_key is not None
+        return _url(f"{'https' if secure else 'http'}://{host}", port or 6333, prefix)
+    if location is not None and location != ":memory:":
+        return _url(str(location), port, prefix)
+    return url and _url(url, port, prefix)
+
+
+def _url(address: str, port: int | None, prefix: str | None) -> str:
+    """Return the address with the port and the prefix that come apart from it."""
+    if "://" not in address:
+        address = f"http://{address}"
+    parts = urlsplit(address)
+    if port is not None and parts.port is None:
+        parts = parts._replace(netloc=f"{parts.netloc}:{port}")
+    if prefix:
+        parts = parts._replace(path=f"{parts.path.rstrip('/')}/{prefix.strip('/')}")
+    return parts.geturl()
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (Mapping, list, tuple, str)) and not value)
+
+
+def text_id(key: Any) -> Any:
+    """Return a whole number as the text under which a document is stored; anything else as it is."""
+    return str(key) if isinstance(key, int) and not isinstance(key, bool) else key
+
+
+def text_ids(keys: Iterable[Any]) -> list[Any]:
+    """Return ids, of which some may be whole numbers, as texts."""
+    return [text_id(key) for key in keys]
