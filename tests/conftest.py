@@ -105,8 +105,8 @@ def twinvec(capsys) -> Callable[..., Done]:
 def on_terminal():
     """``on_terminal(80, "info", ...)``: what a command shows on a terminal of 80 columns."""
 
-    def run(columns, *arguments):
-        """What a command shows on a terminal of ``columns`` columns."""
+    def run(columns, *arguments, code=0):
+        """What a command shows on a terminal of ``columns`` columns; ``code`` is the exit code expected of it."""
         program = "from twinvec.cli.app import main; main()"
         parent, child = pty.openpty()
         environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
@@ -119,7 +119,7 @@ def on_terminal():
                     shown += part
             except OSError:  # the other end is closed
                 pass
-            assert process.wait(timeout=300) == 0, shown.decode()
+            assert process.wait(timeout=300) == code, shown.decode()
         os.close(parent)
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())  # without colours
 

@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+EncoderOrName = SpaceEncoder | str
+"""What ``Collection.open`` takes as the encoder."""
+
 
 class Collection:
     """An open collection: ``open`` makes it; ``close``, or the end of a ``with`` block, closes it.
@@ -89,7 +92,7 @@ class Collection:
         *,
         url: str | None = None,
         client: QdrantClient | None = None,
-        encoder: SpaceEncoder | str | None = None,
+        encoder: EncoderOrName | None = None,
         chunking: ChunkSettings | Literal[False] | None = None,
         index: IndexSettings | None = None,
         tenant_key: str | None = None,
