@@ -106,6 +106,7 @@ class Collection:
         grpc_port: int = GRPC_PORT,
         cluster: ClusterSettings | None = None,
         payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
+        repair: bool = False,
     ) -> Collection:
         """Open a collection; create it if it does not exist.
 
@@ -126,8 +127,8 @@ class Collection:
             language: For a new collection, the Snowball language of BM25's stemmer.
             api_key: Key for ``url``; default: the environment variable ``QDRANT_API_KEY``, or the content of the file
                 that ``QDRANT_API_KEY_FILE`` names.
-            wait_seconds: How long to wait for another process to close the embedded store, or for a server's answer to
-                one request, with all tries and pauses; at least a second.
+            wait_seconds: How long a call waits for another process that uses the embedded store, or for a server's
+                answer to one request, with all tries and pauses; at least a second.
             grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
             grpc_port: See ``grpc``.
             cluster: How a server keeps the collection; default: as it does, or for a new collection as the server has
@@ -138,21 +139,23 @@ class Collection:
                 "integer", "datetime", "text", "geo", "uuid", or False for none. Other keys get theirs when a document
                 first has them, unless ``"*"`` is False, or False replaces the mapping. An index makes filters fast,
                 and never changes what they find. Default: as the collection does.
+            repair: Save what can be read of an embedded collection if its files are damaged; ``verify(repair=True)``
+                has to follow. Until then, nobody opens the collection without ``repair``.
 
         Raises:
             CollectionNotFoundError: the collection does not exist, and ``create`` is False.
             SpaceMismatchError: the collection has another model, or the encoder's vectors have changed; the collection
                 was neither searched nor written.
             ConfigurationError: arguments contradict one another or the collection.
-            StoreBusyError: another process has the embedded store open.
+            StoreBusyError: another process does not let go of the embedded store.
             StoreUnavailableError: the server does not answer, or the folder cannot be written.
-            StoreCorruptError: the store's files cannot be read.
+            StoreCorruptError: the store's files are damaged; the message says what to do.
         """
         if chunking is False:
             chunking = ChunkSettings(enabled=False)
         if isinstance(encoder, str):
             encoder = load_space_encoder(encoder)
-        place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port, async_client)
+        place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port, async_client, repair)
         store = find_store(name, place)
         indexes = None if payload_indexes is None else PayloadIndexes.of(payload_indexes)
         wanted = RequestedSettings(encoder, chunking, index, tenant_key, language, late_interaction, cluster, indexes)
@@ -415,12 +418,18 @@ class Collection:
     def verify(self, *, repair: bool = False) -> VerifyReport:
         """Check that every source has all its chunks with their vectors, and that there are no other chunks.
 
+        Of an embedded store, this also reads all files, and compares them with the checksums of the last close.
+
         Args:
             repair: Remove chunks that no record lists. Mark sources that are incomplete or have lost their record: the
-                next ingest of their documents writes them again.
+                next ingest of their documents writes them again. After ``open`` with ``repair``, also encode the chunks
+                whose vectors were damaged, with the recorded model unless ``open`` was given an encoder.
+
+        Raises:
+            StoreCorruptError: the embedded store's files are damaged: open the collection with ``repair=True``.
         """
         with self._backend.writing:
-            return verify(self._catalog, repair=repair)
+            return verify(self._catalog, repair=repair, encoder=self._serving.encoder)
 
     def migrate(
         self,

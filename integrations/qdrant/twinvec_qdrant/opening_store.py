@@ -36,6 +36,7 @@ class StorePlace:
     grpc: bool = False
     grpc_port: int = GRPC_PORT
     async_client: AsyncQdrantClient | None = None
+    repair: bool = False
 
 
 def find_store(name: str, place: StorePlace) -> Store:
@@ -69,7 +70,7 @@ def _found(name: str, place: StorePlace) -> Store:
         return connect_as(place.async_client, name, place.wait_seconds)
     from twinvec_qdrant.stores.embedded.store import EmbeddedStore
 
-    return EmbeddedStore(place.path or DEFAULT_PATH, name or _UNNAMED, place.wait_seconds)
+    return EmbeddedStore(place.path or DEFAULT_PATH, name or _UNNAMED, place.wait_seconds, repair=place.repair)
 
 
 def _check(place: StorePlace) -> None:
@@ -84,6 +85,8 @@ def _check(place: StorePlace) -> None:
         raise ConfigurationError("grpc goes with url; a client speaks gRPC if it was made with prefer_grpc=True")
     if not 1 <= place.grpc_port <= 65_535:
         raise ConfigurationError(f"grpc_port must be from 1 to 65535, got {place.grpc_port!r}")
+    if place.repair and (place.url is not None or place.client is not None):
+        raise ConfigurationError("repair is for damaged files of an embedded store; a server's are its own")
     if place.wait_seconds < 0:
         raise ConfigurationError(f"wait_seconds must not be negative, got {place.wait_seconds!r}")
 

@@ -76,6 +76,8 @@ class VerifyReport:
         forgotten: Sources with chunks but without a record; searches do not show them, and more chunks may be missing.
         stray: Chunks that no record lists, left by a writer that died; searches do not show them.
         repaired: Whether stray chunks were removed, and incomplete and forgotten sources marked for the next ingest.
+        damaged: Files of an embedded store that were not as written, before they were repaired.
+        lost: Sources of which damaged files have left no trace: ingest all documents again.
     """
 
     sources: int = 0
@@ -84,11 +86,13 @@ class VerifyReport:
     forgotten: list[str] = field(default_factory=list)
     stray: int = 0
     repaired: bool = False
+    damaged: list[str] = field(default_factory=list)
+    lost: int = 0
 
     @property
     def sound(self) -> bool:
         """Whether no problem was found."""
-        return not self.incomplete and not self.forgotten and not self.stray
+        return not (self.incomplete or self.forgotten or self.stray or self.damaged or self.lost)
 
 
 @dataclass(slots=True)

@@ -45,7 +45,12 @@ def verify_command(
     path: StorePath = None,
     url: StoreUrl = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Delete stray chunks, and let the next ingest restore missing ones.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="Save what can be read of damaged files, delete stray chunks, and let the next ingest restore missing "
+            "ones.",
+        ),
     ] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
@@ -58,7 +63,8 @@ def verify_command(
     \b
     twinvec verify --collection docs --repair
     """
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+    mends: dict[str, Any] = {"repair": True} if repair and url is None else {}
+    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port), **mends) as opened:
         report = opened.verify(repair=repair)
     if as_json:
         show_json({**asdict(report), "sound": report.sound})
@@ -66,7 +72,11 @@ def verify_command(
         damaged = {"incomplete": report.incomplete, "forgotten": report.forgotten}
         figures = {"documents": report.sources, "chunks": report.chunks, "stray chunks": report.stray}
         figures |= {f"{kind} documents": len(sources) for kind, sources in damaged.items()}
+        if report.damaged or report.lost:
+            figures |= {"damaged files": len(report.damaged), "documents without a trace": report.lost}
         show(collection, properties({name: as_text(value) for name, value in figures.items()}))
+        if report.lost:
+            typer.echo(f"{report.lost} documents left no trace: ingest all documents again", err=True)
         for kind, sources in damaged.items():
             for source in sources:
                 typer.echo(f"{kind}: {source}{': ingest it again' if repair else ''}", err=True)

@@ -51,7 +51,7 @@ def reindex(
         now = stored_description(backend)
         settings = requested or now.index
         wanted = now.payload_indexes if payload_indexes is None else PayloadIndexes.of(payload_indexes)
-        _index_payload(backend, wanted, now.tenant_key)
+        index_payload(backend, wanted, now.tenant_key)
         backend.build_index(settings, force=index is not None or payload_indexes is None)
         updated = now.model_copy(update={"index": settings, "payload_indexes": wanted})
         backend.write_metadata(updated.changes(now))
@@ -80,7 +80,7 @@ def _recall(backend: Backend, vector: str, settings: IndexSettings) -> float | N
     return hits / sum(map(len, exact))
 
 
-def _index_payload(backend: Backend, settings: PayloadIndexes, tenant_key: str | None) -> None:
+def index_payload(backend: Backend, settings: PayloadIndexes, tenant_key: str | None) -> None:
     """Make the payload indexes that the settings ask for, and remove all others; own fields keep theirs.
 
     Raise ``ConfigurationError``, before any change, if documents have values that a requested index would hide.

@@ -1,8 +1,9 @@
 """Verification: compare what the records promise with what the store holds.
 
-This finds acknowledged points that the store has lost, and chunks without a vector of the collection's model. Texts and
-vectors are not compared, which would take as long as encoding again. A source that has chunks, but neither a record nor
-an intent, has lost its record; its chunks are not stray.
+This finds acknowledged points that the store has lost, chunks without a vector of the collection's model, and chunks
+whose text or place is not the one that was written. Vectors are not compared, which would take as long as encoding
+again; an embedded store keeps checksums of its files instead. A source that has chunks, but neither a record nor an
+intent, has lost its record; its chunks are not stray.
 
 Other writers may be at work. Chunks are therefore read before intents and records, and again if they seem missing or
 stray: the chunks of an ingest under way are not stray.
@@ -10,14 +11,17 @@ stray: the chunks of an ingest under way are not stray.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from uuid import uuid4
 
+from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.bm25 import Analyzer
+from twinvec_qdrant.maintenance.healing import heal
 from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
-from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record
+from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record, digest
 from twinvec_qdrant.report import VerifyReport
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import IdIs, LacksVector, StoreCondition, field_is
@@ -28,20 +32,36 @@ _BATCH = 256
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What a comparison found: stray chunks with their revisions, and what marks the damaged sources."""
+    """What a comparison found: stray chunks with their revisions, and what marks the damaged sources.
+
+    ``changed`` has the chunks that are not what was written.
+    """
 
     records: Sequence[Record]
+    changed: Collection[str]
     stray: Mapping[str, str]
     incomplete: Sequence[Change]
     forgotten: Sequence[Change]
 
 
-def verify(catalog: Catalog, *, repair: bool) -> VerifyReport:
-    """Compare records and chunks; see ``Collection.verify``.
+class _Place(NamedTuple):
+    """Where a chunk belongs, and the revision of its commit."""
+
+    source: str
+    revision: str
+    position: int
+
+
+def verify(catalog: Catalog, *, repair: bool, encoder: Callable[[], SpaceEncoder]) -> VerifyReport:
+    """Compare records and chunks; see ``Collection.verify``. ``encoder`` loads that of the collection's model.
 
     The model is that of the stored description. If a migration to another one ends meanwhile, the comparison starts
     again.
     """
+    catalog.backend.check_files()
+    damage = catalog.backend.damage
+    if repair and damage is not None:
+        heal(catalog, stored_description(catalog.backend), encoder())
     while True:
         model = stored_description(catalog.backend)
         if repair:
@@ -51,10 +71,13 @@ def verify(catalog: Catalog, *, repair: bool) -> VerifyReport:
             break
     if repair:
         catalog.backend.delete(list(compared.stray), set(compared.stray.values()))
+        catalog.backend.delete(list(compared.changed))
         for page in pages([*compared.incomplete, *compared.forgotten], _BATCH):
             catalog.write(page)
         catalog.backend.flush()
+        catalog.backend.end_repair()
     records = compared.records
+    promised = damage.counts.get("record", 0) if damage is not None else 0
     marked = {each.source for each in records if not each.version}
     return VerifyReport(
         len(records),
@@ -63,26 +86,46 @@ def verify(catalog: Catalog, *, repair: bool) -> VerifyReport:
         [change.record.source for change in compared.forgotten],
         len(compared.stray),
         repair,
+        list(damage.files) if damage is not None else [],
+        max(promised - len(records) - len(compared.forgotten), 0),
     )
 
 
 def _compare(catalog: Catalog, model: Description) -> _Compared:
     backend = catalog.backend
     names = [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
-    chunks = {each.id: each.payload for each in backend.scroll([CHUNKS], ["source", "revision"])}
+    chunks: dict[str, _Place] = {}
+    changed = set()
+    for each in backend.scroll([CHUNKS], ["source", "revision", "position", "text", "content"]):
+        own = each.payload
+        chunks[each.id] = _Place(own.get("source", ""), own.get("revision", ""), own.get("position", -1))
+        if digest(own.get("text", "")) != own.get("content"):
+            changed.add(each.id)
     bare = _bare(backend, CHUNKS, names)
     busy = _busy(backend)
     records = [Record.of_payload(each.payload) for each in backend.scroll([RECORDS])]
     listed = {chunk for record in records for chunk in record.chunks}
     recorded = {record.source for record in records}
-    loose = {chunk: own["source"] for chunk, own in chunks.items() if chunk not in listed and own["source"] not in busy}
-    seen = {chunk: chunks[chunk]["revision"] for chunk, source in loose.items() if source in recorded}
+    changed |= {chunk for record in records for chunk in _misplaced(record, chunks)}
+    loose = {chunk: own.source for chunk, own in chunks.items() if chunk not in listed and own.source not in busy}
+    seen = {chunk: chunks[chunk].revision for chunk, source in loose.items() if source in recorded}
     # read a second time: a chunk that was removed or written again meanwhile is not stray
     stray = dict(catalog.revisions(seen).items() & seen.items())
     forgotten = list(_forgotten(catalog, set(loose.values()) - recorded, Analyzer(model.language)))
-    whole = chunks.keys() - bare
+    whole = chunks.keys() - bare - changed
     suspects = (record.source for record in records if not whole.issuperset(record.chunks))
-    return _Compared(records, stray, list(_incomplete(catalog, suspects, names)), forgotten)
+    return _Compared(records, changed, stray, list(_incomplete(catalog, suspects, names, changed)), forgotten)
+
+
+def _misplaced(record: Record, chunks: Mapping[str, _Place]) -> Iterator[str]:
+    """Yield the chunks that the record lists, and that are of another source or not in their order."""
+    last = -1
+    for chunk in record.chunks:
+        if (place := chunks.get(chunk)) is not None:
+            if place.source != record.source or place.position <= last:
+                yield chunk
+            else:
+                last = place.position
 
 
 def _busy(backend: Backend) -> set[str]:
@@ -96,11 +139,13 @@ def _bare(backend: Backend, condition: StoreCondition, names: Iterable[str]) -> 
     return {each.id for name in names for each in backend.scroll([condition, LacksVector(name)], ["kind"])}
 
 
-def _incomplete(catalog: Catalog, sources: Iterable[str], names: Iterable[str]) -> Iterator[Change]:
+def _incomplete(
+    catalog: Catalog, sources: Iterable[str], names: Iterable[str], changed: Collection[str]
+) -> Iterator[Change]:
     """Yield, for each incomplete source, a record of its existing chunks with a version that no document has."""
     for record in catalog.records(sources).values():
         there = catalog.backend.retrieve(record.chunks, []).keys() - _bare(catalog.backend, IdIs(record.chunks), names)
-        whole = tuple(chunk for chunk in record.chunks if chunk in there)
+        whole = tuple(chunk for chunk in record.chunks if chunk in there and chunk not in changed)
         if whole != record.chunks:
             revision = f"{record.revision} incomplete"
             yield Change(replace(record, version="", revision=revision, chunks=whole), (), record)

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 from twinvec.errors import StoreError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import DEFAULT_CLUSTER, DEFAULT_INDEX, ClusterSettings, IndexSettings, ReadConsistency
 from twinvec_qdrant.stores.conditions import Conditions, LacksVector, field_is
-from twinvec_qdrant.stores.points import Point, Query, Scored, States
+from twinvec_qdrant.stores.points import DENSE, Point, Query, Scored, States
 from twinvec_qdrant.stores.searches import Along, Candidates, Search, find_candidates
 from twinvec_qdrant.stores.steps import Steps, run, worked
 
@@ -37,7 +37,10 @@ OWN_FIELDS = (*INDEXED_FIELDS, "revision", "content", "namespace")
 
 @dataclass(frozen=True, slots=True)
 class NewCollection:
-    """What a store needs to create a collection; the payload field at ``tenant_path`` names the tenant."""
+    """What a store needs to create a collection; the payload field at ``tenant_path`` names the tenant.
+
+    ``vector`` is the name of the dense vectors.
+    """
 
     dim: int
     metadata: Mapping[str, Any]
@@ -45,6 +48,15 @@ class NewCollection:
     tenant_path: str | None = None
     states_dim: int | None = None
     cluster: ClusterSettings = DEFAULT_CLUSTER
+    vector: str = DENSE
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Damaged files, empty if the engine alone refused them; and how many points of each kind there were, if known."""
+
+    files: Sequence[str] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class Store(Protocol):
@@ -85,10 +97,21 @@ class Backend(Protocol):
     """Equal for two backends of the same collection."""
 
     exclusive: bool
-    """Whether no other process can write while this backend is open."""
+    """Whether no other process can write while this one is in ``writing``."""
 
     writing: AbstractContextManager[object, bool | None]
-    """The lock of the writer, among the threads that share this backend."""
+    """The lock of the writer, among the threads that share this backend, and among processes if ``exclusive``."""
+
+    damage: Damage | None = None
+    """The damage from which the collection has been saved, until ``end_repair``."""
+
+    def check_files(self) -> None:
+        """Raise ``StoreCorruptError`` if the store's own files are not as written; a server checks its files itself."""
+        return
+
+    def end_repair(self) -> None:
+        """Note that all that was damaged is repaired, or marked for the next ingest."""
+        return
 
     def cluster(self) -> ClusterSettings | None:
         """Return how the server keeps the collection; None for a store that is no server."""

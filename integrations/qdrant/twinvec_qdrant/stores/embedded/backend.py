@@ -28,6 +28,7 @@ from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, times_tell
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import WORTHWHILE, build_index_of
+from twinvec_qdrant.stores.embedded.salvage import forget, noted
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import (
     TOKEN_STATES,
@@ -80,12 +81,13 @@ class EmbeddedBackend(Backend):
 
     exclusive = True  # among writers: another process can only read while this one is in ``writing``
 
-    def __init__(self, folder: CollectionFolder, turns: Turns, wait_seconds: float) -> None:
+    def __init__(self, folder: CollectionFolder, turns: Turns, wait_seconds: float, *, repairs: bool) -> None:
         self.location = str(folder.path)
         self.place: Hashable = folder.path
         self.users = 1
         self.writing = _Writing(turns, wait_seconds)
         self._folder = folder
+        self._repairs = repairs
         self._turns = turns
         self._wait_seconds = wait_seconds
         self._opened: edge.EdgeShard | None = None  # the engine, while this process has the turn
@@ -237,6 +239,30 @@ class EmbeddedBackend(Backend):
             found = self._shard.query_batch(edge.QueryBatchRequest(requests))
         return [scored(points) for points in found]
 
+    def check_files(self) -> None:
+        """Close the engine, read all its files, and raise ``StoreCorruptError`` if they are not as written.
+
+        The files of a turn in which this process has written are checked too, as far as it has not changed them.
+        """
+        with self._turn:
+            self._begin()
+            try:
+                with engine_errors(self.location, "close"):
+                    self._note_close(at_rest=True)
+                self._opened = None
+                known = Checksums.read(self._folder.closed)
+                if known is not None and (damaged := known.damaged(self._folder.shard, thorough=True)):
+                    raise StoreCorruptError(f"{self.location}: {named_files(damaged)} not as written; {REMEDY}")
+                self._open(was_given=True, is_alone=False)
+            except BaseException:
+                self._opened = None
+                self._turns.give()
+                raise
+
+    def end_repair(self) -> None:
+        forget(self._folder.shard)
+        self.damage = None
+
     def close(self) -> None:
         """Close one opening; the last one closes the engine, and other processes can open the collection."""
         with opening:
@@ -306,8 +332,11 @@ class EmbeddedBackend(Backend):
             raise StoreUnavailableError(f"{where}: the collection has been removed by another process")
         known, before = folder.checksums(was_given=was_given)
         if known is not None:
-            folder.check_description()
+            folder.check_description(ours=True)
         damaged = known.damaged(folder.shard) if known is not None else before.missing(folder.shard) if before else []
+        self.damage = noted(folder.shard)
+        if self.damage is not None and not self._repairs:
+            raise StoreCorruptError(f"{where}: a repair has begun and not ended; {REMEDY}")
         if damaged:
             raise StoreCorruptError(f"{where}: {named_files(damaged)} not as written; {REMEDY}")
         folder.mark_opened(known)
@@ -323,9 +352,9 @@ class EmbeddedBackend(Backend):
             self._opened.close()
             raise StoreCorruptError(f"{where}: holds {there}, but {promised} were written; {REMEDY}")
 
-    def _note_close(self) -> None:
+    def _note_close(self, *, at_rest: bool = False) -> None:
         """Close the engine, and write the checksums of its files down unless a writer goes on between its turns."""
-        is_last = not self.writing.depth and self._turns.may_write()
+        is_last = at_rest or (not self.writing.depth and self._turns.may_write())
         counts = self._counts() if self._is_changed else dict(self._known.counts if self._known else {})
         self._shard.flush()
         self._shard.close()

@@ -47,7 +47,7 @@ class CollectionFolder:
         self._replaced = self.path / "shard.old"
         self._description = self.path / "collection.json"
         self.restored = self.path / "restored"
-        self._closed = self.shard / CLOSED
+        self.closed = self.shard / CLOSED
         self._opened = self.shard / OPENED
 
     def exists(self) -> bool:
@@ -63,14 +63,17 @@ class CollectionFolder:
             message = f"{self._description}: the collection's description: {error}; {REMEDY}"
             raise StoreCorruptError(message) from error
 
-    def check_description(self) -> None:
+    def check_description(self, *, ours: bool = False) -> None:
         """Raise ``StoreCorruptError`` if the description is not the one that was closed.
 
-        A process may open and change the collection meanwhile, but hardly close it and repeat that at once.
+        Unless the turn is ``ours``, another process may open, change and close the collection meanwhile, but hardly
+        again and again.
         """
         for _ in range(3):
+            if not ours and has_owner(self.path):
+                return
             before = self._description_text()
-            known = Checksums.read(self._closed)
+            known = Checksums.read(self.closed)
             if known is None or known.description == before or self.restored.is_dir():
                 return
         raise StoreCorruptError(f"{self._description}: not what was written; {REMEDY}")
@@ -161,24 +164,24 @@ class CollectionFolder:
         ``was_given`` is False if the files may have changed since they were closed: by a process that was killed, or by
         an older version of twinvec, which knows no checksums.
         """
-        if not self._closed.is_file():
+        if not self.closed.is_file():
             return None, Checksums.read(self._opened)
-        return (Checksums.read(self._closed) if was_given else None), None
+        return (Checksums.read(self.closed) if was_given else None), None
 
     def mark_opened(self, known: Checksums | None) -> None:
         """Note that the engine opens the files, which are from now on no longer those of ``known``."""
         try:
             if known is not None:
-                put_in_place(self._closed, self._opened)
+                put_in_place(self.closed, self._opened)
             else:
-                self._closed.unlink(missing_ok=True)
+                self.closed.unlink(missing_ok=True)
         except OSError as error:
             raise StoreUnavailableError(f"{self.path}: cannot be opened for writing: {error}") from error
 
     def write_checksums(self, counts: Mapping[str, int], known: Checksums | None) -> None:
         """Write the checksums of the closed files down; those of ``known`` may be taken over."""
         try:
-            Checksums.taken(self.shard, counts, self._description_text(), known).write(self._closed)
+            Checksums.taken(self.shard, counts, self._description_text(), known).write(self.closed)
             self._opened.unlink(missing_ok=True)
         except OSError as error:
             raise StoreUnavailableError(f"{self.path}: cannot be closed: {error}") from error
@@ -224,6 +227,14 @@ def collection_names(path: str | Path) -> list[str]:
     except OSError:
         return []
     return [unquote(folder) for folder in folders]
+
+
+def has_owner(folder: Path) -> bool:
+    """Return whether a process has the turn, was killed in it, or is of an older version of twinvec."""
+    try:
+        return bool((folder / "owner").read_bytes())
+    except OSError:
+        return False
 
 
 def parsed(path: Path) -> dict[str, Any]:

@@ -11,47 +11,36 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from twinvec.support.atomic import atomic_write, sync_files
+from twinvec_qdrant.stores.base import Damage
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 
 _NOTE = "damage.json"
 _WORKER = Path(__file__).with_name("salvage_worker.py")
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Damaged files, empty if the engine alone refused them; and how many points of each kind there were, if known."""
+def note(damage: Damage, shard: Path) -> None:
+    """Note the damage next to the engine's files."""
+    atomic_write(shard / _NOTE, json.dumps(asdict(damage)))
 
-    files: Sequence[str] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
 
-    def write(self, shard: Path) -> None:
-        """Note the damage next to the engine's files."""
-        atomic_write(shard / _NOTE, json.dumps(asdict(self)))
+def noted(shard: Path) -> Damage | None:
+    """Return the noted damage, if any."""
+    try:
+        return Damage(**json.loads((shard / _NOTE).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError):
+        return Damage()
 
-    @classmethod
-    def read(cls, shard: Path) -> Damage | None:
-        """Return the noted damage, if any."""
-        try:
-            return cls(**json.loads((shard / _NOTE).read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, TypeError):
-            return cls()
 
-    @staticmethod
-    def forget(shard: Path) -> None:
-        """Remove the note."""
-        (shard / _NOTE).unlink(missing_ok=True)
-
-    def reaches(self, *parts: str) -> bool:
-        """Return whether a file is damaged whose path has one of the parts, or it is not known which files are."""
-        return not self.files or any(part in name for part in parts for name in self.files)
+def forget(shard: Path) -> None:
+    """Remove the note."""
+    (shard / _NOTE).unlink(missing_ok=True)
 
 
 def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
@@ -59,7 +48,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
 
     Dense vectors and token states that may be damaged are left out.
     """
-    log_is_whole = not any(name.startswith("wal/") for name in damage.files)
+    log_is_whole = not _reaches(damage, "wal/")
     aside = folder.path / "shard.copy-read"
     segments = sorted(path.name for path in (folder.shard / "segments").glob("*") if path.is_dir())
     version = next(empty.rglob("version.info"), None)
@@ -81,7 +70,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
                 shutil.copy(version, copy)
         if chosen and (folder.shard / "edge_config.json").is_file():
             shutil.copy(folder.shard / "edge_config.json", aside)
-        options: dict[str, Any] = {"vectors": not damage.reaches("vector_storage", "wal/")}
+        options = {"vectors": bool(damage.files) and not _reaches(damage, "vector_storage", "wal/")}
         command = [sys.executable, "-P", str(_WORKER), str(aside), str(target), json.dumps(options)]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
@@ -91,6 +80,10 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
         for name in segments:
             read([name])
     shutil.rmtree(aside, ignore_errors=True)
-    damage.write(target)
+    note(damage, target)
     sync_files(target)
     folder.put_copy_in_place(target)
+
+
+def _reaches(damage: Damage, *parts: str) -> bool:
+    return any(part in name for part in parts for name in damage.files)

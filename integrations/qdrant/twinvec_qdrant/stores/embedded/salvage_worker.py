@@ -24,7 +24,7 @@ def copy(source: str, target: str, *, vectors: bool) -> None:
     """Copy the readable points that the target lacks."""
     there, new = _load(source), edge.EdgeShard.load(target)
     for ids in _ids(there):
-        known = {str(each.id) for each in new.retrieve(ids, False, False)}
+        known = {str(each.id) for each in new.retrieve([*ids], False, False)}
         points = [_point(each, vectors) for each in _read(there, [key for key in ids if key not in known])]
         if points:
             new.update(edge.UpdateOperation.upsert_points(points))

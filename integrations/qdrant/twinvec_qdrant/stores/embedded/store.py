@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 from contextlib import suppress
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 import qdrant_edge as edge
 
 from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreError
-from twinvec_qdrant.stores.base import INDEXED_FIELDS, NewCollection, Store
+from twinvec_qdrant.stores.base import INDEXED_FIELDS, Damage, NewCollection, Store
 from twinvec_qdrant.stores.embedded.backend import (
     WRITE_ROOM,
     EmbeddedBackend,
@@ -22,6 +23,7 @@ from twinvec_qdrant.stores.embedded.backend import (
 )
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
 from twinvec_qdrant.stores.embedded.forks import watch_forks
+from twinvec_qdrant.stores.embedded.salvage import salvage
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import TOKEN_STATES
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
@@ -88,6 +90,34 @@ class EmbeddedStore(Store):
     def close(self) -> None:
         """Do nothing: reading the folder opens nothing."""
 
+    def _mend_description(self) -> None:
+        """Replace a damaged description by the one that was written down at the last close."""
+        try:
+            self._folder.check_description()
+            self._folder.read_description()
+        except StoreCorruptError:
+            for known in self._folder.checksums(was_given=True):
+                if known is not None:
+                    self._folder.write_description(json.loads(known.description))
+                    return
+            raise
+
+    def _salvage(self) -> None:
+        """Replace damaged files by what can be read of them."""
+        folder = self._folder
+        with opening, Turns(folder.path).alone(self._wait_seconds):
+            folder.settle()
+            known, before = folder.checksums(was_given=True)
+            files = before.missing(folder.shard) if before else []
+            if known is not None:
+                files = known.damaged(folder.shard, thorough=True)
+            own = folder.read_description()
+            new = NewCollection(own["dim"], own, states_dim=own.get("states_dim"), vector=own.get("vector", DENSE))
+            empty = _create_aside(folder, new)
+            salvage(folder, empty, Damage(files, known.counts if known else {}))
+            shutil.rmtree(empty)
+            folder.write_description({key: value for key, value in own.items() if key not in ("next", "previous")})
+
     def _open(self, new: NewCollection | None) -> EmbeddedBackend:
         """Open the collection; with ``new``, create it first if it does not exist."""
         folder = self._folder
@@ -128,9 +158,9 @@ def _create(folder: CollectionFolder, new: NewCollection) -> None:
 def _create_aside(folder: CollectionFolder, new: NewCollection) -> Path:
     """Write the engine's files of a new collection into another folder, and return it."""
     aside = folder.path / "shard.new"
-    vectors = {DENSE: edge.EdgeVectorParams(size=new.dim, distance=edge.Distance.Cosine)}
+    vectors = {new.vector: edge.EdgeVectorParams(size=new.dim, distance=edge.Distance.Cosine)}
     if new.states_dim is not None:
-        vectors[states_name(DENSE)] = edge.EdgeVectorParams(
+        vectors[states_name(new.vector)] = edge.EdgeVectorParams(
             size=new.states_dim,
             distance=edge.Distance.Dot,
             multivector_config=TOKEN_STATES,

@@ -25,6 +25,7 @@ from typing import IO
 from filelock import FileLock, Timeout
 
 from twinvec.errors import StoreBusyError, StoreUnavailableError
+from twinvec_qdrant.stores.embedded.folder import has_owner
 
 try:
     import fcntl
@@ -116,7 +117,7 @@ class Turns:
         try:
             with self._next.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS):
                 self._turn.acquire(timeout=max(end - time.monotonic(), 0), poll_interval=_POLL_SECONDS)
-            was_given = not self._owner.exists() or not self._owner.read_bytes()
+            was_given = not has_owner(self._path)
             self._owner.write_text(str(os.getpid()), encoding="ascii")
         except Timeout:
             raise self._busy("in use", self._owner, wait_seconds, "use") from None

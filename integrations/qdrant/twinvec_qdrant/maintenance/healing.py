@@ -1,0 +1,61 @@
+"""Healing: give the chunks that were saved from damaged files all that can be made from their texts again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twinvec.retrieval.base import SpaceEncoder
+from twinvec_qdrant.encoders import document_vectors, token_states
+from twinvec_qdrant.maintenance.reindex import index_payload
+from twinvec_qdrant.records.commits import Catalog
+from twinvec_qdrant.records.description import Description
+from twinvec_qdrant.records.schema import CHUNKS, canonical, chunk_id, digest, record_id, tenant_path, user_payload
+from twinvec_qdrant.stores.conditions import LacksVector
+from twinvec_qdrant.stores.points import Point, States, pages, states_name
+
+_PAGE = 256
+
+
+def heal(catalog: Catalog, model: Description, encoder: SpaceEncoder) -> None:
+    """Remove points that are not what their ids say, encode chunks without vectors, and weigh and index all anew."""
+    backend = catalog.backend
+    backend.delete([point.id for point in backend.scroll(()) if not _is_whole(point)])
+    names = [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
+    for name in names:
+        for page in pages(backend.scroll([CHUNKS, LacksVector(name)], ["text"]), _PAGE):
+            backend.update_dense(_encoded(page, model, encoder))
+    for page in pages(backend.scroll([CHUNKS], ["text"]), _PAGE):
+        weights = catalog.weights.documents(catalog.weights.terms([point.payload["text"] for point in page]))
+        backend.update_sparse({point.id: weight for point, weight in zip(page, weights, strict=True)})
+    if (path := tenant_path(model.tenant_key)) is not None:
+        backend.index_field(path, "keyword")
+    index_payload(backend, model.payload_indexes, model.tenant_key)
+    backend.flush()
+    backend.build_index(model.index)
+
+
+def _is_whole(point: Point) -> bool:
+    """Return whether a chunk or a record is what its id says; other points are taken as they are."""
+    own = point.payload
+    try:
+        if own["kind"] == "record":
+            return point.id == record_id(own["source"]) and isinstance(own["size"], int)
+        if own["kind"] != "chunk":
+            return True
+        payload = canonical(user_payload(own))
+        content = digest(digest(own["text"]), own["heading"], own.get("title", ""), payload)
+        return point.id == chunk_id(own["source"], own["position"], content)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return False
+
+
+def _encoded(chunks: Sequence[Point], model: Description, encoder: SpaceEncoder) -> list[Point]:
+    texts = [point.payload["text"] for point in chunks]
+    vectors_ND = document_vectors(encoder, texts)
+    states: Sequence[States | None] = [None] * len(texts)
+    if model.states_dim is not None:
+        states = token_states(encoder, texts, model.states_dim)
+    return [
+        Point(point.id, dense=vector_D, vector=model.vector, states=states_TD)
+        for point, vector_D, states_TD in zip(chunks, vectors_ND, states, strict=True)
+    ]

@@ -1,0 +1,240 @@
+"""A damaged file of an embedded store: opening refuses it, and a repair brings back what the next ingest completes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holders import HOLDER, with_helpers
+from twinvec.errors import ConfigurationError, StoreCorruptError
+from twinvec_qdrant import Collection
+from twinvec_qdrant.stores.embedded.checksums import Checksums, checksum
+from words import WordEncoder
+
+DOCUMENTS = {
+    f"n{row:02}": {
+        "id": f"n{row:02}",
+        "text": f"note {row} one\n\n" + "word " * 9 + f"\n\ntail {row} " + "x " * 9,
+        "team": "ab"[row % 2],
+    }
+    for row in range(40)
+}
+
+
+def flipped(file: Path, rng: random.Random) -> None:
+    data = bytearray(file.read_bytes())
+    data[rng.randrange(max(1, len(bytes(data).rstrip(b"\0"))))] ^= 1 << rng.randrange(8)
+    file.write_bytes(data)
+
+
+def cut(file: Path, rng: random.Random) -> None:
+    data = file.read_bytes()
+    file.write_bytes(data[: rng.randrange(max(1, len(data.rstrip(b"\0"))))])
+
+
+def zeroed(file: Path, rng: random.Random) -> None:
+    del rng
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def deleted(file: Path, rng: random.Random) -> None:
+    del rng
+    file.unlink()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A store with several batches, changed and removed documents."""
+    folder = tmp_path_factory.mktemp("whole")
+    with opened(folder) as collection:
+        collection.ingest(list(DOCUMENTS.values())[:30])
+        collection.ingest([{**DOCUMENTS["n03"], "text": "changed"}, *list(DOCUMENTS.values())[20:]])
+        collection.ingest([DOCUMENTS["n03"], {"id": "gone", "text": "soon gone"}])
+        collection.delete(["gone"])
+    return folder
+
+
+@pytest.fixture
+def folder(whole, tmp_path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "store"))
+
+
+def opened(folder: Path, **options) -> Collection:
+    return Collection.open("notes", folder, encoder=WordEncoder(max_tokens=16), **options)
+
+
+def answers(collection: Collection) -> list:
+    found = [collection.count(), sorted(collection.find()), sorted(collection.find({"team": "a"}))]
+    for query in ("note 3", "tail 20", "word"):
+        for mode in ("dense", "sparse"):
+            hits = collection.search(query, 200, mode, group=False)
+            found.append(sorted((hit.id, hit.text, round(hit.score, 3)) for hit in hits))
+    return [*found, sorted((each.id, each.text) for each in collection.get(list(DOCUMENTS)))]
+
+
+def files(folder: Path) -> list[Path]:
+    """The files that damage may hit; without the locks, and without the checksums themselves."""
+    own = (path for path in sorted((folder / "notes").rglob("*")) if path.is_file())
+    return [path for path in own if path.name not in ("lock", "owner", "checksums.json")]
+
+
+CHOSEN = [  # the first seven emptied a collection, lost documents or changed ranks without a word
+    (deleted, "version.info"),
+    (deleted, "mutable_id_tracker.versions"),
+    (cut, "mutable_id_tracker.versions"),
+    (flipped, "mutable_id_tracker.mappings"),
+    (deleted, "vector_storage-dense/vectors/status.dat"),
+    (flipped, "vector_storage-dense/deleted/flags_a.dat"),
+    (flipped, "vector_storage-dense/vectors/chunk_0.mmap"),
+    (zeroed, "payload_storage/page_0.dat"),
+    (flipped, "vector_storage-sparse/store/page_0.dat"),
+    (cut, "wal/open-1"),
+    (flipped, "collection.json"),
+    (deleted, "segment.json"),
+]
+
+
+@pytest.mark.parametrize(("damage", "name"), CHOSEN, ids=[f"{damage.__name__} {name}" for damage, name in CHOSEN])
+def test_a_damaged_file_is_refused_by_name_with_what_to_do(folder, damage, name):
+    (file,) = (path for path in files(folder) if path.as_posix().endswith(name))
+    damage(file, random.Random(0))
+    with pytest.raises(StoreCorruptError, match=rf"(?s){name}.*twinvec restore.*verify --repair"):
+        opened(folder)
+
+
+def repaired(folder: Path, whole: Path) -> None:
+    """Repair a store, ingest its documents again, and compare it with the undamaged one."""
+    with opened(folder, repair=True) as collection:
+        report = collection.verify(repair=True)
+        assert report.repaired
+    with opened(folder) as collection:
+        after = collection.ingest(DOCUMENTS.values())
+        assert after.updated + after.new >= report.lost
+        assert collection.verify().sound
+        found = answers(collection)
+    with opened(whole) as collection:
+        assert found == answers(collection)
+
+
+def test_what_a_repair_cannot_save_is_encoded_again(folder, whole):
+    (file,) = (path for path in files(folder) if path.as_posix().endswith("dense/vectors/chunk_0.mmap"))
+    flipped(file, random.Random(0))
+    repaired(folder, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_no_random_damage_goes_unnoticed_and_every_one_is_repaired(whole, tmp_path, seed):
+    rng = random.Random(seed)
+    for number in range(50):
+        folder = Path(shutil.copytree(whole, tmp_path / "store"))
+        file, damage = rng.choice(files(folder)), rng.choice([flipped, cut, zeroed, deleted])
+        before = file.read_bytes()
+        damage(file, rng)
+        if not file.exists() or file.read_bytes() != before:
+            with pytest.raises(StoreCorruptError):
+                opened(folder)
+            if number % 5 == 0:
+                repaired(folder, whole)
+        shutil.rmtree(folder)
+
+
+def test_a_repair_that_did_not_end_is_not_taken_for_a_whole_collection(folder):
+    next(path for path in files(folder) if path.name == "version.info").unlink()
+    opened(folder, repair=True).close()
+    with pytest.raises(StoreCorruptError, match="repair has begun"):
+        opened(folder)
+    with opened(folder, repair=True) as collection:
+        assert collection.verify(repair=True).damaged
+    opened(folder).close()
+
+
+def test_a_collection_that_is_whole_is_opened_for_repair_as_it_is(folder, whole):
+    with opened(folder, repair=True) as collection, opened(whole) as other:
+        report = collection.verify(repair=True)
+        assert (report.sound, report.damaged, report.lost) == (True, [], 0)
+        assert answers(collection) == answers(other)
+    with pytest.raises(ConfigurationError, match="server"):
+        Collection.open("notes", url="http://localhost:1", repair=True)
+
+
+def test_after_a_kill_nothing_is_called_damaged(tmp_path):
+    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_helpers()
+    ) as holder:
+        assert holder.stdout.readline() == "open\n"
+        holder.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "notes" / "shard" / "checksums.json").exists()
+    with Collection.open("notes", tmp_path, encoder=WordEncoder()) as collection:
+        assert collection.find() == ["tea"]
+        assert collection.verify().sound
+
+
+def test_after_a_kill_a_file_that_is_gone_is_noticed(folder):
+    shard = folder / "notes" / "shard"
+    (shard / "checksums.json").rename(shard / "checksums.open.json")
+    (folder / "notes" / "owner").write_text("1")
+    killed = Path(shutil.copytree(folder, folder.with_name("killed")))
+    opened(folder).close()
+    next(path for path in files(killed) if path.name == "version.info").unlink()
+    with pytest.raises(StoreCorruptError, match=r"version\.info"):
+        opened(killed)
+
+
+def test_a_collection_of_an_older_version_opens_and_gets_its_checksums(folder):
+    checksums = folder / "notes" / "shard" / "checksums.json"
+    checksums.unlink()
+    (folder / "notes" / "owner").write_text("1")
+    with opened(folder) as collection:
+        assert collection.count() > 100
+    assert checksums.exists()
+
+
+def test_what_an_older_version_has_written_since_is_no_damage(folder):
+    description = folder / "notes" / "collection.json"
+    description.write_text(json.dumps(json.loads(description.read_text())))
+    (folder / "notes" / "owner").write_text("1")  # which it leaves behind
+    opened(folder).close()
+
+
+def test_copies_of_a_store_open(folder, whole):
+    copy = Path(shutil.copytree(folder, folder.with_name("copy"), copy_function=shutil.copyfile))  # without times
+    with opened(copy) as collection, opened(whole) as other:
+        assert answers(collection) == answers(other)
+
+
+def test_large_files_are_read_where_their_time_has_changed_or_all_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.checksums.CHECKED_BYTES", 0)
+    file = tmp_path / "page.dat"
+    file.write_bytes(b"a" * 100)
+    time = file.stat().st_mtime_ns
+    known = Checksums.taken(tmp_path, {}, "", None)
+    assert known.damaged(tmp_path, thorough=True) == []
+    file.write_bytes(b"b" * 100)
+    assert known.damaged(tmp_path) == ["page.dat"]
+    os.utime(file, ns=(time, time))
+    assert known.damaged(tmp_path) == []
+    assert known.damaged(tmp_path, thorough=True) == ["page.dat"]
+    assert Checksums.taken(tmp_path, {}, "", known).files == known.files
+
+
+@pytest.mark.parametrize("content", [b"", b"a", bytes(70_000), bytes(65_536) + b"a", b"a" + bytes(65_536)])
+def test_every_change_changes_the_checksum(tmp_path, content):
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    before = checksum(file)
+    changes: list[Callable[[bytes], bytes]] = [lambda old: old[:-1] + b"b", lambda old: bytes(len(old)) + b"c"]
+    for change in changes:
+        file.write_bytes(change(content))
+        assert checksum(file) != before
