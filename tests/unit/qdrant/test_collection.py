@@ -215,7 +215,7 @@ def test_a_second_process_waits_and_is_then_told_who_has_it(tmp_path, words):
     ) as holder:
         assert holder.stdout.readline() == "open\n"
         with pytest.raises(StoreBusyError, match=rf"(?s){tmp_path}.*process {holder.pid}"):
-            Collection.open("notes", tmp_path, encoder=words, wait_seconds=0.1)
+            Collection.open("notes", tmp_path, encoder=words, wait_seconds=0)
         release = threading.Timer(0.2, holder.stdin.close)
         release.start()
         with Collection.open("notes", tmp_path, encoder=words, wait_seconds=60) as collection:

@@ -289,8 +289,8 @@ class EmbeddedBackend(Backend):
         with self._turn:
             if self._opened is not None:
                 return
-            start = time.monotonic()
             was_given = self._turns.take(self._wait_seconds)
+            start = time.monotonic()
             try:
                 is_alone = not self.writing.depth and self._turns.may_write()
                 self._folder.settle(alone=is_alone)

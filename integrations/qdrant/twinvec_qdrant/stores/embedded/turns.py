@@ -4,7 +4,7 @@
     owner          id of the process that has the turn, empty between turns
     turns/users    shared by all processes that have the collection open, with or without a turn; the last one removes
                    the folder
-    turns/next     held by the process that waits for the next turn
+    turns/wait-*   the ticket of a process that waits for its turn, locked by it; the lowest name is the next
     turns/writer   held by the process that writes, through all its turns
     turns/pid      id of the process that writes
 
@@ -33,6 +33,7 @@ except ImportError:  # without flock, nobody notices that a collection is open e
     fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
 _POLL_SECONDS = 0.01
+_TICKET = "wait-"
 
 
 class Turns:
@@ -41,9 +42,7 @@ class Turns:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._folder = path / "turns"
-        self._turn, self._next, self._asked, self._writer = (
-            FileLock(path / name, thread_local=False) for name in ("lock", "turns/next", "turns/next", "turns/writer")
-        )
+        self._turn, self._writer = (FileLock(path / name, thread_local=False) for name in ("lock", "turns/writer"))
         self._owner = path / "owner"
         self._writing = self._folder / "pid"
         self._users: IO[bytes] | None = None
@@ -111,12 +110,17 @@ class Turns:
     def take(self, wait_seconds: float) -> bool:
         """Take the turn; return whether the last one ended by ``give``, or raise ``StoreBusyError``.
 
-        Those who wait take their turns in about the order of their coming.
+        Those who wait take their turns in the order of their coming.
         """
         end = time.monotonic() + wait_seconds
+        ticket = FileLock(self._folder / f"{_TICKET}{time.time_ns():020}-{os.getpid()}", thread_local=False)
         try:
-            with self._next.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS):
-                self._turn.acquire(timeout=max(end - time.monotonic(), 0), poll_interval=_POLL_SECONDS)
+            ticket.acquire(timeout=0)
+            while any(self._waits(each) for each in self._tickets() if each < Path(ticket.lock_file)):
+                if time.monotonic() >= end:
+                    raise Timeout(ticket.lock_file)
+                time.sleep(_POLL_SECONDS)
+            self._turn.acquire(timeout=max(end - time.monotonic(), 0), poll_interval=_POLL_SECONDS)
             was_given = not has_owner(self._path)
             self._owner.write_text(str(os.getpid()), encoding="ascii")
         except Timeout:
@@ -124,6 +128,9 @@ class Turns:
         except OSError as error:
             self._turn.release()
             raise self._unusable(error) from error
+        finally:
+            Path(ticket.lock_file).unlink(missing_ok=True)
+            ticket.release()
         return was_given
 
     def give(self) -> None:
@@ -135,11 +142,22 @@ class Turns:
 
     def wanted(self) -> bool:
         """Return whether another process waits for the turn."""
+        return any(map(self._waits, self._tickets()))
+
+    def _tickets(self) -> list[Path]:
+        return sorted(self._folder.glob(f"{_TICKET}*"))
+
+    def _waits(self, ticket: Path) -> bool:
+        """Return whether the process with the ticket still waits; remove the ticket of one that was killed."""
+        lock = FileLock(ticket, thread_local=False)
         try:
-            self._asked.acquire(timeout=0)
-        except (Timeout, OSError):
+            lock.acquire(timeout=0)
+        except Timeout:
             return True
-        self._asked.release()
+        except OSError:
+            return False
+        ticket.unlink(missing_ok=True)
+        lock.release()
         return False
 
     def write(self, wait_seconds: float) -> None:

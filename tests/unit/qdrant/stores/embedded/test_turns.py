@@ -1,0 +1,207 @@
+"""Several processes and one embedded collection: searches take turns, also beside an ingest; one process writes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from holders import HOLDER, with_helpers
+from twinvec.errors import StoreBusyError, StoreUnavailableError
+from twinvec_qdrant import Collection, drop_collection
+from twinvec_qdrant.stores.embedded.turns import Turns
+from words import WordEncoder
+
+SEARCHER = """
+    import json, sys, time
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+    folder, seconds = sys.argv[1], float(sys.argv[2])
+    waits, wrong = [], []
+    with Collection.open("notes", folder, encoder=WordEncoder(), chunking=False, create=False) as collection:
+        print("open", flush=True)
+        sys.stdin.readline()
+        number, end = 0, time.monotonic() + seconds
+        while time.monotonic() < end:
+            number += 1
+            name = f"n{number % 30:02}"
+            start = time.monotonic()
+            hits = collection.search(f"note {name}", 3, "sparse")
+            waits.append(time.monotonic() - start)
+            if [hit.id for hit in hits][:1] != [name] or len({hit.id for hit in hits}) != 3:
+                wrong.append((name, [hit.id for hit in hits]))
+    print(json.dumps({"worst": max(waits), "searches": number, "wrong": wrong}), flush=True)
+"""
+INGESTER = """
+    import sys, time
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+    from twinvec_qdrant.ingest import planned
+    planned.BATCH_CHUNKS = 5
+    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
+        print("open", flush=True)
+        for edition in range(int(sys.argv[2])):
+            report = collection.ingest((f"n{row:02}", f"note n{row:02} edition{edition}") for row in range(30))
+            assert report.failed == 0
+    print("done", flush=True)
+"""
+
+
+def started(stack: ExitStack, program: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start a process that prints "open" when it has the collection open."""
+    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return stack.enter_context(subprocess.Popen(command, text=True, env=with_helpers(), **pipes))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest((f"n{row:02}", f"note n{row:02} edition") for row in range(30))
+    return tmp_path
+
+
+def check_searchers(searchers: list[subprocess.Popen[str]]) -> None:
+    """Let all search at the same time."""
+    for searcher in searchers:
+        assert searcher.stdout.readline() == "open\n"
+    for searcher in searchers:
+        searcher.stdin.write("\n")
+        searcher.stdin.flush()
+    for searcher in searchers:
+        output, errors = searcher.communicate(timeout=200)
+        assert searcher.returncode == 0, errors
+        outcome = json.loads(output.splitlines()[-1])
+        assert outcome["wrong"] == []
+        assert outcome["searches"] > 1
+        print(outcome)
+
+
+def opened(folder, **options) -> Collection:
+    return Collection.open("notes", folder, encoder=WordEncoder(), chunking=False, **options)
+
+
+@pytest.mark.slow
+def test_four_processes_search_at_once(folder):
+    with ExitStack() as stack:
+        check_searchers([started(stack, SEARCHER, folder, 4) for _ in range(4)])
+
+
+@pytest.mark.slow
+def test_two_processes_search_beside_one_that_ingests(folder):
+    with ExitStack() as stack:
+        ingester = started(stack, INGESTER, folder, 10)
+        assert ingester.stdout.readline() == "open\n"
+        check_searchers([started(stack, SEARCHER, folder, 4) for _ in range(2)])
+        assert ingester.communicate(timeout=200)[0] == "done\n"
+        assert ingester.returncode == 0
+    with opened(folder) as collection:
+        assert collection.verify().sound
+        assert {each.text for each in collection.get([f"n{row:02}" for row in range(30)])} == {
+            f"note n{row:02} edition9" for row in range(30)
+        }
+
+
+def test_a_process_that_is_killed_in_its_turn_leaves_it_to_the_others(folder):
+    with ExitStack() as stack:
+        killed = started(stack, SEARCHER, folder, 1_000_000)
+        assert killed.stdout.readline() == "open\n"
+        killed.send_signal(signal.SIGKILL)
+        with opened(folder) as collection:
+            assert collection.search("note n07", 1)[0].id == "n07"
+            assert collection.verify().sound
+
+
+def test_an_idle_process_lets_others_search_and_write_and_sees_what_they_wrote(folder):
+    with opened(folder) as collection, ExitStack() as stack:
+        assert collection.search("note n07", 1)[0].id == "n07"
+        holder = started(stack, HOLDER, folder)
+        assert holder.stdout.readline() == "open\n", "it has written one document"
+        assert collection.search("green tea", 1)[0].id == "tea"
+        assert collection.count() == 31
+        assert collection.delete(["tea"]) == 1
+        holder.communicate("", timeout=60)
+        assert holder.returncode == 0
+        assert collection.count() == 30
+    assert sorted(each.name for each in (folder / "notes").iterdir()) == ["collection.json", "lock", "owner", "shard"]
+
+
+def test_writers_exclude_writers_and_the_error_names_the_process(folder):
+    writing = """
+        import sys
+        from words import WordEncoder
+        from twinvec_qdrant import Collection
+        with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
+            with collection._backend.writing:
+                print("open", flush=True)
+                sys.stdin.read()
+    """
+    with ExitStack() as stack:
+        writer = started(stack, writing, folder)
+        assert writer.stdout.readline() == "open\n"
+        with opened(folder, wait_seconds=1) as collection:
+            assert collection.search("note n07", 1)[0].id == "n07"
+            for write in (
+                lambda: collection.ingest([("fresh", "a fresh note")]),
+                lambda: collection.delete(["n07"]),
+            ):
+                with pytest.raises(StoreBusyError, match=rf"written by process {writer.pid}"):
+                    write()
+            writer.communicate("", timeout=60)
+            assert collection.ingest([("fresh", "a fresh note")]).new == 1
+
+
+def test_turns_are_taken_in_order_and_the_wait_is_bounded(tmp_path):
+    first, second, third = (Turns(tmp_path) for _ in range(3))
+    for turns in (first, second, third):
+        turns.enter()
+    first.take(1)
+    assert not first.wanted()
+    start = time.monotonic()
+    with pytest.raises(StoreBusyError, match="process"):
+        second.take(0.1)
+    assert time.monotonic() - start < 5
+    waiter = threading.Thread(target=second.take, args=(60,))
+    waiter.start()
+    while not first.wanted():
+        time.sleep(0.001)
+    with pytest.raises(StoreBusyError):
+        third.take(0)
+    first.give()
+    waiter.join()
+    with pytest.raises(StoreBusyError):
+        first.take(0)
+    second.give()
+    for turns in (first, second, third):
+        turns.leave()
+    assert not (tmp_path / "turns").exists()
+
+
+def test_a_collection_that_another_process_has_open_is_not_dropped(folder):
+    with opened(folder) as collection, ExitStack() as stack:
+        holder = started(stack, HOLDER, folder)
+        assert holder.stdout.readline() == "open\n"
+        assert collection.count() == 31, "the turn is ours again"
+        collection.close()
+        with pytest.raises(StoreBusyError):
+            drop_collection("notes", folder, wait_seconds=0.3)
+        holder.communicate("", timeout=60)
+    drop_collection("notes", folder)
+    assert not (folder / "notes").exists()
+
+
+def test_a_collection_that_is_removed_between_two_turns_is_said_to_be_gone(folder):
+    with opened(folder) as collection:
+        collection._backend.give()
+        (folder / "notes" / "shard").rename(folder / "elsewhere")
+        with pytest.raises(StoreUnavailableError, match="removed"):
+            collection.count()
+        (folder / "elsewhere").rename(folder / "notes" / "shard")
+        assert collection.count() == 30
