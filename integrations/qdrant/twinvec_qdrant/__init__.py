@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from twinvec_qdrant.backups import backup_collection, restore_collection
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.foreign_arguments import (
     exact_search,
@@ -18,13 +19,14 @@ from twinvec_qdrant.ingest.reading import Empty, Failure, RecordColumns, Root, r
 from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
 from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.records.writer_process import Writer
-from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.report import Backup, IngestReport
 from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings
 from twinvec_qdrant.whole_documents import ingest_all, open_whole_documents, with_documents
 
 __all__ = [
     "NOTHING",
     "SAME_VECTOR_COSINE",
+    "Backup",
     "Chunk",
     "ChunkSettings",
     "Chunker",
@@ -39,6 +41,7 @@ __all__ = [
     "Root",
     "Writer",
     "all_of",
+    "backup_collection",
     "drop_collection",
     "exact_search",
     "ingest_all",
@@ -51,6 +54,7 @@ __all__ = [
     "query_space",
     "read_source",
     "refuse_foreign",
+    "restore_collection",
     "text_id",
     "text_ids",
     "understood_filter",

@@ -1,7 +1,8 @@
-"""Reports of what an ingest, a verification, a migration, a reindexing or a push did."""
+"""Reports of what an ingest, a verification, a migration, a reindexing, a push or a backup did."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinvec.errors import IngestError
@@ -150,3 +151,18 @@ class PushReport:
     deleted: int = 0
     missed: list[str] = field(default_factory=list)
     chunks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup is a copy of.
+
+    Attributes:
+        collection: Name of the collection.
+        time: When it was copied, in UTC (ISO 8601).
+        points: How many chunks, records (one for each document) and notes it holds.
+    """
+
+    collection: str
+    time: str
+    points: Mapping[str, int] = field(default_factory=dict)

@@ -244,20 +244,24 @@ class EmbeddedBackend(Backend):
 
         The files of a turn in which this process has written are checked too, as far as it has not changed them.
         """
+        with self.at_rest() as folder:
+            known = Checksums.read(folder.closed)
+            if known is not None and (damaged := known.damaged(folder.shard, thorough=True)):
+                raise StoreCorruptError(f"{self.location}: {named_files(damaged)} not as written; {REMEDY}")
+
+    @contextmanager
+    def at_rest(self) -> Iterator[CollectionFolder]:
+        """Yield the folder while the engine is closed and nobody else has the turn; the files hold still."""
         with self._turn:
             self._begin()
             try:
                 with engine_errors(self.location, "close"):
                     self._note_close(at_rest=True)
                 self._opened = None
-                known = Checksums.read(self._folder.closed)
-                if known is not None and (damaged := known.damaged(self._folder.shard, thorough=True)):
-                    raise StoreCorruptError(f"{self.location}: {named_files(damaged)} not as written; {REMEDY}")
-                self._open(was_given=True, is_alone=False)
-            except BaseException:
+                yield self._folder
+            finally:
                 self._opened = None
                 self._turns.give()
-                raise
 
     def end_repair(self) -> None:
         forget(self._folder.shard)

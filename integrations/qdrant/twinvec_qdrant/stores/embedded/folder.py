@@ -24,11 +24,12 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
-from twinvec.support.atomic import atomic_write, put_in_place
+from twinvec.support.atomic import PARTIAL, atomic_write, put_in_place
 from twinvec_qdrant.stores.embedded.checksums import CLOSED, OPENED, Checksums
 
 _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
+DESCRIPTION = "collection.json"
 _COPY = "shard.copy-"
 REMEDY = (
     "restore a backup (twinvec restore), or repair the collection (twinvec verify --repair) and then ingest its "
@@ -45,7 +46,7 @@ class CollectionFolder:
         self.shard = self.path / "shard"
         self._indexed = self.path / "shard.indexed"
         self._replaced = self.path / "shard.old"
-        self._description = self.path / "collection.json"
+        self._description = self.path / DESCRIPTION
         self.restored = self.path / "restored"
         self.closed = self.shard / CLOSED
         self._opened = self.shard / OPENED
@@ -117,7 +118,7 @@ class CollectionFolder:
         try:
             size = sum(file.stat().st_blocks * 512 for file in self.shard.rglob("*") if file.is_file())
             self.check_room(2 * size)
-            shutil.copytree(self.shard, copy, copy_function=_copy_file)
+            copied_tree(self.shard, copy)
         except OSError as error:
             self.remove_copies()
             raise StoreUnavailableError(f"{self.path}: cannot be copied: {error}") from error
@@ -142,7 +143,7 @@ class CollectionFolder:
 
     def remove_copies(self) -> None:
         """Remove all copies, and the files that a copy has replaced."""
-        for each in (*self.path.glob(f"{_COPY}*"), self._indexed, self._replaced):
+        for each in (*self.path.glob(f"{_COPY}*"), *self.path.glob(f"*{PARTIAL}"), self._indexed, self._replaced):
             shutil.rmtree(each, ignore_errors=True)
 
     def put_restored_in_place(self) -> None:
@@ -191,6 +192,11 @@ class CollectionFolder:
             return self._description.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return ""
+
+
+def copied_tree(source: Path, target: Path) -> None:
+    """Copy a folder of engine's files, whose holes stay holes."""
+    shutil.copytree(source, target, copy_function=_copy_file)
 
 
 def _copy_file(source: str, target: str) -> None:

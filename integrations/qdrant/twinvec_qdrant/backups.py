@@ -1,0 +1,83 @@
+"""Back up and restore a collection of an embedded store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from twinvec.errors import CollectionNotFoundError
+from twinvec_qdrant.opening_store import DEFAULT_PATH
+from twinvec_qdrant.report import Backup
+
+
+def backup_collection(
+    name: str,
+    to: str | Path,
+    path: str | Path | None = None,
+    *,
+    overwrite: bool = False,
+    wait_seconds: float = 10.0,
+) -> Backup:
+    """Copy a collection of the embedded store to a folder, also while it is searched and ingested into.
+
+    The copy is the collection at one moment. Other processes, and other threads, wait while the files are copied.
+
+    Args:
+        name: Name of the collection.
+        to: The folder to make. It appears when the backup is complete.
+        path: Folder of the embedded store; default: ``./.twinvec``.
+        overwrite: Replace an older backup in the folder ``to``, once the new one is complete.
+        wait_seconds: How long to wait for another process that uses the store.
+
+    Raises:
+        CollectionNotFoundError: the collection does not exist.
+        ConfigurationError: ``to`` exists, and ``overwrite`` is False or ``to`` is no backup.
+        StoreBusyError: another process does not let go of the store.
+        StoreCorruptError: the collection is damaged.
+        StoreUnavailableError: the backup cannot be written; there is no half backup.
+    """
+    from twinvec_qdrant.stores.embedded.backups import back_up
+    from twinvec_qdrant.stores.embedded.store import EmbeddedStore
+
+    store = EmbeddedStore(path or DEFAULT_PATH, name, wait_seconds)
+    if store.peek() is None:
+        raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
+    backend = store.open()
+    try:
+        return back_up(backend, name, Path(to).expanduser().resolve(), overwrite=overwrite)
+    finally:
+        backend.close()
+
+
+def restore_collection(
+    source: str | Path,
+    path: str | Path | None = None,
+    *,
+    name: str | None = None,
+    overwrite: bool = False,
+    wait_seconds: float = 10.0,
+) -> Backup:
+    """Make a collection of the embedded store from a backup; its files are checked first.
+
+    After a kill, the store holds the old collection or the restored one.
+
+    Args:
+        source: The folder of the backup.
+        path: Folder of the embedded store; default: ``./.twinvec``.
+        name: Name of the restored collection; default: that of the collection in the backup.
+        overwrite: Replace an existing collection of this name.
+        wait_seconds: How long to wait until no other process has the collection open.
+
+    Raises:
+        ConfigurationError: ``source`` is no backup, or the collection exists and ``overwrite`` is False.
+        StoreBusyError: the collection is open, in this process or in another.
+        StoreCorruptError: the backup is damaged; the store is as before.
+        StoreUnavailableError: the collection cannot be written; the store is as before.
+    """
+    from twinvec_qdrant.stores.embedded.backups import read_backup, restore
+    from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+
+    place = Path(source).expanduser().resolve()
+    about = read_backup(place)
+    folder = CollectionFolder(path or DEFAULT_PATH, about.collection if name is None else name)
+    restore(place, folder, overwrite=overwrite, wait_seconds=wait_seconds)
+    return about

@@ -1,0 +1,77 @@
+"""The commands ``twinvec backup`` and ``twinvec restore``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinvec.cli.options import MAINTENANCE_PANEL, AsJson, CollectionName, StorePath
+from twinvec.cli.terminal import show_json
+from twinvec_qdrant.cli.options import WAIT_SECONDS, Wait
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``twinvec``."""
+    app.command("backup", rich_help_panel=MAINTENANCE_PANEL)(backup_command)
+    app.command("restore", rich_help_panel=MAINTENANCE_PANEL)(restore_command)
+
+
+def backup_command(
+    to: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to make.")],
+    collection: CollectionName,
+    path: StorePath = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an older backup in FOLDER, once the new one is complete.")
+    ] = False,
+    wait: Wait = WAIT_SECONDS,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a collection of the embedded store to a folder.
+
+    Searches and ingests of other processes go on; they wait while the files are copied. FOLDER appears when the backup
+    is complete. A server has snapshots of its own.
+
+    \b
+    twinvec backup ./backups/docs-monday --collection docs
+    """
+    from twinvec_qdrant.backups import backup_collection
+
+    made = backup_collection(collection, to, path, overwrite=overwrite, wait_seconds=wait)
+    if as_json:
+        show_json({"backup": str(to), **asdict(made)})
+    else:
+        points = made.points
+        typer.echo(f"{to}: {points.get('record', 0):,} documents of {collection}, {points.get('chunk', 0):,} chunks")
+
+
+def restore_command(
+    source: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the backup.")],
+    collection: Annotated[
+        str | None,
+        typer.Option("--collection", "-c", metavar="NAME", help="Name of the restored collection. Default: as before."),
+    ] = None,
+    path: StorePath = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing collection.")] = False,
+    wait: Wait = WAIT_SECONDS,
+    as_json: AsJson = False,
+) -> None:
+    """Make a collection of the embedded store from a backup.
+
+    The files of the backup are checked first. An existing collection is replaced with --overwrite only.
+
+    \b
+    twinvec restore ./backups/docs-monday
+    twinvec restore ./backups/docs-monday --collection docs --overwrite
+    """
+    from twinvec_qdrant.backups import restore_collection
+
+    made = restore_collection(source, path, name=collection, overwrite=overwrite, wait_seconds=wait)
+    name = made.collection if collection is None else collection
+    if as_json:
+        show_json({"restored": name, **asdict(made)})
+    else:
+        points = made.points
+        typer.echo(f"restored {name} as of {made.time}: {points.get('record', 0):,} documents")

@@ -1,0 +1,125 @@
+"""Backups of an embedded collection: a folder with a copy of its files at one moment, and what it is a copy of.
+
+    <backup>/backup.json        name of the collection, when it was copied, and how many points of each kind it holds
+    <backup>/collection.json    the description
+    <backup>/shard/             the engine's files, with their checksums
+
+The engine is closed while its files are copied, and nobody else has the turn. A backup is copied under another name and
+renamed when it is complete; a restored collection is copied next to the old one, and then put in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreUnavailableError
+from twinvec.support.atomic import PARTIAL, sync_file, sync_files
+from twinvec_qdrant.report import Backup
+from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, open_backends, opening
+from twinvec_qdrant.stores.embedded.checksums import CLOSED, Checksums, named_files
+from twinvec_qdrant.stores.embedded.folder import DESCRIPTION, CollectionFolder, copied_tree, parsed
+from twinvec_qdrant.stores.embedded.turns import Turns
+
+_ABOUT = "backup.json"
+_FORMAT = 1
+
+
+def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: bool) -> Backup:
+    """Copy the collection to the folder ``target``; an older backup there stays until the new one is complete."""
+    _check_target(target, overwrite=overwrite)
+    partial = target.with_name(target.name + PARTIAL)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        with backend.at_rest() as folder:
+            known = Checksums.read(folder.shard / CLOSED)
+            copied_tree(folder.shard, partial / folder.shard.name)
+            shutil.copyfile(folder.path / DESCRIPTION, partial / DESCRIPTION)
+        about = Backup(name, datetime.now(UTC).isoformat(timespec="seconds"), known.counts if known else {})
+        (partial / _ABOUT).write_text(json.dumps({"format": _FORMAT, **asdict(about)}, indent=1), encoding="utf-8")
+        _check_files(partial)
+        sync_files(partial)
+        replaced = target.with_name(target.name + ".old")
+        shutil.rmtree(replaced, ignore_errors=True)
+        if target.exists():
+            target.rename(replaced)
+        partial.rename(target)
+        with suppress(OSError):  # elsewhere than on Linux, a folder cannot be opened
+            sync_file(target.parent)
+        shutil.rmtree(replaced, ignore_errors=True)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise StoreUnavailableError(f"{target}: the backup cannot be written: {error}") from error
+    return about
+
+
+def read_backup(source: Path) -> Backup:
+    """Return what a folder is a backup of; raise ``ConfigurationError`` if it is none."""
+    try:
+        values = parsed(source / _ABOUT)
+        if values.pop("format") != _FORMAT:
+            raise ValueError("made by a later version of twinvec")
+        return Backup(**values)
+    except FileNotFoundError:
+        raise ConfigurationError(f"{source}: not a backup (it has no {_ABOUT})") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreCorruptError(f"{source / _ABOUT}: {error}; take another backup") from error
+
+
+def restore(source: Path, folder: CollectionFolder, *, overwrite: bool, wait_seconds: float) -> None:
+    """Make the collection what its backup is; an existing one stays until all is copied."""
+    _check_files(source)
+    with opening:
+        if folder.path in open_backends:
+            raise StoreBusyError(f"{folder.path}: open in this process; close it before it is restored")
+        with Turns(folder.path).alone(wait_seconds):
+            try:
+                folder.settle()
+                if folder.exists() and not overwrite:
+                    raise ConfigurationError(
+                        f"{folder.path}: the collection exists; restore it under another name (--collection), or let "
+                        "the backup replace it (--overwrite, overwrite=True)"
+                    )
+                _copy_in(source, folder)
+            except OSError as error:
+                raise StoreUnavailableError(f"{folder.path}: cannot be restored: {error}") from error
+            finally:
+                if not folder.exists():
+                    shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def _copy_in(source: Path, folder: CollectionFolder) -> None:
+    partial = folder.path / f"{folder.restored.name}{PARTIAL}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    copied_tree(source / folder.shard.name, partial / folder.shard.name)
+    shutil.copyfile(source / DESCRIPTION, partial / DESCRIPTION)
+    sync_files(partial)
+    partial.rename(folder.restored)
+    folder.put_restored_in_place()
+
+
+def _check_target(target: Path, *, overwrite: bool) -> None:
+    if not target.exists():
+        return
+    if not overwrite:
+        raise ConfigurationError(f"{target}: exists; name another folder, or let the backup replace it (--overwrite)")
+    read_backup(target)  # anything else is not replaced
+
+
+def _check_files(backup: Path) -> None:
+    """Raise ``StoreCorruptError`` if the files of a backup are not as written."""
+    known = Checksums.read(backup / "shard" / CLOSED)
+    damaged = [CLOSED] if known is None else known.damaged(backup / "shard", thorough=True)
+    if not damaged and known is not None:
+        with suppress(OSError, UnicodeDecodeError):
+            if (backup / DESCRIPTION).read_text(encoding="utf-8") == known.description:
+                return
+        damaged = [DESCRIPTION]
+    raise StoreCorruptError(f"{backup}: {named_files(damaged)} not as written; take another backup")

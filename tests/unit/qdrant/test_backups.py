@@ -1,0 +1,263 @@
+"""Backups of an embedded collection: complete or not there, of one moment, and restored as they were."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from holders import with_helpers
+from twinvec.errors import (
+    CollectionNotFoundError,
+    ConfigurationError,
+    StoreBusyError,
+    StoreCorruptError,
+    StoreUnavailableError,
+)
+from twinvec_qdrant import Collection, backup_collection, list_collections, restore_collection
+from twinvec_qdrant.stores.embedded import backups
+from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+from words import WordEncoder
+
+NOTES = {f"n{row:02}": f"note {row}" for row in range(20)}
+
+
+def opened(folder: Path, **options) -> Collection:
+    return Collection.open("notes", folder, encoder=WordEncoder(), chunking=False, **options)
+
+
+@pytest.fixture
+def store(tmp_path) -> Path:
+    folder = tmp_path / "store"
+    with opened(folder) as collection:
+        collection.ingest(NOTES.items())
+    return folder
+
+
+def check(folder: Path, notes: dict[str, str], **options) -> None:
+    """The collection holds these notes, whole, and ingests them as unchanged."""
+    with opened(folder, create=False, **options) as collection:
+        assert {each.id: each.text for each in collection.get(sorted(notes))} == notes
+        assert collection.verify().sound
+        assert collection.ingest(notes.items()).unchanged == len(notes)
+        assert collection.count() == len(notes)
+
+
+def test_a_backup_is_restored_as_it_was(store, tmp_path):
+    made = backup_collection("notes", tmp_path / "backup", store)
+    assert (made.collection, dict(made.points)) == ("notes", {"chunk": 20, "record": 20, "note": 0})
+    with opened(store) as collection:
+        collection.delete(["n00"])
+    assert restore_collection(tmp_path / "backup", tmp_path / "elsewhere") == made
+    check(tmp_path / "elsewhere", NOTES)
+    assert list_collections(tmp_path / "elsewhere")[0].name == "notes"
+    restore_collection(tmp_path / "backup", store, name="older notes")
+    assert [each.name for each in list_collections(store)] == ["notes", "older notes"]
+    assert sorted(each.name for each in (store / "older%20notes").iterdir()) == [
+        "collection.json",
+        "lock",
+        "owner",
+        "shard",
+    ]
+
+
+def test_an_existing_collection_is_replaced_only_on_request(store, tmp_path):
+    backup_collection("notes", tmp_path / "backup", store)
+    with opened(store) as collection:
+        collection.ingest([("fresh", "a fresh note")])
+    with pytest.raises(ConfigurationError, match=r"exists.*--overwrite"):
+        restore_collection(tmp_path / "backup", store)
+    check(store, {**NOTES, "fresh": "a fresh note"})
+    with opened(store), pytest.raises(StoreBusyError, match="open in this process"):
+        restore_collection(tmp_path / "backup", store, overwrite=True)
+    restore_collection(tmp_path / "backup", store, overwrite=True)
+    check(store, NOTES)
+
+
+def test_an_older_backup_is_replaced_only_on_request_and_nothing_else_is(store, tmp_path):
+    target = tmp_path / "backup"
+    first = backup_collection("notes", target, store)
+    with opened(store) as collection:
+        collection.delete(["n00"])
+    with pytest.raises(ConfigurationError, match="exists"):
+        backup_collection("notes", target, store)
+    assert backups.read_backup(target) == first
+    assert backup_collection("notes", target, store, overwrite=True).points["record"] == 19
+    assert backups.read_backup(target).points["record"] == 19
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith("backup")] == ["backup"]
+    with pytest.raises(ConfigurationError, match="not a backup"):
+        backup_collection("notes", store, store, overwrite=True)
+    with pytest.raises(ConfigurationError, match="not a backup"):
+        restore_collection(store, tmp_path / "elsewhere")
+    with pytest.raises(CollectionNotFoundError):
+        backup_collection("letters", tmp_path / "letters", store)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreUnavailableError):
+        backup_collection("notes", tmp_path / "file" / "backup", store)
+
+
+@pytest.mark.parametrize("name", ["collection.json", "backup.json", "segment.json", "checksums.json"])
+def test_a_damaged_backup_is_refused_and_the_collection_stays(store, tmp_path, name):
+    backup_collection("notes", tmp_path / "backup", store)
+    next((tmp_path / "backup").rglob(name)).write_text("{")
+    with pytest.raises(StoreCorruptError, match=name):
+        restore_collection(tmp_path / "backup", store, overwrite=True)
+    check(store, NOTES)
+    with pytest.raises(StoreCorruptError):
+        restore_collection(tmp_path / "backup", tmp_path / "elsewhere")
+    assert not list_collections(tmp_path / "elsewhere")
+
+
+def test_a_damaged_collection_is_not_backed_up(store, tmp_path):
+    next((store / "notes").rglob("version.info")).unlink()
+    with pytest.raises(StoreCorruptError):
+        backup_collection("notes", tmp_path / "backup", store)
+    assert not (tmp_path / "backup").exists()
+    with opened(tmp_path / "other") as collection:
+        collection.ingest([("a", "b")])
+    backup_collection("notes", tmp_path / "backup", tmp_path / "other")
+    restore_collection(tmp_path / "backup", store, overwrite=True)
+    check(store, {"a": "b"})
+
+
+def test_a_collection_is_backed_up_while_it_is_open_and_written(store, tmp_path):
+    with opened(store) as collection:
+
+        def documents():
+            for row in range(40):
+                if row == 20:
+                    backup_collection("notes", tmp_path / "backup", store)
+                yield f"m{row:02}", f"more {row}"
+
+        assert collection.ingest(documents()).new == 40
+    restore_collection(tmp_path / "backup", tmp_path / "elsewhere")
+    with opened(tmp_path / "elsewhere") as collection:
+        assert set(collection.find()) >= NOTES.keys()
+        assert collection.verify().sound
+        assert collection.ingest((f"m{row:02}", f"more {row}") for row in range(40)).failed == 0
+        assert collection.count() == 60
+
+
+KILLED = """
+    import sys
+    from twinvec_qdrant import backup_collection, restore_collection
+    from twinvec_qdrant.stores.embedded import backups, folder
+    def stop(*_):
+        print("stopped", flush=True)
+        sys.stdin.read()
+    step, work, store, backup = sys.argv[1:]
+    home = folder if step == "put_restored_in_place" else backups
+    if step == "put_restored_in_place":
+        folder.CollectionFolder.put_restored_in_place = stop
+    else:
+        setattr(backups, step, stop)
+    if work == "backup":
+        backup_collection("notes", backup, store)
+    else:
+        restore_collection(backup, store, overwrite=True)
+"""
+
+
+def killed(step: str, *arguments: object) -> None:
+    """Kill a process at a step of its backup or its restoring."""
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), step, *map(str, arguments)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=with_helpers(), **pipes) as process:
+        assert process.stdout.readline() == "stopped\n", process.stderr.read()
+        process.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("step", ["copied_tree", pytest.param("sync_files", marks=pytest.mark.slow)])
+def test_a_killed_backup_leaves_none_under_its_name(store, tmp_path, step):
+    killed(step, "backup", store, tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
+    check(store, NOTES)
+    backup_collection("notes", tmp_path / "backup", store)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "store"]
+    restore_collection(tmp_path / "backup", tmp_path / "elsewhere")
+    check(tmp_path / "elsewhere", NOTES)
+
+
+@pytest.mark.parametrize(
+    ("step", "done"), [pytest.param("sync_files", False, marks=pytest.mark.slow), ("put_restored_in_place", True)]
+)
+def test_a_killed_restore_leaves_the_old_or_the_new_collection(store, tmp_path, step, done):
+    backup_collection("notes", tmp_path / "backup", store)
+    with opened(store) as collection:
+        collection.delete(["n00"])
+    killed(step, "restore", store, tmp_path / "backup")
+    left = {name: text for name, text in NOTES.items() if name != "n00"}
+    check(store, NOTES if done else left)
+    assert sorted(each.name for each in (store / "notes").iterdir()) == ["collection.json", "lock", "owner", "shard"]
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_killed_between_the_renames_the_restored_collection_is_put_in_place(store, tmp_path, step):
+    backup_collection("notes", tmp_path / "backup", store)
+    with opened(store) as collection:
+        collection.delete(["n00"])
+    folder = CollectionFolder(store, "notes")
+    backups.copied_tree(tmp_path / "backup", folder.restored)
+    if step > 0:
+        folder.shard.rename(folder.path / "shard.old")
+    if step > 1:
+        (folder.restored / "collection.json").replace(folder.path / "collection.json")
+    check(store, NOTES)
+
+
+INGESTER = """
+    import sys
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+    from twinvec_qdrant.ingest import planned
+    planned.BATCH_CHUNKS = 3
+    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
+        print("open", flush=True)
+        edition = 0
+        while True:
+            edition += 1
+            collection.ingest((f"n{row:02}", f"note {row} edition{edition}") for row in range(20))
+"""
+
+
+@pytest.mark.slow
+def test_backups_beside_an_ingest_that_is_killed_are_all_whole(store, tmp_path):
+    for attempt in range(3):
+        command = [sys.executable, "-c", textwrap.dedent(INGESTER), str(store)]
+        with subprocess.Popen(command, text=True, env=with_helpers(), stdout=subprocess.PIPE) as ingester:
+            assert ingester.stdout.readline() == "open\n"
+            for number in range(2):
+                backup_collection("notes", tmp_path / f"backup{attempt}{number}", store, wait_seconds=60)
+            ingester.send_signal(signal.SIGKILL)
+        for number in range(2):
+            restore_collection(tmp_path / f"backup{attempt}{number}", tmp_path / f"restored{attempt}{number}")
+            with opened(tmp_path / f"restored{attempt}{number}") as collection:
+                assert sorted(collection.find()) == sorted(NOTES)
+                assert len(collection.search("note", 50, "sparse")) == 20
+                assert collection.ingest(NOTES.items()).failed == 0
+                assert collection.verify().sound
+                assert collection.count() == 20
+
+
+def test_the_commands(store, tmp_path, capsys):
+    from twinvec.cli import main
+
+    def run(*arguments: object) -> tuple[int, str]:
+        try:
+            main([*map(str, arguments)])
+        except SystemExit as end:
+            return int(end.code or 0), capsys.readouterr().out
+        return 0, capsys.readouterr().out
+
+    code, output = run("backup", tmp_path / "backup", "--collection", "notes", "--path", store, "--json")
+    assert (code, json.loads(output)["points"]["record"]) == (0, 20)
+    assert run("backup", tmp_path / "backup", "--collection", "notes", "--path", store)[0] == 1
+    assert run("restore", tmp_path / "backup", "--path", store)[0] == 1
+    code, output = run("restore", tmp_path / "backup", "-c", "copy", "--path", store)
+    assert (code, output.split(" as of ")[0]) == (0, "restored copy")
+    assert [each.name for each in list_collections(store)] == ["copy", "notes"]
