@@ -475,6 +475,7 @@ class Collection:
         *,
         cluster: ClusterSettings | None = None,
         payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
+        chunking: ChunkSettings | None = None,
     ) -> IndexReport:
         """Build the indexes now: that of the vectors, which is then measured, and those of payload keys.
 
@@ -488,13 +489,15 @@ class Collection:
             payload_indexes: New payload indexes, as for ``open``; all others are removed, and without ``index`` the
                 vectors stay as they are. Default: the present settings, also for the keys of documents that an older
                 version of twinvec has written.
+            chunking: The present settings with other ``code`` or ``pages``; the next ingest cuts the documents anew for
+                which that matters. Without other arguments, the vectors stay as they are.
 
         Raises:
             ConfigurationError: a setting is unknown, out of range, or that of new collections only; or a key has values
                 that an index of the requested type would hide.
             StoreUnavailableError: the server does not answer, or the disk has no room; the collection is as before.
         """
-        report = reindex(self._backend, index, cluster, payload_indexes)
+        report = reindex(self._backend, index, cluster, payload_indexes, chunking)
         self._serving.refresh_settings()
         return report
 

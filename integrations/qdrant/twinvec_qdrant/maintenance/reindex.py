@@ -25,7 +25,7 @@ from twinvec_qdrant.records.payload_indexes import (
 from twinvec_qdrant.records.payload_keys import SeenKey, seen_keys
 from twinvec_qdrant.records.schema import CHUNKS, LLAMA_INDEX_KEYS, filtered_paths, tenant_path, user_payload
 from twinvec_qdrant.report import IndexReport
-from twinvec_qdrant.settings import ClusterSettings, IndexSettings, PayloadIndexes
+from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings, PayloadIndexes
 from twinvec_qdrant.stores.base import OWN_FIELDS, Backend, FieldIndexType
 from twinvec_qdrant.stores.points import Query
 
@@ -40,6 +40,7 @@ def reindex(
     index: IndexSettings | Mapping[str, Any] | None,
     cluster: ClusterSettings | None,
     payload_indexes: Mapping[str, Any] | Literal[False] | None,
+    chunking: ChunkSettings | None = None,
 ) -> IndexReport:
     """Rebuild the indexes; see ``Collection.reindex``."""
     requested = IndexSettings.from_dict(index) if isinstance(index, Mapping) else index
@@ -49,15 +50,27 @@ def reindex(
         if cluster is not None and cluster.given():
             backend.change_cluster(cluster)
         now = stored_description(backend)
+        cutting = _cutting(now.chunking, chunking, backend.location)
         settings = requested or now.index
         wanted = now.payload_indexes if payload_indexes is None else PayloadIndexes.of(payload_indexes)
         index_payload(backend, wanted, now.tenant_key)
-        backend.build_index(settings, force=index is not None or payload_indexes is None)
-        updated = now.model_copy(update={"index": settings, "payload_indexes": wanted})
+        backend.build_index(settings, force=index is not None or (payload_indexes is None and chunking is None))
+        updated = now.model_copy(update={"index": settings, "payload_indexes": wanted, "chunking": cutting})
         backend.write_metadata(updated.changes(now))
     chunks = backend.count([CHUNKS])
     recall = _recall(backend, now.vector, settings)
     return IndexReport(str(settings), chunks, backend.indexed(chunks), recall, shown_indexes(backend, now.tenant_key))
+
+
+def _cutting(now: ChunkSettings, wanted: ChunkSettings | None, location: str) -> ChunkSettings:
+    """Return the settings of chunking with the wanted ways of cutting; raise if the chunks would have other sizes."""
+    if wanted is None:
+        return now
+    if wanted.sizes() != now.sizes():
+        raise ConfigurationError(
+            f"{location}: holds {now}, not {wanted}; only code and pages can change: ingest into a new collection"
+        )
+    return wanted.decided(now)
 
 
 def _recall(backend: Backend, vector: str, settings: IndexSettings) -> float | None:

@@ -9,6 +9,7 @@ import pytest
 
 import office_files
 from twinvec import Document
+from twinvec.errors import ConfigurationError
 from twinvec_qdrant import Chunker, ChunkSettings, Collection, read_source
 from twinvec_qdrant.ingest import code, cutting
 from words import WordEncoder
@@ -187,6 +188,12 @@ def test_code_of_an_older_version_stays_as_it_is(tmp_path, folder, monkeypatch):
         collection.ingest(read_source(folder))
         assert collection.info()["chunking"]["code"] == []
         assert not [hit for hit in collection.search("start", group=False) if " > " in hit.payload["heading"]]
+        with pytest.raises(ConfigurationError, match="only code and pages"):
+            collection.reindex(chunking=ChunkSettings(max_tokens=20))
+        collection.reindex(chunking=ChunkSettings(code=("python",)))
+        report = collection.ingest(read_source(folder))
+        assert (report.updated, report.unchanged) == (2, 1)
+        assert [hit for hit in collection.search("start", group=False) if " > " in hit.payload["heading"]]
 
 
 def test_a_missing_grammar_fails_the_document_and_names_the_extra(tmp_path, folder, monkeypatch):
@@ -229,7 +236,7 @@ def test_the_caller_may_decide(tmp_path, folder):
         collection.ingest(read_source(folder))
         assert collection.info()["chunking"] == ChunkSettings(code=(), pages=False).as_dict()
     opened(tmp_path, chunking=ChunkSettings()).close()
-    with pytest.raises(Exception, match="not chunks"):
+    with pytest.raises(ConfigurationError, match="not chunks"):
         opened(tmp_path, chunking=ChunkSettings(code=("python",)))
 
 
