@@ -7,7 +7,6 @@ command imports heavy modules in its body, so that ``twinvec --help`` starts qui
 from __future__ import annotations
 
 import inspect
-import logging
 import sys
 from importlib.metadata import entry_points
 from typing import Annotated
@@ -16,6 +15,7 @@ import typer
 
 from twinvec.cli import encode, evaluate, export, init, similar, train, tune
 from twinvec.cli.configuration import file_defaults
+from twinvec.cli.messages import print_own_messages
 from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
 from twinvec.cli.uninstalled import add_uninstalled
 from twinvec.errors import TwinvecError
@@ -47,9 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = _DEBUG in arguments  # at any position
-    warnings = logging.StreamHandler()
-    warnings.setLevel(logging.WARNING)  # set on the handler too: bm25s sets its own logger to DEBUG
-    logging.basicConfig(format="twinvec: %(message)s", handlers=[warnings])
+    print_own_messages(debug=debug)
     try:
         build_app()(args=[each for each in arguments if each != _DEBUG], prog_name="twinvec")
     except SystemExit as stop:

@@ -24,7 +24,6 @@ from twinvec.errors import EngineError, ModelIntegrityError
 from twinvec.models.backbone import BackboneSpec
 from twinvec.models.integrity import read_object, sha256
 from twinvec.support.extras import import_torch
-from twinvec.support.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +75,8 @@ def cached_graph(name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedG
         with FileLock(f"{home}.lock"):
             found = _read(home, file)  # another process may have written it in the meantime
             if found is None:
-                logger.info("converting %s for the %s engine (once)", model.spec.folder, runtime.name)
-                with progress_bar("Preparing (once)", None, ""):  # it takes up to a minute
-                    _write(home, file, name, model)
+                logger.warning("preparing %s for this machine; this happens once", model.name)
+                _write(home, file, name, model)
                 found = _read(home, file)
     except OSError as error:
         raise EngineError(f"{home}: cannot be written: {error}; set TWINVEC_CACHE to another folder") from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from twinvec.engines.runtimes import RuntimeName
 from twinvec.errors import EngineError, MissingExtraError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
+from twinvec.support.progress import progress_bar
 from twinvec.tokens.batching import Batch
 
 TOP = 10
@@ -47,8 +47,7 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
         else:
             model = import_onnx().load(graph)
             names = [port.name for port in model.graph.input]
-        progress = sys.stderr if sys.stderr.isatty() else io.StringIO()  # standard output is for results
-        with contextlib.redirect_stdout(progress):
+        with progress_bar("Quantising", None, ""), contextlib.redirect_stdout(io.StringIO()):  # of NNCF's own bars
             made = nncf.quantize(
                 model,
                 nncf.Dataset(batches, lambda batch: {name: batch.inputs[name] for name in names}),

@@ -128,7 +128,7 @@ def test_processes_that_want_it_at_once_share_it(cache, tiny_model):
         runs = [pool.submit(subprocess.run, command, capture_output=True, text=True, timeout=300) for _ in range(2)]
     outputs = [run.result() for run in runs]
     assert [run.returncode for run in outputs] == [0, 0], outputs[0].stderr + outputs[1].stderr
-    assert sum(run.stderr.count("converting ") for run in outputs) == 1, "one converts, the other waits"
+    assert sum(run.stderr.count("preparing ") for run in outputs) == 1, "one converts, the other waits"
     first, second = (np.array(json.loads(run.stdout)) for run in outputs)
     np.testing.assert_allclose(first, second, atol=1e-6)
     np.testing.assert_allclose(first, Encoder(folder, engine="torch").encode("a fox"), atol=1e-5)

@@ -92,7 +92,8 @@ class TrainerOverrides:
         self._patience = config.evaluation.patience if config.evaluation is not None else None
         self.bar = ExitStack()
         """Closes the progress bar that ``train`` opens, however training ends."""
-        self.add_callback(_Watcher(plan, label, config.schedule.checkpoint_every, self.bar))
+        unit = "triplets" if config.objective.name == "triplet" else "pairs"
+        self.add_callback(_Watcher(plan, label, config.batches.size, unit, config.schedule.checkpoint_every, self.bar))
 
     def resume_if_finished(self: Any, checkpoint: Path) -> bool:
         """Return whether the run had finished with its last checkpoint, and restore its end in this case.
@@ -165,18 +166,28 @@ class PairTrainer(TrainerOverrides, CrossEncoderTrainer):
 
 @dataclass(eq=False)
 class _Watcher(TrainerCallback):
-    """Moves the bar and the plan, and marks checkpoints."""
+    """Moves the bar and the plan, and marks checkpoints; the bar counts the rows of all processes, called ``unit``."""
 
     plan: BatchPlan
     label: str
+    rows: int
+    unit: str
     checkpoint_every: int
     bar: ExitStack
     advance: Advance = unseen
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        shown = state.is_world_process_zero
-        self.advance = self.bar.enter_context(progress_bar(self.label, state.max_steps, "steps", shown=shown))
-        self.advance(state.global_step)
+        bar = progress_bar(
+            self.label,
+            state.max_steps,
+            "steps",
+            work=state.max_steps * self.rows,
+            work_unit=self.unit,
+            done=state.global_step,
+            window=math.inf,  # steps with a measurement or a checkpoint take longer than the others
+            shown=state.is_world_process_zero,
+        )
+        self.advance = self.bar.enter_context(bar)
         if state.best_global_step:  # the folder may have moved since
             state.best_model_checkpoint = str(_checkpoint(args, state.best_global_step))
 
@@ -184,7 +195,7 @@ class _Watcher(TrainerCallback):
         self.plan.epoch = int(state.epoch)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.advance(1)
+        self.advance(1, work=self.rows)
         if state.global_step % self.checkpoint_every == 0:  # also between measurements
             control.should_save = True
         if control.should_training_stop and not any("loss" in entry for entry in state.log_history):

@@ -15,11 +15,12 @@ import numpy as np
 
 from twinvec.errors import ConfigurationError
 from twinvec.support.extras import import_extra
+from twinvec.support.progress import progress_bar
 from twinvec.training.data.batch_sampler import BatchPlan, dataset_weights
 from twinvec.training.data.rows import Rows, open_rows
 from twinvec.training.losses.distributed import is_main_process, mean_of_all, wait_for_all
 from twinvec.training.run.config import TrainConfig
-from twinvec.training.run.model_card import TrainReport, write_card
+from twinvec.training.run.model_card import Scores, TrainReport, write_card
 from twinvec.training.run.run_folder import RunFolder, run_fingerprint
 from twinvec.training.run.softmax_head import save_head
 from twinvec.training.settings import InfoNCE
@@ -41,7 +42,7 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         import_extra(package, "train", "training")
     run = RunFolder(folder, run_fingerprint(config))
     if run.finished:
-        logger.info("%s: this run has finished already", folder)
+        logger.warning("%s: this run has finished already", folder)
         return TrainReport(**run.recall("report"))
     with run.locked() if is_main_process() else nullcontext():
         sources = _open(config, run.checkpoints / "data")
@@ -64,7 +65,7 @@ class _Run:
         """Measure, train from the last checkpoint or from the start, measure again, and save."""
         before = self._folder.recall("before")
         if before is None:
-            before = self._measure() if self._measure else {}
+            before = self._scores()
             if is_main_process():
                 self._folder.remember("before", before)
         seconds = self._train()
@@ -79,7 +80,7 @@ class _Run:
             steps=state.global_step,
             rows=sum(len(rows) for rows in self._parts.rows),
             before=before,
-            after=self._measure() if self._measure else {},
+            after=self._scores(),
             best_step=state.best_global_step or state.global_step,
             loss=mean_of_all(losses[-1], self._trainer.args.device) if losses else None,
             seconds=round(seconds, 1),
@@ -89,13 +90,20 @@ class _Run:
         wait_for_all()
         return report
 
+    def _scores(self) -> Scores:
+        """Measure the model, if there is anything to measure on."""
+        if self._measure is None:
+            return {}
+        with progress_bar("Measuring", None, "", shown=is_main_process()):
+            return self._measure()
+
     def _train(self) -> float:
         """Train to the end; return the seconds that it took."""
         checkpoint = self._folder.last_checkpoint()
         if is_main_process():
             self._folder.drop_incomplete()
         if checkpoint is not None:
-            logger.info("continuing from %s", checkpoint)
+            logger.warning("continuing from %s", checkpoint)
         started = time.perf_counter()
         if checkpoint is None or not self._trainer.resume_if_finished(checkpoint):
             with self._trainer.bar:

@@ -1,0 +1,46 @@
+"""What a command prints on stderr besides its errors: twinvec's own warnings, and none of what libraries print.
+
+Libraries tell of their own affairs: bars while weights are loaded, warnings of deprecated calls, settings that they
+guess. ``--debug`` shows all of it. Errors that a library logs are always shown.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+_QUIET = {
+    "DATASETS_VERBOSITY": "error",
+    "GRPC_VERBOSITY": "ERROR",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",  # transformers' bars obey it too
+    "HF_HUB_VERBOSITY": "error",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+"""Variables that libraries read when they are imported; one that the user has set stays as it is."""
+
+
+def print_own_messages(*, debug: bool) -> None:
+    """Print warnings of twinvec on stderr; with ``debug`` also those of libraries."""
+    handler = _ToStderr()
+    handler.setLevel(logging.WARNING)  # set on the handler too: bm25s sets its own logger to DEBUG
+    logging.basicConfig(format="twinvec: %(message)s", handlers=[handler])
+    if debug:
+        return
+    handler.addFilter(_is_shown)
+    logging.captureWarnings(True)  # to the logger py.warnings
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    return record.name.startswith("twinvec") or record.levelno >= logging.ERROR
+
+
+class _ToStderr(logging.Handler):
+    """Writes to what ``sys.stderr`` is now: a progress bar replaces it, so that lines stand above the bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(f"{self.format(record)}\n")
