@@ -22,6 +22,7 @@ from twinvec.text import check_text, check_texts
 from twinvec_qdrant.awaiting import awaiting
 from twinvec_qdrant.encoders import token_encoder
 from twinvec_qdrant.ingest.ingestion import Ingestion
+from twinvec_qdrant.ingest.registration import registered
 from twinvec_qdrant.maintenance.migration import Migration, drop_others
 from twinvec_qdrant.maintenance.push import push
 from twinvec_qdrant.maintenance.reindex import reindex
@@ -34,6 +35,7 @@ from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.documents import find_documents, stored_documents
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
+from twinvec_qdrant.records.roots import Roots
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import (
     IndexReport,
@@ -205,6 +207,8 @@ class Collection:
         progress: bool = False,
         report: IngestReport | None = None,
         allow_all_failed: bool = False,
+        source: str | None = None,
+        describe: Mapping[str, str] | None = None,
     ) -> IngestReport:
         """Ingest documents: write the new and changed ones; unchanged ones cost next to nothing.
 
@@ -213,19 +217,24 @@ class Collection:
 
         Args:
             documents: Anything that ``twinvec.retrieval.documents.as_document`` accepts, or a ``Failure`` of
-                ``read_source``; read once.
+                ``read_source``; read once. Or a ``Root``, which the collection then keeps as one of its sources.
             vectors: Vectors of the collection's space for documents that are embedded already, by id; only without
                 chunking and without stored token states.
-            prune: Remove the sources that are not among the documents, except after a failure that may hide documents.
+            prune: Remove the other documents of the same source, except after a failure that may hide documents.
             allow_empty: Let ``prune`` remove everything if the documents are empty; default: an error.
             dry_run: Report what would be done; encode and write nothing.
             progress: Show a progress bar on a terminal.
             report: A report to count in, which is returned; it is complete even if the ingest ends with an error.
             allow_all_failed: Return the report even if every document failed; default: an error, but for ``dry_run``.
+            source: Name of what the documents are from. The collection keeps the first one's ids as they are, and
+                begins the ids of any other one's with its name and a colon, so that both may hold the same ids.
+                Default: the name of the root's folder or file; without a root, the documents are the first one's.
+            describe: What the source holds, in your words: under "" the whole, under a folder's path the folder.
 
         Raises:
             DocumentError: ``documents`` is not an iterable, or is empty and would prune everything.
             IngestError: every document failed; its ``report`` says why.
+            ConfigurationError: another source has the name, or ``prune`` would remove documents of an unknown source.
             SpaceMismatchError: the collection was migrated to another model, before the call or during it, and that
                 model cannot be loaded or is not that of ``vectors``; committed documents stay.
             BadVectorError: one of ``vectors`` is not finite, is zero, or has another size; nothing was written.
@@ -234,8 +243,13 @@ class Collection:
         """
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
         report = IngestReport() if report is None else report
-        ingestion = Ingestion(self._catalog, description, encoder, vectors or {}, report, self._serving.refreshed)
-        ingestion.run(documents, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
+        with self._backend.writing:
+            documents, membership = registered(
+                Roots(self._backend), documents, source, describe or {}, prune=prune, write=not dry_run
+            )
+        given = {membership.prefix + each: vector for each, vector in (vectors or {}).items()}
+        ingestion = Ingestion(self._catalog, description, encoder, given, report, self._serving.refreshed)
+        ingestion.run(documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
         if report.all_failed and not (dry_run or allow_all_failed):
             raise all_failed(report)
         return report

@@ -10,6 +10,7 @@ from twinvec.errors import DocumentError, InputError
 from twinvec.retrieval.documents import Document, as_document
 from twinvec_qdrant.ingest.reading import Empty, Failure
 from twinvec_qdrant.ingest.reading.root import Reading
+from twinvec_qdrant.records.roots import FIRST_ROOT, Membership
 from twinvec_qdrant.records.schema import canonical, digest, json_payload
 
 GROUP_DOCUMENTS = 256
@@ -49,12 +50,17 @@ class DocumentGate:
         self._settings = canonical(self._given)
         self._ways = ways
         self._tenant_key = tenant_key
+        self._membership = FIRST_ROOT
         self._fail = fail
         self._repeat = repeat
         self._empty = empty
 
-    def groups(self, documents: Iterable[object]) -> Iterator[list[Document]]:
-        """Check documents and group them by a few hundred; raise ``DocumentError`` if they are not an iterable."""
+    def groups(self, documents: Iterable[object], membership: Membership = FIRST_ROOT) -> Iterator[list[Document]]:
+        """Check documents and group them by a few hundred, with ids as ``membership`` says.
+
+        Raise ``DocumentError`` if they are not an iterable.
+        """
+        self._membership = membership
         if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
             raise DocumentError(f"expected an iterable of documents, got {type(documents).__name__}")
         return self._groups(documents)
@@ -82,21 +88,23 @@ class DocumentGate:
     def _checked(self, value: object, position: int) -> Document | None:
         """Return the document with its payload as plain JSON; None if it is broken."""
         if isinstance(value, Empty):
-            self._empty(value.source, value.reason)
+            self._empty(self._membership.prefix + value.source, value.reason)
             return None
         if isinstance(value, Failure):
-            self._refuse(value.source, value.reason, hides=value.hides)
+            self._refuse(self._membership.prefix + value.source, value.reason, hides=value.hides)
             return None
         try:
             document = as_document(value, position)
+            source = self._membership.id_of(document.id)
             payload = json_payload(document)
             if self._tenant_key is not None:
                 self.tenants.add(_tenant(document.id, payload, self._tenant_key))
         except InputError as error:
-            source = _claimed_id(value)
-            self._refuse(source or f"document {position}", str(error), hides=source is None)
+            claimed = _claimed_id(value)
+            name = f"document {position}" if claimed is None else self._membership.prefix + claimed
+            self._refuse(name, str(error), hides=claimed is None)
             return None
-        return replace(document, payload=payload)
+        return replace(document, id=source, payload=payload)
 
     def _refuse(self, source: str, reason: str, *, hides: bool) -> None:
         """Report a failure; one that hides documents makes pruning unsafe."""

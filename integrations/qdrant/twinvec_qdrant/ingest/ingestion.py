@@ -34,6 +34,7 @@ from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors,
 from twinvec_qdrant.records.commits import Catalog, Draft
 from twinvec_qdrant.records.description import Description, check_current_model
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
+from twinvec_qdrant.records.roots import Membership
 from twinvec_qdrant.records.schema import CHUNKS, tenant_path
 from twinvec_qdrant.records.tenancy import Tenants
 from twinvec_qdrant.report import IngestReport
@@ -88,10 +89,17 @@ class Ingestion:
         self._indexing = PayloadIndexing(self._backend, description.payload_indexes)
 
     def run(
-        self, documents: Iterable[object], *, prune: bool, allow_empty: bool, dry_run: bool, progress: bool
+        self,
+        documents: Iterable[object],
+        membership: Membership,
+        *,
+        prune: bool,
+        allow_empty: bool,
+        dry_run: bool,
+        progress: bool,
     ) -> IngestReport:
-        """Ingest the documents; see ``Collection.ingest``."""
-        groups = self._gate.groups(documents)
+        """Ingest the documents of one root; see ``Collection.ingest``."""
+        groups = self._gate.groups(documents, membership)
         self._cutting.records = not dry_run
         total, work = length_hint(documents) or None, total_work(documents) if progress else None
         try:
@@ -105,7 +113,7 @@ class Ingestion:
                 else:
                     self._write(batches)
                 if prune:
-                    self._prune(allow_empty=allow_empty, dry_run=dry_run)
+                    self._prune(membership, allow_empty=allow_empty, dry_run=dry_run)
                 if not dry_run:
                     self._bm25.rebalance()
                     self._build_index()
@@ -263,15 +271,16 @@ class Ingestion:
         self._report.chunks += written
         self._report.truncated += sum(chunk.truncated for chunk in planned.chunks)
 
-    def _prune(self, *, allow_empty: bool, dry_run: bool) -> None:
-        """Remove the sources that were not among the documents, of the tenants that the documents name."""
+    def _prune(self, membership: Membership, *, allow_empty: bool, dry_run: bool) -> None:
+        """Remove the root's sources that were not among the documents, of the tenants that the documents name."""
         if self._gate.hidden:
             logger.warning(
                 "nothing was pruned: %d failures may hide documents, so a missing document may still exist",
                 self._gate.hidden,
             )
             return
-        gone = [source for source in self._tenants.sources(self._gate.tenants) if source not in self._gate.seen]
+        own = filter(membership.has, self._tenants.sources(self._gate.tenants))
+        gone = [source for source in own if source not in self._gate.seen]
         if gone and not self._gate.seen and not allow_empty:
             raise DocumentError(
                 f"the ingest got no documents, and pruning would remove all {len(gone):,} of {self._backend.location}; "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from typing import Any
 
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.payload_indexes import shown_indexes
+from twinvec_qdrant.records.roots import Roots, owner
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import LacksVector
@@ -23,7 +25,8 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "name": name,
         "location": backend.location,
         "points": chunks,
-        "sources": backend.count([RECORDS]),
+        "sources": (documents := backend.count([RECORDS])),
+        "roots": _roots(backend, documents),
         "model": now.model,
         "space": now.space,
         "dim": now.dim,
@@ -41,6 +44,25 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "migrated_from": now.previous.model if now.previous else None,
         **({} if cluster is None else {"cluster": cluster.as_dict()}),
     }
+
+
+def _roots(backend: Backend, documents: int) -> list[dict[str, Any]]:
+    """Return what the collection's documents are from, with the number of documents of each."""
+    roots = Roots(backend).all()
+    if len(roots) > 1:
+        ids = (point.payload["source"] for point in backend.scroll([RECORDS], ["source"]))
+        counts = Counter(root.name for each in ids if (root := owner(roots, each)))
+    else:
+        counts = Counter(dict.fromkeys(roots, documents))
+    return [
+        {
+            "name": root.name,
+            "location": root.location,
+            "documents": counts[root.name],
+            **({"described": dict(root.described)} if root.described else {}),
+        }
+        for root in roots.values()
+    ]
 
 
 def _payload_indexes(backend: Backend, tenant_key: str | None) -> dict[str, dict[str, str]]:

@@ -1,0 +1,60 @@
+"""Registration: the documents of an ingest -> the root that they are from, kept in the collection."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from twinvec.errors import ConfigurationError
+from twinvec_qdrant.ingest.reading import STANDARD_INPUT, Root
+from twinvec_qdrant.records.roots import Membership, Roots, StoredRoot
+
+_STREAM = "stdin"
+
+
+def registered(
+    roots: Roots,
+    documents: Iterable[object] | Root,
+    source: str | None,
+    describe: Mapping[str, str],
+    *,
+    prune: bool,
+    write: bool,
+) -> tuple[Iterable[object], Membership]:
+    """Register where documents are from, and return the documents and which ones of the collection are from there.
+
+    The arguments are those of ``Collection.ingest``; ``write`` says whether to store the root. Documents of neither a
+    ``Root`` nor a named source are from the first root.
+
+    Raises:
+        DocumentError: the root's folder or file cannot be read.
+        ConfigurationError: as for ``Roots.register``, or there is nothing that ``describe`` could describe.
+    """
+    if not isinstance(documents, Root):
+        if source is None:
+            if describe:
+                raise ConfigurationError("describe needs a source: give source=NAME")
+            return documents, roots.membership(None)
+        wanted = StoredRoot(source, described=dict(describe))
+        return documents, roots.register(wanted, named=True, prune=prune, write=write)
+    read = documents.read()
+    wanted = stored_root(documents, source, describe)
+    return read, roots.register(wanted, named=source is not None, prune=prune, write=write)
+
+
+def stored_root(root: Root, name: str | None, describe: Mapping[str, str]) -> StoredRoot:
+    """Return what a collection keeps of a root; without a name, that of its folder or file."""
+    described = {path.strip("/"): text for path, text in describe.items()}
+    if root.path == STANDARD_INPUT:
+        return StoredRoot(name or _STREAM, described=described)
+    location = Path(root.path).resolve()
+    options = root.as_dict()
+    del options["path"]
+    return StoredRoot(name or location.name, False, str(location), socket.gethostname(), options, described)
+
+
+def root_at(stored: StoredRoot) -> Root:
+    """Return the root to read again; its location must be known."""
+    assert stored.location is not None
+    return Root.from_dict({**stored.options, "path": stored.location})
