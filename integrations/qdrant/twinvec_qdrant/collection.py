@@ -243,10 +243,9 @@ class Collection:
         """
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
         report = IngestReport() if report is None else report
-        with self._backend.writing:
-            documents, membership = registered(
-                Roots(self._backend), documents, source, describe or {}, prune=prune, write=not dry_run
-            )
+        documents, membership = registered(
+            Roots(self._backend), documents, source, describe or {}, prune=prune, write=not dry_run
+        )
         given = {membership.prefix + each: vector for each, vector in (vectors or {}).items()}
         ingestion = Ingestion(self._catalog, description, encoder, given, report, self._serving.refreshed)
         ingestion.run(documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)

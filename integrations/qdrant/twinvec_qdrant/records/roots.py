@@ -7,6 +7,8 @@ their ids. Those of the first root have the ids that reading gives them; those o
 
 from __future__ import annotations
 
+import logging
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +28,10 @@ SEPARATOR = ":"
 _NAMESPACE = "twinvec.roots"
 _POINT = note_id(_NAMESPACE, "")
 _TRIES = 5
+_SHOWN = 3  # patterns in an error
+_WILD = frozenset("*?[")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,7 @@ class Roots:
         Args:
             wanted: The root; ``first`` is ignored. Its descriptions are added to those that are stored.
             named: Whether the user gave the name. Otherwise a root of the same name at another place, which is still
-                there, is another root.
+                there, or of other files of the same folder, is another root.
             prune: Whether the ingest removes what the root no longer holds.
             write: Whether to store it.
 
@@ -143,30 +149,46 @@ class Roots:
         """
         _check_name(wanted.name)
         result: dict[str, StoredRoot] = {}
+        before: StoredRoot | None = None
 
         def add(roots: dict[str, StoredRoot]) -> dict[str, StoredRoot]:
-            nonlocal result
-            result = {**roots, wanted.name: self._added(roots, wanted, named=named, prune=prune)}
+            nonlocal result, before
+            before = roots.get(wanted.name)
+            if before is None:
+                added = self._new(roots, wanted, named=named, prune=prune)
+            else:
+                added = self._again(before, wanted, named=named)
+            result = {**roots, wanted.name: added}
             return result
 
-        if write:
-            self._change(add)
-        else:
-            add(self.all())
+        with self._backend.writing:
+            if write:
+                self._change(add)
+            else:
+                add(self.all())
+        if before is not None and _is_elsewhere(before, wanted):
+            logger.warning("the source %r has moved from %s to %s", wanted.name, before.location, wanted.location)
         return _membership(result, wanted.name)
 
-    def _added(self, roots: Mapping[str, StoredRoot], wanted: StoredRoot, *, named: bool, prune: bool) -> StoredRoot:
-        known = roots.get(wanted.name)
-        if known is not None:
-            moved = wanted.location is not None and known.location not in (None, wanted.location)
-            if moved and not named and known.is_here():
-                raise ConfigurationError(
-                    f"{self._backend.location}: its source {wanted.name!r} is {known.location}; to add "
-                    f"{wanted.location} as another one, name it: --source NAME (source=...)"
-                )
-            there = known if wanted.location is None else wanted
-            described = {**known.described, **wanted.described}
-            return replace(there, first=known.first, described={path: text for path, text in described.items() if text})
+    def _again(self, known: StoredRoot, wanted: StoredRoot, *, named: bool) -> StoredRoot:
+        """Return a known root as it is from now on."""
+        if not named and _is_elsewhere(known, wanted) and known.is_here():
+            raise ConfigurationError(
+                f"{self._backend.location}: its source {wanted.name!r} is {known.location}; to add "
+                f"{wanted.location} as another one, name it: --source NAME (source=...)"
+            )
+        if not named and known.location == wanted.location and _takes_less(known, wanted):
+            raise ConfigurationError(
+                f"{self._backend.location}: its source {wanted.name!r} is {_files(known)} of {known.location}; to take "
+                f"only {_files(wanted)} from now on, say --source {wanted.name!r} (source=...); "
+                "to add them as another source, give another name"
+            )
+        there = known if wanted.location is None else wanted
+        described = {**known.described, **wanted.described}
+        return replace(there, first=known.first, described={path: text for path, text in described.items() if text})
+
+    def _new(self, roots: Mapping[str, StoredRoot], wanted: StoredRoot, *, named: bool, prune: bool) -> StoredRoot:
+        """Return a root that the collection has not had, as it is to be stored."""
         if not roots:
             if prune and not named and self._backend.holds([RECORDS]):
                 raise ConfigurationError(
@@ -212,6 +234,28 @@ def owner(roots: Mapping[str, StoredRoot], source: str) -> StoredRoot | None:
     """Return the root that a document belongs to, or None in a collection without roots."""
     later = (each for each in roots.values() if not each.first and source.startswith(each.prefix))
     return next(later, next((each for each in roots.values() if each.first), None))
+
+
+def _is_elsewhere(known: StoredRoot, wanted: StoredRoot) -> bool:
+    """Return whether both have a place, and not the same."""
+    return wanted.location is not None and known.location not in (None, wanted.location)
+
+
+def _takes_less(known: StoredRoot, wanted: StoredRoot) -> bool:
+    """Return whether a root is now to be read by other patterns than before, unless both name files one by one."""
+    before, now = (each.options.get("include", ()) for each in (known, wanted))
+    return bool(now) and list(before) != list(now) and not (_are_files(before) and _are_files(now))
+
+
+def _are_files(patterns: Sequence[str]) -> bool:
+    plain = (re.sub(r"\\.", "", each) for each in patterns)  # without escaped characters
+    return bool(patterns) and all(each.startswith("/") and _WILD.isdisjoint(each) for each in plain)
+
+
+def _files(root: StoredRoot) -> str:
+    patterns = root.options.get("include", ())
+    more = f" and {len(patterns) - _SHOWN} more" if len(patterns) > _SHOWN else ""
+    return ", ".join(patterns[:_SHOWN]) + more or "all files"
 
 
 def _membership(roots: Mapping[str, StoredRoot], name: str | None) -> Membership:

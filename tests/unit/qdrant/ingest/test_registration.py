@@ -1,0 +1,263 @@
+"""The sources of a collection: several folders side by side, each one pruned for itself."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from qdrant_client import QdrantClient
+
+from deaths import Died
+from stand_in import StandIn
+from twinvec.errors import ConfigurationError, DocumentError
+from twinvec_qdrant import Collection, RecordColumns, Root
+from twinvec_qdrant.records import roots as stored_roots
+from twinvec_qdrant.records.roots import Roots, StoredRoot
+from words import WordEncoder
+
+
+def fill(folder, *names, text="text"):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text} {name} of {folder.name}")
+    return folder
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Two folders with files of the same names."""
+    return [fill(tmp_path / name, "README.md", "deep/x.md") for name in ("guides", "minutes")]
+
+
+def root(folder, **options):
+    return Root(str(folder), **options)
+
+
+def counts(report):
+    return report.new, report.updated, report.unchanged, report.deleted
+
+
+def names(collection):
+    return [(each["name"], each["documents"]) for each in collection.info()["roots"]]
+
+
+BOTH = ["README.md", "deep/x.md", "minutes:README.md", "minutes:deep/x.md"]
+
+
+def test_two_folders_with_the_same_file_names(collection, folders, words):
+    for folder in folders:
+        assert counts(collection.ingest(root(folder), prune=True)) == (2, 0, 0, 0)
+    assert sorted(collection.find()) == BOTH
+    words.encoded.clear()
+    for folder in reversed(folders):
+        assert counts(collection.ingest(root(folder), prune=True)) == (0, 0, 2, 0)
+    assert words.encoded == []
+    assert names(collection) == [("guides", 2), ("minutes", 2)]
+    assert collection.info()["sources"] == 4
+    assert [each["location"] for each in collection.info()["roots"]] == list(map(str, folders))
+    assert collection.get(["README.md", "minutes:README.md"])[1].text == "text README.md of minutes"
+
+
+def test_pruning_one_leaves_the_other(collection, folders):
+    guides, minutes = folders
+    for folder in folders:
+        collection.ingest(root(folder))
+    (minutes / "README.md").unlink()
+    assert counts(collection.ingest(root(minutes), prune=True)) == (0, 0, 1, 1)
+    assert sorted(collection.find()) == [each for each in BOTH if each != "minutes:README.md"]
+    shutil.rmtree(guides / "deep")
+    assert counts(collection.ingest(root(guides), prune=True)) == (0, 0, 1, 1)
+    assert sorted(collection.find()) == ["README.md", "minutes:deep/x.md"]
+    (minutes / "deep" / "x.md").unlink()
+    with pytest.raises(DocumentError, match="would remove all 1 "):
+        collection.ingest(root(minutes), prune=True)
+    assert counts(collection.ingest(root(minutes), prune=True, allow_empty=True)) == (0, 0, 0, 1)
+    assert collection.find() == ["README.md"]
+
+
+def test_documents_of_python_are_the_first_sources_unless_they_name_one(collection):
+    collection.ingest([("a", "tea"), ("b", "milk")])
+    collection.ingest([("a", "tax"), ("b", "fees")], source="tax", vectors={"a": [1.0] * 64})
+    assert sorted(collection.find()) == ["a", "b"]  # claimed: they were nobody's
+    collection.ingest([("a", "moon")], source="moon", vectors={"a": [1.0] * 64}, prune=True)
+    assert sorted(collection.find()) == ["a", "b", "moon:a"]
+    assert collection.search_vector([1.0] * 64, 1)[0].id in ("a", "moon:a")
+    assert counts(collection.ingest([("a", "tax")], prune=True)) == (0, 0, 1, 1)
+    assert sorted(collection.find()) == ["a", "moon:a"]
+
+
+def test_an_id_that_begins_as_those_of_another_source_fails(collection, folders):
+    for folder in folders:
+        collection.ingest(root(folder))
+    report = collection.ingest([("minutes:README.md", "mine"), ("minutes", "fine")])
+    assert counts(report) == (1, 0, 0, 0)
+    assert report.failures[0][0] == "minutes:README.md"
+    assert "another source" in report.failures[0][1]
+    assert collection.get(["minutes:README.md"])[0].text == "text README.md of minutes"
+
+
+def test_a_name_that_begins_ids_already_is_refused(collection, folders):
+    collection.ingest([("minutes:1", "of the board")])
+    collection.ingest(root(folders[0]))
+    with pytest.raises(ConfigurationError, match="begin with 'minutes:' already"):
+        collection.ingest(root(folders[1]))
+    assert counts(collection.ingest(root(folders[1]), source="board")) == (2, 0, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a:b", "line\n"])
+def test_a_name_that_cannot_be_one_is_refused(collection, name):
+    with pytest.raises(ConfigurationError, match="cannot name a source"):
+        collection.ingest([("a", "tea")], source=name)
+    assert names(collection) == []
+
+
+def test_a_folder_that_moved_is_the_same_source(collection, folders, tmp_path, caplog):
+    for folder in folders:
+        collection.ingest(root(folder))
+    moved = (tmp_path / "elsewhere").mkdir() or folders[1].rename(tmp_path / "elsewhere" / "minutes")
+    assert counts(collection.ingest(root(moved), prune=True)) == (0, 0, 2, 0)
+    assert caplog.messages == [f"the source 'minutes' has moved from {folders[1]} to {moved}"]
+    assert collection.info()["roots"][1]["location"] == str(moved)
+
+
+def test_another_folder_of_the_same_name_is_refused_unless_it_is_named(collection, folders, tmp_path):
+    collection.ingest(root(folders[0]))
+    other = fill(tmp_path / "other" / "guides", "README.md", text="other")
+    with pytest.raises(ConfigurationError, match=r"its source 'guides' is .*--source NAME"):
+        collection.ingest(root(other), prune=True)
+    assert counts(collection.ingest(root(other), source="more")) == (1, 0, 0, 0)
+    assert sorted(collection.find()) == ["README.md", "deep/x.md", "more:README.md"]
+    assert counts(collection.ingest(root(other), source="guides", prune=True)) == (0, 1, 0, 1)
+    assert collection.info()["roots"][0]["location"] == str(other)
+
+
+def test_a_place_on_another_machine_does_not_stand_in_the_way(collection, folders, tmp_path, monkeypatch):
+    collection.ingest(root(folders[0]))
+    other = fill(tmp_path / "other" / "guides", "README.md", text="other")
+    monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+    assert counts(collection.ingest(root(other))) == (0, 1, 0, 0)
+
+
+def test_fewer_files_of_the_same_folder_are_no_silent_change(collection, folders):
+    collection.ingest(root(folders[0]))
+    few = root(folders[0], include=("/README.md",))
+    with pytest.raises(ConfigurationError, match=r"is all files of .*; to take only /README.md from now on"):
+        collection.ingest(few, prune=True)
+    assert counts(collection.ingest(few, source="guides", prune=True)) == (0, 0, 1, 1)
+    fill(folders[0], "new [1].md")
+    files = root(folders[0], include=("/README.md", r"/new \[1\].md"))
+    assert counts(collection.ingest(files, prune=True)) == (1, 0, 1, 0)  # other files, named one by one
+    assert counts(collection.ingest(root(folders[0]))) == (1, 0, 2, 0)  # more than before
+
+
+def test_documents_of_an_old_collection_are_pruned_only_by_the_source_that_claims_them(collection, folders):
+    collection.ingest([("README.md", "old"), ("other.md", "of another folder")])
+    for folder in folders:
+        with pytest.raises(ConfigurationError, match="nobody has said yet which source"):
+            collection.ingest(root(folder), prune=True)
+    assert (names(collection), sorted(collection.find())) == ([], ["README.md", "other.md"])
+    assert counts(collection.ingest(root(folders[0]), source="guides", prune=True)) == (1, 1, 0, 1)
+    assert counts(collection.ingest(root(folders[1]), prune=True)) == (2, 0, 0, 0)
+    assert sorted(collection.find()) == BOTH
+
+
+def test_documents_of_an_old_collection_belong_to_the_first_source_that_is_ingested(collection, folders):
+    collection.ingest([("README.md", "old"), ("other.md", "old")])
+    assert counts(collection.ingest(root(folders[0]))) == (1, 1, 0, 0)
+    assert counts(collection.ingest(root(folders[0]), prune=True)) == (0, 0, 2, 1)
+
+
+def test_a_dry_run_stores_no_source(collection, folders):
+    for folder in folders:  # the second would be the first, too
+        assert counts(collection.ingest(root(folder), dry_run=True)) == (2, 0, 0, 0)
+    assert names(collection) == []
+    collection.ingest(root(folders[0]))
+    assert counts(collection.ingest(root(folders[1]), prune=True, dry_run=True)) == (2, 0, 0, 0)
+    assert names(collection) == [("guides", 2)]
+
+
+def test_a_folder_that_cannot_be_read_is_no_source(collection, tmp_path):
+    with pytest.raises(DocumentError, match="No such file"):
+        collection.ingest(root(tmp_path / "none"))
+    assert names(collection) == []
+
+
+def test_death_before_the_first_commit(collection, folders, monkeypatch):
+    def die(*arguments, **named):
+        raise Died
+
+    collection.ingest(root(folders[0]))
+    with monkeypatch.context() as dying, pytest.raises(Died):
+        dying.setattr("twinvec_qdrant.ingest.ingestion.Ingestion.run", die)
+        collection.ingest(root(folders[1]))
+    assert names(collection) == [("guides", 2), ("minutes", 0)]
+    assert counts(collection.ingest(root(folders[0]), prune=True)) == (0, 0, 2, 0)
+    assert counts(collection.ingest(root(folders[1]), prune=True)) == (2, 0, 0, 0)
+    assert sorted(collection.find()) == BOTH
+
+
+def test_two_writers_register_at_the_same_moment(folders, monkeypatch):
+    with StandIn().running() as server:
+        handles = [
+            Collection.open("notes", url=server.url, encoder=WordEncoder(), chunking=False, create=create)
+            for create in (True, False)
+        ]
+        between = [lambda: counts(handles[1].ingest(root(folders[1])))]
+        point = stored_roots._point
+
+        def overtaken(*arguments):
+            if between:
+                assert between.pop()() == (2, 0, 0, 0)
+            return point(*arguments)
+
+        monkeypatch.setattr(stored_roots, "_point", overtaken)
+        assert counts(handles[0].ingest(root(folders[0]))) == (2, 0, 0, 0)
+        assert names(handles[0]) == names(handles[1]) == [("minutes", 2), ("guides", 2)]
+        assert sorted(handles[0].find()) == ["README.md", "deep/x.md", "guides:README.md", "guides:deep/x.md"]
+        for each in handles:
+            each.close()
+
+
+def test_the_limits_of_a_strict_server_leave_room_for_sources(strict, folders):
+    client = QdrantClient(strict.url, check_compatibility=False)
+    with Collection.open("notes", client=client, encoder=WordEncoder(), chunking=False, wait_seconds=20.0) as strictly:
+        for folder in folders * 2:
+            strictly.ingest(root(folder), prune=True)
+        assert names(strictly) == [("guides", 2), ("minutes", 2)]
+
+
+def test_a_copy_has_the_sources_too(collection, folders, words):
+    for folder in folders:
+        collection.ingest(root(folder), describe={"deep": "Old papers"})
+    client = QdrantClient(":memory:")
+    collection.push(client=client, prune=True)
+    with Collection.open("notes", client=client, encoder=words) as copy:
+        assert copy.info()["roots"] == collection.info()["roots"]
+        assert counts(copy.ingest(root(folders[1]), prune=True)) == (0, 0, 2, 0)
+
+
+def test_sources_are_no_notes_of_the_user(collection, folders):
+    collection.ingest(root(folders[0]))
+    assert collection.count() == 2
+    assert collection.verify().sound
+    assert list(collection.notes("roots").find()) == []
+
+
+def test_how_a_source_is_read_is_kept(collection, folders):
+    options = {"include": ("*.md",), "exclude": ("deep/",), "gitignore": False, "columns": RecordColumns(id="key")}
+    collection.ingest(root(folders[0], **options))
+    stored = Roots(collection._backend).all()["guides"]
+    assert Root.from_dict({**stored.options, "path": stored.location}) == root(folders[0], **options)
+    newer = {**stored.as_fields(), "not yet known": 1}
+    assert StoredRoot.of_fields(newer) == stored
+
+
+def test_descriptions_are_those_of_the_innermost_folder(collection, folders):
+    collection.ingest(root(folders[0]), describe={"": "Guides", "deep/": "Old papers", "dee": "no folder"})
+    described = Roots(collection._backend).all()["guides"].description
+    assert [described(each) for each in ("README.md", "deep/x.md", "deeper.md")] == ["Guides", "Old papers", "Guides"]
+    collection.ingest(root(folders[0]), describe={"deep": ""})
+    assert collection.info()["roots"][0]["described"] == {"": "Guides", "dee": "no folder"}
+    with pytest.raises(ConfigurationError, match="describe needs a source"):
+        collection.ingest([("a", "tea")], describe={"": "Tea"})
