@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +46,20 @@ def test_the_documentation_of_the_standard_library_is_found(tmp_path):
     best = [[hit["id"].split(".")[0] for hit in result["hits"][:3]] for result in json.loads(found)["results"]]
     assert set(best[0]) == {"difflib"}
     assert best[1][0] == "shutil"
+
+
+def test_the_training_guides_first_command_runs_as_written(tmp_path):
+    page = (ROOT / "docs" / "how-to" / "training.md").read_text(encoding="utf-8")
+    command = next(line.removeprefix("$ ") for line in page.splitlines() if line.startswith("$ twinvec train "))
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=550
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("models/mine: 24 steps over 36 rows in ")
+    before, after = map(float, re.search(r"pairs\.mrr@10: (\S+) -> (\S+)", done.stdout).groups())
+    assert after > before + 10
 
 
 def test_all_of_the_standard_library_is_several_thousand_passages(tmp_path):

@@ -10,6 +10,36 @@ from typing import Any
 from twinvec.training.run.config import TrainConfig
 
 _CURVES = "training.png"
+_MARKED = 50  # points; more would hide the curve
+_LEAST_SCALE = 2.0  # of scores x 100: a small difference looks small
+_TEXTS = '"How do I renew a certificate?", ["Run the tool with --renew.", "Lunch is at noon."]'
+_USAGE = {
+    "bi-encoder": (
+        f"""from twinvec import Encoder
+
+encoder = Encoder("{{}}")  # the folder of this model
+query, documents = {_TEXTS}
+print(encoder.encode_document(documents) @ encoder.encode_query(query))""",
+        f"""from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{{}}")
+query, documents = {_TEXTS}
+print(model.similarity(model.encode_query(query), model.encode_document(documents)))""",
+    ),
+    "cross-encoder": (
+        f"""from twinvec import CrossEncoderReranker
+
+reranker = CrossEncoderReranker("{{}}")  # the folder of this model
+query, documents = {_TEXTS}
+print(reranker.score([(query, document) for document in documents]))""",
+        f"""from sentence_transformers import CrossEncoder
+
+model = CrossEncoder("{{}}")
+query, documents = {_TEXTS}
+print(model.rank(query, documents))""",
+    ),
+}
+"""Kind of model -> how to use its folder: with twinvec, with sentence-transformers."""
 Scores = dict[str, float]
 """Measure -> score x 100."""
 
@@ -42,7 +72,7 @@ def write_card(
     folder: Path, config: TrainConfig, sources: Sequence[Any], report: TrainReport, history: list[dict[str, Any]]
 ) -> None:
     """Write ``README.md`` and ``training.png`` into the model's folder; ``history`` is the trainer's log."""
-    _draw(folder / _CURVES, history)
+    _draw(folder / _CURVES, history, report)
     schedule = config.schedule
     lines = [
         "---",
@@ -55,6 +85,7 @@ def write_card(
         "",
         f"A {config.kind} trained with twinvec from `{Path(config.model).name}`.",
         "",
+        *_usage(config.kind, Path(report.folder).name),
         "## Data",
         "",
         "| dataset | rows |",
@@ -79,6 +110,25 @@ def write_card(
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 
 
+def _usage(kind: str, folder: str) -> list[str]:
+    """Return how to use the model, with twinvec and with sentence-transformers."""
+    ours, theirs = _USAGE[kind]
+    return [
+        "## Usage",
+        "",
+        "```python",
+        ours.format(folder),
+        "```",
+        "",
+        "With sentence-transformers:",
+        "",
+        "```python",
+        theirs.format(folder),
+        "```",
+        "",
+    ]
+
+
 def _settings(config: TrainConfig) -> list[tuple[str, Any]]:
     objective = config.objective.model_dump(exclude_none=True)
     settings = [("objective", objective.pop("name")), *objective.items(), ("batch", config.batches.size)]
@@ -94,19 +144,40 @@ def _cell(value: object) -> str:
     return str(value).replace("|", r"\|")
 
 
-def _draw(path: Path, history: list[dict[str, Any]]) -> None:
+def _draw(path: Path, history: list[dict[str, Any]], report: TrainReport) -> None:
+    """Draw the loss and the scores by step."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     losses = [(entry["step"], entry["loss"]) for entry in history if "loss" in entry]
-    names = sorted({name for entry in history for name in entry if name.startswith("eval_") and "." in name})
+    curves = {name: _score_points(name, history, report) for name in sorted(report.before)}
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.plot(*zip(*losses, strict=True) if losses else ([], []))
-    left.set(title="Loss", xlabel="step")
-    for name in names:
-        points = [(entry["step"], entry[name]) for entry in history if name in entry]
-        right.plot(*zip(*points, strict=True), marker="o", label=name.removeprefix("eval_"))
-    right.set(title="Scores x 100", xlabel="step")
-    if names:
+    last = max((step for points in (losses, *curves.values()) for step, _ in points), default=1)
+    _curve(left, losses)
+    left.set(title="Loss", xlabel="step", ylim=(0, 1.1 * max((loss for _, loss in losses), default=1.0) or 1))
+    for name, points in curves.items():
+        _curve(right, points, label=name)
+    right.set(title="Scores x 100 (step 0: before training)", xlabel="step")
+    if curves:
         right.legend()
+        low, high = right.get_ylim()
+        middle = (low + high) / 2
+        right.set_ylim(min(low, middle - _LEAST_SCALE / 2), max(high, middle + _LEAST_SCALE / 2))
+    for axes in (left, right):
+        axes.set_xlim(-0.03 * last, 1.03 * last)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.grid(axis="y", alpha=0.3)
     figure.savefig(path, dpi=110)
+
+
+def _score_points(name: str, history: list[dict[str, Any]], report: TrainReport) -> list[tuple[int, float]]:
+    """Return a score by step: before training (step 0), during it, and that of the saved model."""
+    points = {entry["step"]: entry[f"eval_{name}"] for entry in history if f"eval_{name}" in entry}
+    return sorted({0: report.before[name], report.best_step: report.after[name], **points}.items())
+
+
+def _curve(axes: Any, points: Sequence[tuple[float, float]], label: str | None = None) -> None:
+    """Draw a curve; where it has few points, each has a marker, so that a single one is seen."""
+    marker = "o" if len(points) <= _MARKED else None
+    axes.plot([step for step, _ in points], [value for _, value in points], marker=marker, markersize=4, label=label)

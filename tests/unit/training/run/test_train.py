@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import re
 import shutil
 import sys
 from itertools import pairwise
@@ -17,7 +19,9 @@ from twinvec import CrossEncoderReranker, Encoder
 from twinvec.errors import ConfigurationError, DocumentError, MissingExtraError, ModelIntegrityError
 from twinvec.models.integrity import read_json
 from twinvec.training.objectives import cosine_regression
+from twinvec.training.run import model_card
 from twinvec.training.run.config import check_config
+from twinvec.training.run.model_card import TrainReport
 from twinvec.training.run.softmax_head import PairClassifier
 from twinvec.training.run.train import train
 
@@ -125,6 +129,35 @@ def test_a_run_gives_a_model_that_both_libraries_read_alike(run, tmp_path, drawn
     for part in ("| rows | 32 |", "| objective | info_nce |", "| symmetric | True |", "| pairs.mrr@10 |"):
         assert part in card
     assert read_json(folder / "twinvec.json")["trained_with"].startswith("twinvec ")
+    assert run_usage(card, folder) == 2
+
+
+def run_usage(card, folder):
+    """Run the card's snippets beside the model's folder; return how many there are."""
+    snippets = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    with contextlib.chdir(folder.parent):
+        for snippet in snippets:
+            exec(snippet, {})
+    return len(snippets)
+
+
+def test_the_picture_of_a_short_run_shows_its_points(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, *_, **__: drawn.append(self))
+    report = TrainReport("mine", 15, 40, {"pairs.mrr@10": 60.0}, {"pairs.mrr@10": 80.0}, 10, 0.5, 1.0)
+    history = [
+        {"step": 10, "loss": 0.5},
+        {"step": 10, "eval_pairs.mrr@10": 80.0},
+        {"step": 15, "eval_pairs.mrr@10": 70.0},
+    ]
+    model_card._draw(tmp_path / "training.png", history, report)
+    model_card._draw(tmp_path / "training.png", history[:1], report)  # measured before and after only
+    loss, score = drawn[0].axes[0].lines[0], drawn[0].axes[1].lines[0]
+    assert (loss.get_marker(), score.get_marker()) == ("o", "o"), "a single point is seen"
+    assert [list(score.get_xdata()), list(score.get_ydata())] == [[0, 10, 15], [60.0, 80.0, 70.0]]
+    assert list(drawn[1].axes[1].lines[0].get_xdata()) == [0, 10]
+    for axes in drawn[0].axes:
+        assert axes.get_xlim()[0] <= 0 < 15 <= axes.get_xlim()[1], "both sides have the same steps"
 
 
 def test_scores_are_of_cosines_whatever_a_model_calls_its_similarity(run, tmp_path, tiny_model):
@@ -282,6 +315,7 @@ def test_a_cross_encoder_learns_from_negatives_and_reranks(run, tmp_path, tiny_c
     reranker = CrossEncoderReranker(tmp_path / "model")
     scores = reranker.score([(row["anchor"], text) for row in rows for text in (row["positive"], row["negatives"][0])])
     assert scores[0::2].mean() > scores[1::2].mean() + 0.2
+    assert run_usage((tmp_path / "model" / "README.md").read_text(), tmp_path / "model") == 2
 
 
 def test_the_best_cross_encoder_ranks_positives_above_negatives(run, tmp_path, tiny_cross_encoder):
