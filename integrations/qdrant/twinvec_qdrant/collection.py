@@ -35,7 +35,7 @@ from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.documents import find_documents, stored_documents
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
-from twinvec_qdrant.records.roots import Roots
+from twinvec_qdrant.records.roots import Roots, StoredRoot
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import (
     IndexReport,
@@ -388,6 +388,18 @@ class Collection:
             TextError: ``ids`` is a single string, or an id is not a string or holds a lone surrogate.
         """
         return self._run(stored_documents(self._backend, check_texts(ids, name="id")))
+
+    def roots(self) -> list[StoredRoot]:
+        """Return the sources that the collection's documents are from, the first one first."""
+        return list(Roots(self._backend).all().values())
+
+    def described(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return what the sources of these documents hold, in the words of ``describe``, by id; without the others.
+
+        Raises:
+            TextError: as for ``get``.
+        """
+        return Roots(self._backend).descriptions(check_texts(ids, name="id"))
 
     def find(self, filter: Filter | None = None) -> list[str]:
         """Return the ids of all documents that satisfy the filter, in arbitrary order; needs no tenant.

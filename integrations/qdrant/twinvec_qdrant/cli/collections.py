@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,8 +53,20 @@ def info_command(
     if as_json:
         show_json(values)
         return
-    shown = {key.replace("_", " "): as_text(value) for key, value in values.items() if key not in ("name", "location")}
-    show(f"{values['name']} at {values['location']}", properties(shown))
+    title = f"{values.pop('name')} at {values.pop('location')}"
+    contents = {"points": values.pop("points"), "documents": values.pop("sources")}
+    sources = {"sources": "\n".join(map(_source, values.pop("roots"))) or "not known"}
+    shown = {key.replace("_", " "): as_text(value) for key, value in (contents | sources | values).items()}
+    show(title, properties(shown))
+
+
+def _source(root: dict[str, Any]) -> str:
+    """Return a source of a collection in words, with a line for each described folder in it."""
+    described = root.get("described", {})
+    about = f": {described['']}" if "" in described else ""
+    place = f" from {root['location']}" if root["location"] else ""
+    lines = [f"{root['name']}{about} ({root['documents']:,} documents{place})"]
+    return "\n".join([*lines, *(f"  {path}: {text}" for path, text in described.items() if path)])
 
 
 def collections_command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,6 +33,19 @@ from twinvec_qdrant.cli.options import (
     open_from_options,
     payload_indexes,
 )
+from twinvec_qdrant.cli.sources import (
+    Descriptions,
+    Exclude,
+    IdColumn,
+    Include,
+    NoGitignore,
+    SourceName,
+    TextColumn,
+    TitleColumn,
+    descriptions,
+    reading_options,
+    roots_of,
+)
 from twinvec_qdrant.settings import ChunkSettings, IndexSettings
 
 if TYPE_CHECKING:
@@ -49,7 +63,10 @@ def register(app: typer.Typer) -> None:
 
 def ingest_command(
     ctx: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A folder, a file, a .jsonl file, or - for stdin.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE...", help="Folders, files, patterns such as '*.md', or - for stdin (.jsonl)."),
+    ],
     collection: CollectionName,
     path: StorePath = None,
     url: StoreUrl = None,
@@ -59,6 +76,14 @@ def ingest_command(
         bool, typer.Option("--allow-empty", help="Let --prune delete all documents if SOURCE is empty.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would change, and write nothing.")] = False,
+    source: SourceName = None,
+    describe: Descriptions = None,
+    include: Include = None,
+    exclude: Exclude = None,
+    no_gitignore: NoGitignore = False,
+    id_column: IdColumn = None,
+    text_column: TextColumn = None,
+    title_column: TitleColumn = None,
     whole: Annotated[bool, typer.Option("--no-chunking", help="New collection: keep documents whole.")] = False,
     chunk_tokens: Annotated[
         int | None, typer.Option(min=1, help="New collection: largest chunk in tokens. Default: the model's limit.")
@@ -91,14 +116,21 @@ def ingest_command(
     to filter by. An interrupted ingest resumes at the next run. A document that fails does not stop the others. The
     exit code is 3 if some documents fail, and 1 if all do.
 
+    A collection knows its sources: ids of the second one and of later ones begin with its name, and --prune deletes
+    only what the sources of this command no longer hold. "twinvec update" ingests all of them again.
+
     \b
     twinvec ingest ./docs --collection docs --prune
+    twinvec ingest ./guides ./minutes 'papers/**/*.pdf' --collection docs
     twinvec ingest articles.jsonl --collection articles --url http://localhost:6333
     """
-    from twinvec_qdrant.ingest.reading import read_source
     from twinvec_qdrant.report import IngestReport
 
-    documents = read_source(source)
+    options = reading_options(include, exclude, no_gitignore, id_column, text_column, title_column)
+    roots = roots_of(sources, options)
+    if len(roots) > 1 and (source is not None or describe):
+        raise typer.BadParameter("--source and --describe are about one SOURCE: ingest the others by themselves")
+    described = descriptions(describe, next(iter(roots.values())))
     with open_from_options(
         CollectionPlace(collection, path, url, wait, grpc_port),
         model,
@@ -114,14 +146,17 @@ def ingest_command(
         payload_indexes=payload_indexes(payload_index, no_payload_indexes),
     ) as opened:
         start, report = time.perf_counter(), IngestReport()
+        names = list(roots) if source is None else [source]
         switches: dict[str, Any] = {"prune": prune, "allow_empty": allow_empty, "dry_run": dry_run}
+        switches |= {"progress": not as_json, "allow_all_failed": True}
         try:
-            opened.ingest(documents, **switches, progress=not as_json, report=report, allow_all_failed=True)
+            for root in roots.values():
+                opened.ingest(root, **switches, report=report, source=source, describe=described)
         finally:  # also after an error: committed documents stay
             if as_json:
-                show_json(asdict(report))
+                show_json({**asdict(report), "roots": names})
         if not as_json:
-            _show_report(opened, report, time.perf_counter() - start)
+            _show_report(opened, report, names, time.perf_counter() - start)
     if report.failed:
         raise typer.Exit(1 if report.all_failed else _SOME_FAILED)
 
@@ -137,8 +172,9 @@ def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> Chunk
     return ChunkSettings(max_tokens=max_tokens, overlap=overlap or 0)
 
 
-def _show_report(collection: Collection, report: IngestReport, seconds: float) -> None:
+def _show_report(collection: Collection, report: IngestReport, roots: Sequence[str], seconds: float) -> None:
     figures = {
+        "source" if len(roots) == 1 else "sources": list(roots),
         "chunks written": report.chunks,
         "texts encoded": report.encoded,
         "chunks longer than the model reads": report.truncated,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,9 +91,12 @@ def search_command(
             if reranker is not None:
                 hits = reranker.rerank(query, hits, limit + offset)[offset:]
             seconds = (retrieved - start, time.perf_counter() - retrieved)
-            results.append({"query": query, "hits": [asdict(hit) for hit in hits]})
+            described = _described(opened, hits, chunks=chunks)
+            results.append(
+                {"query": query, "hits": [asdict(hit) | said for hit, said in zip(hits, described, strict=True)]}
+            )
             if not as_json:
-                _show_hits(query, hits, seconds, reranked=reranker is not None)
+                _show_hits(query, hits, described, seconds, reranked=reranker is not None)
     if as_json:
         show_json({"hits": results[0]["hits"]} if len(results) == 1 else {"results": results})
 
@@ -106,15 +109,30 @@ def _reranker(name: str, collection: Collection) -> Reranker | None:
     return collection.maxsim() if name == "maxsim" else CrossEncoderReranker(name)
 
 
-def _show_hits(query: str, hits: Sequence[Hit], seconds: tuple[float, float], *, reranked: bool) -> None:
+def _described(collection: Collection, hits: Sequence[Hit], *, chunks: bool) -> list[dict[str, str]]:
+    """Return for each hit what the user has said of its source, under "described"; nothing for most collections."""
+    sources = [hit.id.rpartition("#")[0] if chunks else hit.id for hit in hits]
+    found = collection.described(sources)
+    return [{"described": found[source]} if source in found else {} for source in sources]
+
+
+def _show_hits(
+    query: str,
+    hits: Sequence[Hit],
+    described: Sequence[Mapping[str, str]],
+    seconds: tuple[float, float],
+    *,
+    reranked: bool,
+) -> None:
     """Print the hits of one query; ``seconds`` are those of the search and of the reranker."""
     stages = list(dict.fromkeys(stage for hit in hits for stage in hit.scores))
     total = ("score",) if reranked else ()  # a reranker may mix its score with the score before
     lines = table(query, "", "source and text", *stages, *total, numbers=("", *stages, *total), rest="source and text")
-    for rank, hit in enumerate(hits, 1):
+    for rank, (hit, said) in enumerate(zip(hits, described, strict=True), 1):
         scores = (f"{hit.scores[stage]:.3f}" if stage in hit.scores else "" for stage in stages)
         body = hit.text.removeprefix(str(hit.payload.get("heading", "")))
-        lines.add_row(str(rank), named_text(hit.id, body), *scores, *(f"{hit.score:.3f}" for _ in total))
+        name = f"{hit.id} ({said['described']})" if said else hit.id
+        lines.add_row(str(rank), named_text(name, body), *scores, *(f"{hit.score:.3f}" for _ in total))
     times = f"found in {1000 * seconds[0]:,.0f} ms"
     if reranked:
         times += f", reranked in {1000 * seconds[1]:,.0f} ms"

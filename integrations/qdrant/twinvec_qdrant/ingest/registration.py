@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant.ingest.reading import STANDARD_INPUT, Root
+from twinvec_qdrant.ingest.reading import STANDARD_INPUT, Root, printable
 from twinvec_qdrant.records.roots import Membership, Roots, StoredRoot
 
 _STREAM = "stdin"
@@ -43,18 +43,25 @@ def registered(
     return read, roots.register(wanted, named=source is not None, prune=prune, write=write)
 
 
+def source_name(root: Root) -> str:
+    """Return the name of a root that the user has not named: that of its folder or file."""
+    return _STREAM if root.path == STANDARD_INPUT else printable(Path(root.path).resolve().name)
+
+
 def stored_root(root: Root, name: str | None, describe: Mapping[str, str]) -> StoredRoot:
     """Return what a collection keeps of a root; without a name, that of its folder or file."""
+    name = source_name(root) if name is None else name
     described = {path.strip("/"): text for path, text in describe.items()}
     if root.path == STANDARD_INPUT:
-        return StoredRoot(name or _STREAM, described=described)
-    location = Path(root.path).resolve()
+        return StoredRoot(name, described=described)
+    location = str(Path(root.path).resolve())
+    if location != printable(location):  # bytes that are not UTF-8, which no store keeps
+        return StoredRoot(name, described=described)
     options = root.as_dict()
     del options["path"]
-    return StoredRoot(name or location.name, False, str(location), socket.gethostname(), options, described)
+    return StoredRoot(name, False, location, socket.gethostname(), options, described)
 
 
-def root_at(stored: StoredRoot) -> Root:
-    """Return the root to read again; its location must be known."""
-    assert stored.location is not None
-    return Root.from_dict({**stored.options, "path": stored.location})
+def root_at(stored: StoredRoot) -> Root | None:
+    """Return the root to read again, or None if its place is not known."""
+    return None if stored.location is None else Root.from_dict({**stored.options, "path": stored.location})

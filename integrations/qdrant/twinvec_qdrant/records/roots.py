@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -69,9 +69,13 @@ class StoredRoot:
         """What the ids of its documents begin with."""
         return "" if self.first else self.name + SEPARATOR
 
+    def is_local(self) -> bool:
+        """Return whether its place is, or was, on this machine."""
+        return self.location is not None and self.host == socket.gethostname()
+
     def is_here(self) -> bool:
-        """Return whether this machine has its folder or file."""
-        return self.location is not None and self.host == socket.gethostname() and Path(self.location).exists()
+        """Return whether this machine has its folder or file now."""
+        return self.location is not None and self.is_local() and Path(self.location).exists()
 
     def description(self, source: str) -> str:
         """Return what the innermost described folder of a document holds, in the user's words, or ""."""
@@ -128,9 +132,11 @@ class Roots:
         """Return which documents belong to a root; without a name, to the first one."""
         return _membership(self.all(), name)
 
-    def of(self, source: str) -> StoredRoot | None:
-        """Return the root that a document belongs to."""
-        return owner(self.all(), source)
+    def descriptions(self, sources: Iterable[str]) -> dict[str, str]:
+        """Return what the described ones of these documents are from, in the user's words, by id."""
+        roots = self.all()
+        found = {source: root.description(source) for source in sources if (root := owner(roots, source))}
+        return {source: text for source, text in found.items() if text}
 
     def register(self, wanted: StoredRoot, *, named: bool, prune: bool, write: bool = True) -> Membership:
         """Add a root, or take it as the one of its name, and return which documents belong to it.

@@ -1,0 +1,121 @@
+"""The commands ``twinvec get`` and ``twinvec delete``: documents by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from twinvec.cli.options import COLLECTIONS_PANEL, AsJson, CollectionName, StorePath, StoreUrl
+from twinvec.cli.terminal import show_json
+from twinvec_qdrant.cli.filters import parse_filter_options
+from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, FilterOption, GrpcPort, Wait, open_from_options
+
+_SHOWN = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``twinvec``."""
+    app.command("get", rich_help_panel=COLLECTIONS_PANEL)(get_command)
+    app.command("delete", rich_help_panel=COLLECTIONS_PANEL)(delete_command)
+
+
+def get_command(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of documents, as search shows them.")],
+    collection: CollectionName,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print documents as the collection holds them.
+
+    The exit code is 1 if a document is not there; the others are printed.
+
+    \b
+    twinvec get README.md guides/tls.md --collection docs
+    """
+    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+        documents = opened.get(ids)
+        described = opened.described(ids)
+    missing = _missing(ids, [each.id for each in documents])
+    if as_json:
+        shown: list[dict[str, Any]] = [
+            {"id": each.id, "text": each.text, "payload": dict(each.payload)}
+            | ({"described": described[each.id]} if each.id in described else {})
+            for each in documents
+        ]
+        show_json({"documents": shown, "missing": missing})
+    else:
+        for number, each in enumerate(documents):
+            name = f"{each.id} ({described[each.id]})" if each.id in described else each.id
+            typer.echo(("\n" if number else "") + typer.style(name, bold=True) + f"\n\n{each.text}")
+    _end(missing)
+
+
+def delete_command(
+    collection: CollectionName,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of documents.")] = None,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    where: FilterOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be deleted, and delete nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --filter: do not ask for confirmation.")] = False,
+    wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete documents from a collection, by id or by filter.
+
+    The files that they were read from stay, and the next ingest or update takes them in again. The exit code is 1 if a
+    document is not there; the others are deleted.
+
+    \b
+    twinvec delete README.md --collection docs
+    twinvec delete --filter lang=de --collection docs --dry-run
+    """
+    if bool(ids) == bool(where):
+        raise typer.BadParameter("give ids or --filter")
+    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
+        if where:
+            found = sorted(opened.find(parse_filter_options(where)))
+        else:
+            found = [each.id for each in opened.get(ids or [])]
+        if where and found and not yes and not dry_run:
+            _list(found)
+            typer.confirm(f"Delete {_documents(len(found))} from {collection!r}?", abort=True, err=True)
+        deleted = 0 if dry_run else opened.delete(found)
+    missing = _missing(ids or [], found)
+    if as_json:
+        show_json({"deleted": deleted, "documents": found, "missing": missing})
+    elif dry_run:
+        typer.echo(f"would delete {_documents(len(found))}")
+        _list(found)
+    else:
+        typer.echo(f"deleted {_documents(deleted)}")
+    _end(missing)
+
+
+def _missing(ids: Sequence[str], found: Sequence[str]) -> list[str]:
+    there = set(found)
+    return [each for each in dict.fromkeys(ids) if each not in there]
+
+
+def _list(ids: Sequence[str]) -> None:
+    for each in ids[:_SHOWN]:
+        typer.echo(f"  {each}", err=True)
+    if len(ids) > _SHOWN:
+        typer.echo(f"  ... and {len(ids) - _SHOWN:,} more", err=True)
+
+
+def _documents(count: int) -> str:
+    return "1 document" if count == 1 else f"{count:,} documents"
+
+
+def _end(missing: Sequence[str]) -> None:
+    for each in missing:
+        typer.echo(f"twinvec: the collection has no document {each!r}", err=True)
+    if missing:
+        raise typer.Exit(1)

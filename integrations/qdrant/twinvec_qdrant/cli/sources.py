@@ -1,0 +1,164 @@
+"""The sources that a command line names (folders, files, patterns, standard input) -> roots, and how they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twinvec.errors import ConfigurationError, DocumentError
+from twinvec_qdrant.ingest.reading import RECORD_SUFFIXES, STANDARD_INPUT, RecordColumns, Root, printable
+from twinvec_qdrant.ingest.registration import source_name
+
+_READING_PANEL = "What is read"
+_NOT_BELOW = "/*/"  # leaves out the folders in a folder, so that they are not even listed
+
+SourceName = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        metavar="NAME",
+        help="Name of SOURCE in the collection. Default: the name of the folder or file.",
+        rich_help_panel=_READING_PANEL,
+    ),
+]
+Descriptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--describe",
+        metavar="[PATH=]TEXT",
+        help="What SOURCE, or the folder PATH in it, holds: shown with hits and in info. Repeatable.",
+        rich_help_panel=_READING_PANEL,
+    ),
+]
+Include = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Of a folder, read only files that match, such as '*.md'. Repeatable.",
+        rich_help_panel=_READING_PANEL,
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Of a folder, leave out what matches, such as 'drafts/'. Repeatable.",
+        rich_help_panel=_READING_PANEL,
+    ),
+]
+NoGitignore = Annotated[
+    bool,
+    typer.Option(
+        "--no-gitignore", help="Also read what a .gitignore in the folder names.", rich_help_panel=_READING_PANEL
+    ),
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Of records (.jsonl, .csv, .tsv): the id. Default: id.", rich_help_panel=_READING_PANEL
+    ),
+]
+TextColumn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN", help="Of records: the text. Default: text. Repeatable.", rich_help_panel=_READING_PANEL
+    ),
+]
+TitleColumn = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Of records: the title. Default: title.", rich_help_panel=_READING_PANEL),
+]
+
+
+def reading_options(
+    include: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    no_gitignore: bool,
+    id_column: str | None,
+    text_column: Sequence[str] | None,
+    title_column: str | None,
+) -> dict[str, Any]:
+    """Return the fields of ``Root`` that the options state."""
+    return {
+        "include": tuple(include or ()),
+        "exclude": tuple(exclude or ()),
+        "gitignore": not no_gitignore,
+        "columns": RecordColumns(id_column, tuple(text_column or ()), title_column),
+    }
+
+
+def roots_of(given: Sequence[str], options: dict[str, Any]) -> dict[str, Root]:
+    """Return the roots that the arguments name, by name; ``options`` are fields of all of them.
+
+    Several files of one folder, as the shell writes them for ``*.md``, are one root: that folder, with these files.
+    Files of records, hidden files and links are always roots of their own.
+
+    Raises:
+        DocumentError: a folder or file does not exist.
+        ConfigurationError: two of the roots have the same name, or patterns do not fit the arguments.
+    """
+    grouped: dict[Path, list[str]] = {}
+    for path in map(Path, dict.fromkeys(given)):
+        if _is_plain(path):
+            grouped.setdefault(path.parent.resolve(), []).append(path.name)
+    roots: dict[str, Root] = {}
+    for text in dict.fromkeys(given):
+        path = Path(text)
+        names = grouped.get(path.parent.resolve(), []) if _is_plain(path) else []
+        if len(names) < 2:
+            root = _root(text, options)
+        elif path.name == names[0]:
+            root = _root_of_files(path.parent, names, options)
+        else:
+            continue
+        name = source_name(root)
+        if name in roots:
+            raise ConfigurationError(
+                f"two of the sources are named {name!r}: {roots[name].path} and {root.path}; "
+                "ingest them one by one, and name one of them: --source NAME"
+            )
+        roots[name] = root
+    return roots
+
+
+def descriptions(given: Sequence[str] | None, root: Root) -> dict[str, str]:
+    """Return what --describe states, by the path in the root; "" is the whole root."""
+    described: dict[str, str] = {}
+    for each in given or ():
+        place, sign, text = each.partition("=")
+        if not sign or (" " in place.strip() and not (Path(root.path) / place).exists()):
+            place, text = "", each
+        elif place and not (Path(root.path) / place).exists():
+            raise typer.BadParameter(
+                f"--describe {each!r}: {root.path} has no {place!r}; to describe the whole source, write ={each!r}"
+            )
+        described["" if place in ("", ".") else place.strip("/")] = text.strip()
+    return described
+
+
+def _is_plain(path: Path) -> bool:
+    """Return whether the path is a file that a walk of its folder finds, and that is one document."""
+    named = not path.name.startswith(".") and path.suffix.lower() not in RECORD_SUFFIXES
+    return named and path.is_file() and not path.is_symlink()
+
+
+def _root(text: str, options: dict[str, Any]) -> Root:
+    root = Root.named(text, **options)
+    if len(root.include) > len(options["include"]) and root.include[0].count("/") == 1:
+        root = Root.named(text, **{**options, "exclude": (*options["exclude"], _NOT_BELOW)})
+    if root.path != STANDARD_INPUT and not Path(root.path).exists():
+        raise DocumentError(f"{printable(root.path)}: no such file or folder")
+    return root
+
+
+def _root_of_files(folder: Path, names: Sequence[str], options: dict[str, Any]) -> Root:
+    if options["include"] or options["exclude"]:
+        raise ConfigurationError(
+            f"--include and --exclude choose files of a folder, but {names[0]} and others are named one by one"
+        )
+    patterns = tuple("/" + re.sub(r"([\\*?[\]!# ])", r"\\\1", name) for name in names)
+    return Root(str(folder), **{**options, "include": patterns, "exclude": (_NOT_BELOW,), "gitignore": False})

@@ -1,0 +1,66 @@
+"""Updating a collection: its sources are ingested again, each from its place and as it was read before."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from twinvec.errors import DocumentError
+from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.ingest.reading import Root
+from twinvec_qdrant.ingest.registration import root_at
+from twinvec_qdrant.report import IngestReport
+
+
+@dataclass(slots=True)
+class UpdateReport(IngestReport):
+    """Counts of an update, as those of an ingest.
+
+    Attributes:
+        roots: Names of the sources that were ingested.
+        missing: (name, reason) of each source that could not be read; its documents stay.
+        placeless: Names of the sources that have no place, or one on another machine.
+    """
+
+    roots: list[str] = field(default_factory=list, kw_only=True)
+    missing: list[tuple[str, str]] = field(default_factory=list, kw_only=True)
+    placeless: list[str] = field(default_factory=list, kw_only=True)
+
+
+def update(
+    collection: Collection, *, prune: bool = True, progress: bool = False, only: Container[str] | None = None
+) -> UpdateReport:
+    """Ingest the sources of a collection again.
+
+    A folder that is gone, or empty where it was not before, removes nothing.
+
+    Args:
+        collection: The open collection.
+        prune: Remove documents that their source no longer holds.
+        progress: Show progress bars on a terminal.
+        only: Names of the sources to ingest; default: all.
+
+    Raises:
+        StoreError, EngineError, SpaceMismatchError: as ``Collection.ingest`` does.
+    """
+    report = UpdateReport()
+    for stored in collection.roots():
+        root = root_at(stored) if stored.is_local() else None
+        if only is not None and stored.name not in only:
+            continue
+        if root is None:
+            report.placeless.append(stored.name)
+            continue
+        try:
+            collection.ingest(
+                root, source=stored.name, prune=prune, progress=progress, report=report, allow_all_failed=True
+            )
+            report.roots.append(stored.name)
+        except DocumentError as error:
+            report.missing.append((stored.name, str(error)))
+    return report
+
+
+def places(collection: Collection) -> dict[str, Root]:
+    """Return the sources that this machine has, or has had, by name."""
+    return {each.name: root for each in collection.roots() if each.is_local() and (root := root_at(each))}
