@@ -77,8 +77,6 @@ class VerifyReport:
         forgotten: Sources with chunks but without a record; searches do not show them, and more chunks may be missing.
         stray: Chunks that no record lists, left by a writer that died; searches do not show them.
         repaired: Whether stray chunks were removed, and incomplete and forgotten sources marked for the next ingest.
-        damaged: Files of an embedded store that were not as written, before they were repaired.
-        lost: Sources of which damaged files have left no trace: ingest all documents again.
     """
 
     sources: int = 0
@@ -87,13 +85,29 @@ class VerifyReport:
     forgotten: list[str] = field(default_factory=list)
     stray: int = 0
     repaired: bool = False
+
+    @property
+    def sound(self) -> bool:
+        """Whether no problem was found."""
+        return not self.incomplete and not self.forgotten and not self.stray
+
+
+@dataclass(slots=True)
+class RepairReport(VerifyReport):
+    """What ``Collection.verify`` found in a collection that was opened with ``repair`` and had damaged files.
+
+    Attributes:
+        damaged: The files that were not as written; none if only the engine refused them.
+        lost: Number of sources of which the damage has left no trace: ingest all documents again.
+    """
+
     damaged: list[str] = field(default_factory=list)
     lost: int = 0
 
     @property
     def sound(self) -> bool:
-        """Whether no problem was found."""
-        return not (self.incomplete or self.forgotten or self.stray or self.damaged or self.lost)
+        """Return False: there was damage."""
+        return False
 
 
 @dataclass(slots=True)

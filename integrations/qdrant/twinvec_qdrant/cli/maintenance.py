@@ -25,6 +25,7 @@ from twinvec_qdrant.cli.options import (
     payload_indexes,
 )
 from twinvec_qdrant.opening_store import GRPC_PORT
+from twinvec_qdrant.report import RepairReport
 from twinvec_qdrant.settings import IndexSettings, Quantization
 
 if TYPE_CHECKING:
@@ -72,11 +73,12 @@ def verify_command(
         damaged = {"incomplete": report.incomplete, "forgotten": report.forgotten}
         figures = {"documents": report.sources, "chunks": report.chunks, "stray chunks": report.stray}
         figures |= {f"{kind} documents": len(sources) for kind, sources in damaged.items()}
-        if report.damaged or report.lost:
-            figures |= {"damaged files": len(report.damaged), "documents without a trace": report.lost}
+        lost = report.lost if isinstance(report, RepairReport) else 0
+        if isinstance(report, RepairReport):
+            figures |= {"damaged files": len(report.damaged), "documents without a trace": lost}
         show(collection, properties({name: as_text(value) for name, value in figures.items()}))
-        if report.lost:
-            typer.echo(f"{report.lost} documents left no trace: ingest all documents again", err=True)
+        if lost:
+            typer.echo(f"{lost} documents left no trace: ingest all documents again", err=True)
         for kind, sources in damaged.items():
             for source in sources:
                 typer.echo(f"{kind}: {source}{': ingest it again' if repair else ''}", err=True)

@@ -12,7 +12,7 @@ stray: the chunks of an ingest under way are not stray.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -22,7 +22,7 @@ from twinvec_qdrant.maintenance.healing import heal
 from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record, digest
-from twinvec_qdrant.report import VerifyReport
+from twinvec_qdrant.report import RepairReport, VerifyReport
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import IdIs, LacksVector, StoreCondition, field_is
 from twinvec_qdrant.stores.points import pages, states_name
@@ -77,18 +77,19 @@ def verify(catalog: Catalog, *, repair: bool, encoder: Callable[[], SpaceEncoder
         catalog.backend.flush()
         catalog.backend.end_repair()
     records = compared.records
-    promised = damage.counts.get("record", 0) if damage is not None else 0
     marked = {each.source for each in records if not each.version}
-    return VerifyReport(
+    report = VerifyReport(
         len(records),
         len({chunk for record in records for chunk in record.chunks}),
         sorted({change.record.source for change in compared.incomplete} | marked),
         [change.record.source for change in compared.forgotten],
         len(compared.stray),
         repair,
-        list(damage.files) if damage is not None else [],
-        max(promised - len(records) - len(compared.forgotten), 0),
     )
+    if damage is None:
+        return report
+    lost = damage.counts.get("record", 0) - len(records) - len(compared.forgotten)
+    return RepairReport(**asdict(report), damaged=list(damage.files), lost=max(lost, 0))
 
 
 def _compare(catalog: Catalog, model: Description) -> _Compared:
