@@ -6,6 +6,7 @@ those of every chunk, in half precision, so that reranking computes only the que
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,8 +63,9 @@ def checked_vector(vector: Sequence[float] | FloatArray, dim: int, where: str = 
         vector_D = np.asarray(vector, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise BadVectorError(f"{where}expected {dim} numbers: {error}") from None
-    norm = np.linalg.norm(vector_D)
-    if vector_D.shape != (dim,) or not np.isfinite(norm) or norm == 0:
+    square = float(vector_D @ vector_D) if vector_D.shape == (dim,) else 0.0
+    if not 0 < square < math.inf:
+        norm = np.linalg.norm(vector_D)
         raise BadVectorError(
             f"{where}a vector of shape {vector_D.shape} and length {norm:g}; expected ({dim},), finite and not zero"
         )

@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import Any
 from uuid import UUID
@@ -50,6 +50,7 @@ CHUNKS, RECORDS, INTENTS, NOTES = (field_is("kind", kind) for kind in ("chunk", 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _LIST_DEPTH = 5
+_SHORT = 256  # characters of a text, or fields of a payload: together far below the limit of a payload
 _PARTS = re.compile(r'"[^"]*"(?:\[\])?|[^."]+')
 
 
@@ -98,6 +99,7 @@ class Record:
         )
 
 
+@lru_cache(maxsize=4096)  # an ingest asks again for those of a batch
 def record_id(source: str) -> str:
     """Return the point id of a source's record."""
     return _point_id("record", source)
@@ -159,8 +161,8 @@ def json_payload(document: Document) -> dict[str, Any]:
     Raise ``DocumentError`` on a value that JSON lacks, NaN, an integer beyond 64 bits, a lone surrogate, or a payload
     larger than ``MAX_PAYLOAD_BYTES``.
     """
-    if not document.payload:
-        return {}
+    if len(document.payload) <= _SHORT and all(map(_is_plain, document.payload.items())):
+        return dict(document.payload)
     try:
         text = _PLAIN_JSON.encode(dict(document.payload))
         payload: dict[str, Any] = _INT64_JSON.decode(text)
@@ -241,6 +243,16 @@ def _quoted(key: str, part: str) -> str:
     if not part or '"' in part or "\\" in part:
         raise FilterError(f"filter {key!r}: each part of a key must be non-empty, without double quote and backslash")
     return part if _PLAIN.issuperset(part) else f'"{part}"'
+
+
+def _is_plain(item: tuple[object, object]) -> bool:
+    """Return whether a field of a payload is plain JSON as it is, and short: most are."""
+    key, value = item
+    if type(key) is not str or not key.isascii() or len(key) > _SHORT:
+        return False
+    if type(value) is str:
+        return value.isascii() and len(value) <= _SHORT
+    return value is None or type(value) is bool or (type(value) is int and value in _INT64)
 
 
 def _int64(digits: str) -> int:
