@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from langchain_core.embeddings import Embeddings
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_serializer
 
 from twinvec import Encoder
 from twinvec.adapters.embeddings import QueryDocumentEmbedder, open_encoder
@@ -88,6 +88,11 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         normalize = [self.normalize or bool(each.get("normalize_embeddings")) for each in (queries, documents)]
         progress = self.show_progress or bool(documents.get("show_progress_bar"))
         self._sides = QueryDocumentEmbedder(self.encoder, normalize=(normalize[0], normalize[1]), progress=progress)
+
+    @field_serializer("model_kwargs")
+    def _without_token(self, model_kwargs: dict[str, Any]) -> dict[str, Any]:
+        """A saved model names no secret; the token has to be given again."""
+        return {name: value for name, value in model_kwargs.items() if name not in ("token", "use_auth_token")}
 
     def _encode_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
         documents = encode_options(self.encode_kwargs, "encode_kwargs: ")

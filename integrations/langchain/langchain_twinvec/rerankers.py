@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langchain_twinvec.documents import hit_of, with_scores
 from twinvec import CrossEncoderReranker
+from twinvec.adapters.devices import check_device
 from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.base import Reranker
 
@@ -42,6 +43,7 @@ class TwinvecReranker(BaseDocumentCompressor):
 
     def model_post_init(self, context: Any, /) -> None:
         """Open the reranker."""
+        check_device(self.device)
         self._reranker = open_reranker(self.model, device=self.device) if self.reranker is None else self.reranker
 
     def compress_documents(
@@ -80,6 +82,7 @@ class TwinvecCrossEncoder(BaseModel, BaseCrossEncoder):
 
     def model_post_init(self, context: Any, /) -> None:
         """Open the model."""
+        check_device(self.device)
         self._reranker = CrossEncoderReranker(self.model_name, device=self.device, max_tokens=self.max_tokens)
 
     def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:

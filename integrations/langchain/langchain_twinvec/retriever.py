@@ -8,10 +8,15 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import run_in_executor
+from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field
 
 from langchain_twinvec.documents import document_of
 from twinvec import Retriever, RetrieveRerank
+from twinvec.errors import ConfigurationError
+from twinvec.retrieval.base import Mode
+from twinvec.support.checks import check_choice
+from twinvec_qdrant import all_of, understood_filter
 
 
 class TwinvecRetriever(BaseRetriever):
@@ -35,10 +40,23 @@ class TwinvecRetriever(BaseRetriever):
     """Largest number of documents."""
     candidates: int = Field(default=100, ge=1)
     """Number of documents to retrieve for the reranker."""
-    filter: dict[str, Any] | None = None
-    """Conditions on the payload, as in ``twinvec.retrieval.filters``."""
+    filter: Any = None
+    """Conditions on the payload, as in ``twinvec.retrieval.filters``, or a ``qdrant_client.models.Filter``. The filter
+    of a call is added to them."""
     search_kwargs: dict[str, Any] = Field(default_factory=dict)
     """More arguments of the retriever's ``search``, such as ``{"mode": "dense"}``."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check the settings.
+
+        Raises:
+            ValidationError: the retriever is a vector store, or has no ``search``; or mode or filter are not valid.
+        """
+        super().model_post_init(context)
+        _check_retriever(self.retriever)
+        if "mode" in self.search_kwargs:
+            check_choice(self.search_kwargs["mode"], Mode, "mode")
+        understood_filter(self.filter)
 
     def _get_relevant_documents(
         self,
@@ -46,7 +64,7 @@ class TwinvecRetriever(BaseRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
-        filter: dict[str, Any] | None = None,
+        filter: Any = None,
         **search_kwargs: Any,
     ) -> list[Document]:
         options = {**self.search_kwargs, **search_kwargs}
@@ -54,7 +72,8 @@ class TwinvecRetriever(BaseRetriever):
         search: Retriever = self.retriever
         if self.reranker is not None:
             search = RetrieveRerank(self.retriever, self.reranker, candidates=self.candidates)
-        hits = search.search(query, limit=limit, filter=self.filter if filter is None else filter, **options)
+        conditions = all_of([understood_filter(self.filter) or {}, understood_filter(filter) or {}]) or None
+        hits = search.search(query, limit=limit, filter=conditions, **options)
         return [document_of(hit) for hit in hits]
 
     async def _aget_relevant_documents(
@@ -72,3 +91,16 @@ class TwinvecRetriever(BaseRetriever):
         if model is not None:
             params["ls_embedding_model"] = model
         return params
+
+
+def _check_retriever(retriever: object) -> None:
+    if isinstance(retriever, VectorStore):
+        raise ConfigurationError(
+            f"retriever: a {type(retriever).__name__} is a vector store: give its collection (store.collection), or "
+            "call store.as_retriever()"
+        )
+    if not callable(getattr(retriever, "search", None)):
+        raise ConfigurationError(
+            "retriever: expected an object with search(query, limit, filter), such as a twinvec_qdrant.Collection, "
+            f"got {type(retriever).__name__}"
+        )

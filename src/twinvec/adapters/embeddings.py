@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.adapters.coalescing import Coalescer
+from twinvec.adapters.devices import check_device
 from twinvec.adapters.origins import note_origin
 from twinvec.arrays import unit
 from twinvec.encoder import Encoder
@@ -42,6 +43,7 @@ def open_encoder(
     replaces all. ``prompt_names`` maps "query" or "document" to the name of the model's prompt that is used there
     instead. ``token`` opens private hub models. With ``local_files_only`` the hub is never asked.
     """
+    check_device(options.get("device"))
     name = model if model == "default" or "/" in model or Path(model).exists() else f"sentence-transformers/{model}"
     if revision is not None:
         if "@" in name or Path(name).exists() or name == "default":

@@ -158,7 +158,7 @@ def _runtimes(choice: EngineChoice) -> list[Runtime]:
             raise ConfigurationError(f"the {name} engine does not compute in bfloat16 on this processor")
     if not installed and not has_torch() and choice.precision != "bfloat16":
         raise MissingExtraError("openvino", "openvino", "no engine is installed; encoding")
-    return installed if by_name or not (installed and choice.device is None and _has_gpu()) else []
+    return installed if by_name or not (installed and choice.device is None and has_gpu()) else []
 
 
 def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precision: str) -> partial[GraphEngine] | None:
@@ -203,8 +203,8 @@ def _torch_purpose(choice: EngineChoice) -> str:
     return f"computing in {choice.precision}"
 
 
-def _has_gpu() -> bool:
-    """Ask torch for a GPU, but only if a driver is installed: importing torch takes seconds."""
+def has_gpu() -> bool:
+    """Whether torch finds a GPU of NVIDIA; it is imported, which takes seconds, only if a driver is installed."""
     if not has_torch():
         return False
     if shutil.which("nvidia-smi") is None and not Path("/proc/driver/nvidia/version").exists():

@@ -191,3 +191,10 @@ def test_settings_are_read_back_from_their_own_dump(prompted) -> None:
     again = TwinvecEmbeddings(**ours.model_dump())
     assert again.embed_query("a text") == ours.embed_query("a text")
     assert len(again.embed_query("a text")) == 16
+
+
+def test_no_token_is_shown_or_saved(encoder) -> None:
+    embeddings = TwinvecEmbeddings(model_kwargs={"token": "hf_secret", "device": "cpu"})
+    for shown in (repr(embeddings), str(embeddings.model_dump()), embeddings.model_dump_json()):
+        assert "hf_secret" not in shown
+    assert embeddings.model_dump()["model_kwargs"] == {"device": "cpu"}

@@ -7,11 +7,13 @@ import asyncio
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.load import dumps, loads
 from pydantic import ValidationError
+from qdrant_client import models
 
 from handbook import PAGES, QUESTION
-from langchain_twinvec import TwinvecReranker, TwinvecRetriever
+from langchain_twinvec import TwinvecReranker, TwinvecRetriever, TwinvecVectorStore
 from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import FilterError
 from twinvec_qdrant import Collection
@@ -41,10 +43,10 @@ def test_a_call_may_say_how_many_which_and_how(index) -> None:
     retriever = TwinvecRetriever(retriever=index, filter={"team": "hr"}, search_kwargs={"mode": "dense"})
     assert len(retriever.invoke(QUESTION)) == 2
     assert len(retriever.invoke(QUESTION, k=1)) == 1
-    (found,) = retriever.invoke(QUESTION, filter={"team": "it"})
-    assert found.id == "vpn.md"
+    (found,) = retriever.invoke(QUESTION, filter={"id": "overtime.md"})
+    assert found.id == "overtime.md"
     assert list(found.metadata["twinvec_scores"]) == ["dense"]
-    (found,) = retriever.invoke(QUESTION, mode="sparse")
+    (found, *_) = retriever.invoke("overtime", mode="sparse")
     assert list(found.metadata["twinvec_scores"]) == ["sparse"]
 
 
@@ -131,3 +133,29 @@ def test_a_scored_document_is_saved_as_a_document(index) -> None:
     again = loads(dumps(found), allowed_objects=[Document])
     assert type(again) is Document
     assert (again.id, again.metadata) == (found.id, found.metadata)
+
+
+def test_a_vector_store_and_other_objects_are_no_retrievers(index) -> None:
+    store = TwinvecVectorStore(DeterministicFakeEmbedding(size=16))
+    with pytest.raises(ValidationError, match=r"store\.collection.*as_retriever"):
+        TwinvecRetriever(retriever=store)
+    with pytest.raises(ValidationError, match="got str"):
+        TwinvecRetriever(retriever="handbook")
+    assert TwinvecRetriever(retriever=store.collection).invoke("nothing") == []
+
+
+def test_an_unknown_mode_and_filter_are_refused_at_once(index) -> None:
+    with pytest.raises(ValidationError, match="mode 'fuzzy'"):
+        TwinvecRetriever(retriever=index, search_kwargs={"mode": "fuzzy"})
+    with pytest.raises(ValidationError, match="got str"):
+        TwinvecRetriever(retriever=index, filter="team = hr")
+
+
+def test_the_filter_of_a_call_is_added(index) -> None:
+    retriever = TwinvecRetriever(retriever=index, filter={"metadata.team": "hr"})
+    assert {each.id for each in retriever.invoke(QUESTION)} == {"leave.md", "overtime.md"}
+    assert {each.id for each in retriever.invoke(QUESTION, filter={"id": ["leave.md", "vpn.md"]})} == {"leave.md"}
+    assert retriever.invoke(QUESTION, filter={"team": "it"}) == []
+    team = models.FieldCondition(key="metadata.team", match=models.MatchValue(value="it"))
+    assert retriever.invoke(QUESTION, filter=models.Filter(must=[team])) == []
+    assert len(retriever.invoke(QUESTION, filter=models.Filter(must_not=[team]))) == 2

@@ -19,6 +19,7 @@ from llama_index.vector_stores.twinvec import TwinvecVectorStore
 from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import Collection
+from words import WordEncoder
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +108,15 @@ def test_a_query_engine_reranks_and_answers(collection, encoder) -> None:
     assert [node.node_id for node in response.source_nodes] == ["leave.md"]
     assert PAGES[0]["text"] in str(response)
     assert PAGES[2]["text"] not in str(response)
+
+
+def test_a_vector_store_and_other_objects_are_no_retrievers(tmp_path) -> None:
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as collection:
+        store = TwinvecVectorStore(collection=collection)
+        with pytest.raises(ConfigurationError, match=r"store\.client"):
+            TwinvecRetriever(store)
+        with pytest.raises(ConfigurationError, match="got str"):
+            TwinvecRetriever("handbook")
+        with pytest.raises(ConfigurationError, match="mode 'fuzzy'"):
+            TwinvecRetriever(collection, search_options={"mode": "fuzzy"})
+        assert TwinvecRetriever(store.client).retrieve("nothing") == []

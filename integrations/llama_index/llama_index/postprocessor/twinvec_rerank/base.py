@@ -12,6 +12,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from twinvec import Encoder, Hit
+from twinvec.adapters.devices import check_device
 from twinvec.errors import ConfigurationError
 from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.base import Reranker
@@ -59,6 +60,7 @@ class TwinvecRerank(BaseNodePostprocessor):
         encoder: Encoder | None = None,
         reranker: Reranker | None = None,
     ) -> None:
+        check_device(device)
         settings: dict[str, Any] = {
             "model": model if reranker is None else getattr(reranker, "name", type(reranker).__name__),
             "top_n": top_n,

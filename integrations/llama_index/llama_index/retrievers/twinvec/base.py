@@ -8,12 +8,16 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.constants import DEFAULT_SIMILARITY_TOP_K
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
 from llama_index.vector_stores.twinvec.nodes import scored_node
 from twinvec import Retriever, RetrieveRerank
-from twinvec.retrieval.base import Reranker, check_limit
+from twinvec.errors import ConfigurationError
+from twinvec.retrieval.base import Mode, Reranker, check_limit
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
+from twinvec.support.checks import check_choice
+from twinvec_qdrant import understood_filter
 
 
 class TwinvecRetriever(BaseRetriever):
@@ -30,11 +34,12 @@ class TwinvecRetriever(BaseRetriever):
         reranker: Any object with ``rerank(query, hits, limit)``; None leaves reranking out.
         similarity_top_k: Largest number of nodes.
         candidates: Number of nodes to retrieve for the reranker.
-        filter: Conditions on the payload, as in ``twinvec.retrieval.filters``.
+        filter: Conditions on the payload, as in ``twinvec.retrieval.filters``, or a ``qdrant_client.models.Filter``.
         search_options: More arguments of the retriever's ``search``, such as ``{"mode": "dense"}``.
 
     Raises:
-        ConfigurationError: ``similarity_top_k`` or ``candidates`` is below 1.
+        ConfigurationError: ``similarity_top_k`` or ``candidates`` is below 1; the retriever has no ``search``, as a
+            vector store; or the mode is not known.
     """
 
     def __init__(
@@ -52,10 +57,22 @@ class TwinvecRetriever(BaseRetriever):
     ) -> None:
         super().__init__(callback_manager=callback_manager, objects=objects, verbose=verbose)
         check_limit(similarity_top_k, "similarity_top_k")
+        _check_retriever(retriever)
+        if "mode" in (search_options or {}):
+            check_choice((search_options or {})["mode"], Mode, "mode")
         self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)
-        self._options = {**(search_options or {}), "limit": similarity_top_k, "filter": filter}
+        self._options = {**(search_options or {}), "limit": similarity_top_k, "filter": understood_filter(filter)}
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [scored_node(hit) for hit in self._search.search(query_bundle.query_str, **self._options)]
 
     _aretrieve = awaitable(_retrieve)
+
+
+def _check_retriever(retriever: object) -> None:
+    if not callable(getattr(retriever, "search", None)):
+        is_store = isinstance(retriever, BasePydanticVectorStore)
+        hint = "give its collection (store.client)" if is_store else "such as a twinvec_qdrant.Collection"
+        raise ConfigurationError(
+            f"retriever: expected an object with search(query, limit, filter), got {type(retriever).__name__}; {hint}"
+        )
