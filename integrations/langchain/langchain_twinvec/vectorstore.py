@@ -21,7 +21,6 @@ from twinvec import Document as Stored
 from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.adapters.metadata import plain_metadata
-from twinvec.adapters.origins import origin_of
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.base import Mode
 from twinvec.retrieval.filters import Filter
@@ -42,6 +41,7 @@ from twinvec_qdrant import (
     text_id,
     text_ids,
     understood_filter,
+    vector_space,
     with_documents,
 )
 
@@ -325,7 +325,7 @@ class TwinvecVectorStore(VectorStore):
             understood_filter(filter),
             offset=offset,
             exact=exact_search(search_params),
-            space=origin_of(embedding),
+            space=vector_space(self.collection, embedding),
         )
         return [(document, hit.score) for document, hit in self._with_documents(hits, score_threshold)]
 
@@ -438,7 +438,7 @@ class TwinvecVectorStore(VectorStore):
         refuse_foreign(kwargs)
         if exact_search(search_params):
             raise ConfigurationError("search_params: a search for different documents has no exact form; leave it out")
-        space = None if isinstance(query, str) else origin_of(query)
+        space = None if isinstance(query, str) else vector_space(self.collection, query)
         hits = self.collection.search_diverse(
             query, k, understood_filter(filter), candidates=fetch_k, diversity=1 - lambda_mult, space=space
         )

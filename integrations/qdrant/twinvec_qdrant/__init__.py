@@ -13,7 +13,7 @@ from twinvec_qdrant.foreign_arguments import (
     text_ids,
 )
 from twinvec_qdrant.framework_filters import NOTHING, all_of, metadata_key, payload_key, understood_filter
-from twinvec_qdrant.given_vectors import query_space
+from twinvec_qdrant.given_vectors import query_space, vector_space
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
 from twinvec_qdrant.ingest.reading import Empty, Failure, RecordColumns, Root, read_source
 from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
@@ -58,5 +58,6 @@ __all__ = [
     "text_id",
     "text_ids",
     "understood_filter",
+    "vector_space",
     "with_documents",
 ]

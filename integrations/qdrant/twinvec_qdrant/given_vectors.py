@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.adapters.origins import origin_of
 from twinvec.arrays import FloatArray, unit
 from twinvec.errors import SpaceMismatchError
@@ -23,12 +24,21 @@ Vector = Sequence[float] | FloatArray
 _REMEDY = "use one embedding model for the index and the store"
 
 
+def vector_space(collection: Collection, vector: Vector) -> str | None:
+    """Return the space of a vector if it is known, for ``Collection.search_vector``, which compares it.
+
+    Nothing is known in a collection of a foreign encoder: one of ours may lie behind it, under another space.
+    """
+    origin = origin_of(vector)
+    return None if origin is None or isinstance(collection.encoder, ExternalEncoder) else origin
+
+
 def query_space(collection: Collection, text: str, vector: Vector) -> str | None:
     """Return the space of a query's vector if it is known, for ``Collection.search_vector``, which compares it.
 
     Raise ``SpaceMismatchError`` if it is not known, and the vector is not that of the text.
     """
-    origin = origin_of(vector)
+    origin = vector_space(collection, vector)
     if origin is None and text.strip():
         own_ND = collection.encoder.encode_query([text])
         _compare(collection, [f"query {text[:60]!r}"], [text], own_ND, [vector])
@@ -45,7 +55,7 @@ def check_vectors(collection: Collection, documents: Sequence[Document], vectors
     for document in documents:
         if document.id not in vectors:
             continue
-        origin = origin_of(vectors[document.id])
+        origin = vector_space(collection, vectors[document.id])
         if origin is None and document.text.strip():
             unknown.append(document)
         elif origin not in (None, encoder.space):
