@@ -61,7 +61,9 @@ def delete_command(
     path: StorePath = None,
     url: StoreUrl = None,
     where: FilterOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be deleted, and delete nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Report what would be deleted, and delete nothing.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --filter: do not ask for confirmation.")] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,

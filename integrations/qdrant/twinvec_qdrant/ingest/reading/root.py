@@ -94,6 +94,9 @@ class Root:
         pattern = "/" + "/".join(parts[fixed:])
         return cls(str(Path(*parts[:fixed])), **{**options, "include": (pattern, *options.get("include", ()))})
 
+    def __iter__(self) -> Iterator[Document | Failure]:
+        return self.read()
+
     def read(self) -> Reading:
         """Return the documents, as ``read_source`` does.
 
