@@ -26,7 +26,7 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "location": backend.location,
         "points": chunks,
         "sources": (documents := backend.count([RECORDS])),
-        "roots": _roots(backend, documents),
+        **({"roots": roots} if (roots := _roots(backend, documents)) else {}),
         "model": now.model,
         "space": now.space,
         "dim": now.dim,
