@@ -26,6 +26,11 @@ class UpdateReport(IngestReport):
     missing: list[tuple[str, str]] = field(default_factory=list, kw_only=True)
     placeless: list[str] = field(default_factory=list, kw_only=True)
 
+    @property
+    def changed(self) -> bool:
+        """Whether the collection has changed."""
+        return bool(self.new or self.updated or self.deleted)
+
 
 def update(
     collection: Collection, *, prune: bool = True, progress: bool = False, only: Container[str] | None = None

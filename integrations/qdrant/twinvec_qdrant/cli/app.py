@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from twinvec_qdrant.cli import backup, collections, ingest, maintenance, search
+from twinvec_qdrant.cli import backup, collections, documents, ingest, maintenance, search, update
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``twinvec``."""
-    for module in (ingest, search, collections, maintenance, backup):
+    for module in (ingest, update, search, documents, collections, maintenance, backup):
         module.register(app)

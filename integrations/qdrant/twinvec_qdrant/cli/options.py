@@ -17,6 +17,7 @@ from twinvec.errors import CollectionNotFoundError
 from twinvec_qdrant.settings import OTHER_KEYS, ClusterSettings, Quantization
 
 if TYPE_CHECKING:
+    from twinvec.retrieval.base import SpaceEncoder
     from twinvec_qdrant.collection import Collection
 
 WAIT_SECONDS = 10.0
@@ -90,6 +91,7 @@ def open_from_options(
     place: CollectionPlace,
     model: str | None = None,
     *,
+    encoder: SpaceEncoder | None = None,
     keep_model: bool = False,
     create: bool = False,
     dry_run: bool = False,
@@ -100,6 +102,7 @@ def open_from_options(
     Args:
         place: The collection and its store.
         model: A model's name, instead of the model that the collection records.
+        encoder: The model, if it is loaded already.
         keep_model: An existing collection keeps the model that it records.
         create: Create the collection if it does not exist.
         dry_run: If the collection does not exist, return an empty one in memory with the same settings.
@@ -114,7 +117,7 @@ def open_from_options(
     if model is not None and keep_model:
         with suppress(CollectionNotFoundError):
             return Collection.open(place.name, place.path, url=place.url, create=False, **reached, **options)
-    options["encoder"] = None if model is None else Encoder(model)
+    options["encoder"] = encoder if model is None else Encoder(model)
     try:
         return Collection.open(
             place.name, place.path, url=place.url, create=create and not dry_run, **reached, **options

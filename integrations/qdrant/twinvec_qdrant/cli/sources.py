@@ -11,10 +11,9 @@ import typer
 
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec_qdrant.ingest.reading import RECORD_SUFFIXES, STANDARD_INPUT, RecordColumns, Root, printable
-from twinvec_qdrant.ingest.registration import source_name
+from twinvec_qdrant.ingest.registration import NOT_BELOW, source_name
 
 _READING_PANEL = "What is read"
-_NOT_BELOW = "/*/"  # leaves out the folders in a folder, so that they are not even listed
 
 SourceName = Annotated[
     str | None,
@@ -149,7 +148,7 @@ def _is_plain(path: Path) -> bool:
 def _root(text: str, options: dict[str, Any]) -> Root:
     root = Root.named(text, **options)
     if len(root.include) > len(options["include"]) and root.include[0].count("/") == 1:
-        root = Root.named(text, **{**options, "exclude": (*options["exclude"], _NOT_BELOW)})
+        root = Root.named(text, **{**options, "exclude": (*options["exclude"], NOT_BELOW)})
     if root.path != STANDARD_INPUT and not Path(root.path).exists():
         raise DocumentError(f"{printable(root.path)}: no such file or folder")
     return root
@@ -161,4 +160,4 @@ def _root_of_files(folder: Path, names: Sequence[str], options: dict[str, Any]) 
             f"--include and --exclude choose files of a folder, but {names[0]} and others are named one by one"
         )
     patterns = tuple("/" + re.sub(r"([\\*?[\]!# ])", r"\\\1", name) for name in names)
-    return Root(str(folder), **{**options, "include": patterns, "exclude": (_NOT_BELOW,), "gitignore": False})
+    return Root(str(folder), **{**options, "include": patterns, "exclude": (NOT_BELOW,), "gitignore": False})

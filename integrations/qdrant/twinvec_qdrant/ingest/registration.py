@@ -10,6 +10,9 @@ from twinvec.errors import ConfigurationError
 from twinvec_qdrant.ingest.reading import STANDARD_INPUT, Root, printable
 from twinvec_qdrant.records.roots import Membership, Roots, StoredRoot
 
+NOT_BELOW = "/*/"
+"""Pattern that leaves out the folders in a folder, so that they are not even listed."""
+
 _STREAM = "stdin"
 
 

@@ -94,7 +94,7 @@ class Root:
         pattern = "/" + "/".join(parts[fixed:])
         return cls(str(Path(*parts[:fixed])), **{**options, "include": (pattern, *options.get("include", ()))})
 
-    def __iter__(self) -> Iterator[Document | Failure]:
+    def __iter__(self) -> Reading:
         return self.read()
 
     def read(self) -> Reading:

@@ -1,0 +1,137 @@
+"""The command ``twinvec update``."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinvec.cli.options import COLLECTIONS_PANEL, AsJson, StorePath, StoreUrl, check_store
+from twinvec.cli.terminal import show_json
+from twinvec_qdrant.cli.options import (
+    WAIT_SECONDS,
+    CollectionPlace,
+    GrpcPort,
+    Wait,
+    grpc_options,
+    open_from_options,
+)
+
+if TYPE_CHECKING:
+    from twinvec.retrieval.base import SpaceEncoder
+    from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.updating import UpdateReport
+
+_SOME_FAILED = 3
+_FAILURES_SHOWN = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``twinvec``."""
+    app.command("update", rich_help_panel=COLLECTIONS_PANEL)(update_command)
+
+
+def update_command(
+    collection: Annotated[
+        str | None,
+        typer.Option("--collection", "-c", metavar="NAME", help="Name of the collection. Default: all of the store."),
+    ] = None,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, and take in changes of files as they come.")] = False,
+    no_prune: Annotated[
+        bool, typer.Option("--no-prune", help="Keep documents that their source no longer holds.")
+    ] = False,
+    wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ingest all sources of a collection again, as they were ingested before.
+
+    Documents that a source no longer holds are deleted. A source that is gone, or holds nothing any more, keeps its
+    documents, and the exit code is 3, or 1 if that is so of all sources. With --watch, the store is open only while a
+    change is taken in; Ctrl-C ends the command.
+
+    \b
+    twinvec update --collection docs
+    twinvec update --watch
+    """
+    check_store(path, url)
+    place = CollectionPlace("", path, url, wait, grpc_port)
+    names = _names(place) if collection is None else [collection]
+    if watch:
+        _watch(names, place, prune=not no_prune, as_json=as_json)
+        return
+    from twinvec_qdrant.updating import update
+
+    reports = {}
+    for name in names:
+        with open_from_options(place._replace(name=name)) as opened:
+            start = time.perf_counter()
+            reports[name] = update(opened, prune=not no_prune, progress=not as_json)
+        if not as_json:
+            _show(name, reports[name], time.perf_counter() - start)
+    if as_json:
+        show_json({"collections": [{"name": name, **asdict(report)} for name, report in reports.items()]})
+    _end(reports)
+
+
+def _names(place: CollectionPlace) -> list[str]:
+    """Return the collections of the store that twinvec made."""
+    from twinvec_qdrant.list_and_drop import list_collections
+
+    options = grpc_options(place.url, place.grpc_port)
+    found = list_collections(place.path, url=place.url, wait_seconds=place.wait, **options)
+    return [each.name for each in found if each.model]
+
+
+def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bool) -> None:
+    from twinvec_qdrant.watching import watch
+
+    last: dict[str, UpdateReport] = {}
+
+    def open_collection(name: str, encoder: SpaceEncoder | None) -> Collection:
+        return open_from_options(place._replace(name=name), encoder=encoder)
+
+    def told(name: str, report: UpdateReport) -> None:
+        first, last[name] = name not in last, report
+        if as_json:
+            show_json({"name": name, **asdict(report)})
+        elif first or report.changed or report.failed or report.missing:
+            _show(name, report)
+
+    if not as_json:
+        typer.echo(f"watching the sources of {', '.join(names) or 'no collection'}; Ctrl-C ends")
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        watch(names, open_collection, told, prune=prune)
+    except KeyboardInterrupt:
+        if not as_json:
+            typer.echo("ended")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _show(name: str, report: UpdateReport, seconds: float | None = None) -> None:
+    time_taken = "" if seconds is None else f" ({seconds:,.1f} s)"
+    sources = ", ".join(report.roots) or "no source"
+    typer.echo(f"{name}: {report}, from {sources}{time_taken}")
+    if report.placeless:
+        typer.echo(f"not updated, since their place is unknown or elsewhere: {', '.join(report.placeless)}")
+    for source, reason in report.missing:
+        typer.echo(f"not updated: {source}: {reason}", err=True)
+    for source, reason in report.failures[:_FAILURES_SHOWN]:
+        typer.echo(f"failed: {source}: {reason}", err=True)
+    if len(report.failures) > _FAILURES_SHOWN:
+        typer.echo(f"... and {len(report.failures) - _FAILURES_SHOWN:,} more; --json lists all", err=True)
+
+
+def _end(reports: Mapping[str, Any]) -> None:
+    """End with 3 if some sources or documents failed, and with 1 if all did."""
+    done = any(each.new + each.updated + each.unchanged + each.deleted for each in reports.values())
+    if any(each.failed or each.missing for each in reports.values()):
+        raise typer.Exit(_SOME_FAILED if done else 1)

@@ -1,0 +1,177 @@
+"""Watching: the sources of collections are ingested again as soon as their files change.
+
+A store is open only while a change is taken in. Threads of ``watchfiles`` wait for the operating system to tell of
+changes; only a source whose folder is gone is looked for once a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Self
+
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError, StoreError
+from twinvec.retrieval.base import SpaceEncoder
+from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.ingest.reading import Root
+from twinvec_qdrant.ingest.registration import NOT_BELOW
+from twinvec_qdrant.updating import UpdateReport, places, update
+
+_QUIET_MS = 200  # changes are told when none has come for this long,
+_LONGEST_MS = 800  # or this long after the first
+_LOOK_SECONDS = 1.0
+_RETRY_SECONDS = 5.0
+_READY = "ready"
+_ALL = ""  # stands for all sources of a collection
+
+Open = Callable[[str, SpaceEncoder | None], Collection]
+Told = Callable[[str, UpdateReport], None]
+Key = tuple[str, str]
+"""Names of a collection and of a source."""
+
+logger = logging.getLogger(__name__)
+
+
+def watch(names: list[str], open_collection: Open, told: Told, *, prune: bool = True) -> None:
+    """Update collections now, and whenever a file of their sources changes; never returns.
+
+    Args:
+        names: Names of the collections.
+        open_collection: Opens a collection, with the encoder if one is given.
+        told: Called with the name of a collection and what an update of it did.
+        prune: Remove documents that their source no longer holds.
+
+    Raises:
+        ConfigurationError: the operating system does not let so many folders be watched.
+        TwinvecError: as ``Collection.open`` and ``Collection.ingest`` do; a store that fails is tried again instead.
+    """
+    updates = _Updates(open_collection, told, prune=prune)
+    while True:
+        roots = {(name, source): root for name in names for source, root in updates.places(name).items()}
+        with Changes(roots) as changes:
+            left = {(name, _ALL) for name in names}
+            while not changes.stale:
+                left = updates.run(left)
+                left |= changes.wait(_RETRY_SECONDS if left else None)
+
+
+class _Updates:
+    """Opens collections to update them; the models stay loaded."""
+
+    def __init__(self, open_collection: Open, told: Told, *, prune: bool) -> None:
+        self._open = open_collection
+        self._told = told
+        self._prune = prune
+        self._encoders: dict[str, SpaceEncoder] = {}
+
+    def places(self, name: str) -> dict[str, Root]:
+        with self._open(name, None) as opened:
+            return places(opened)
+
+    def run(self, keys: set[Key]) -> set[Key]:
+        """Update the sources, and return those whose store has failed."""
+        failed: set[Key] = set()
+        for name in sorted({name for name, _ in keys}):
+            own = {key for key in keys if key[0] == name}
+            try:
+                self._told(name, self._update(name, {source for _, source in own}))
+            except SpaceMismatchError:
+                if self._encoders.pop(name, None) is None:
+                    raise
+                failed |= own
+            except CollectionNotFoundError:
+                raise
+            except StoreError as error:
+                logger.warning("%s; trying again", error)
+                failed |= own
+        return failed
+
+    def _update(self, name: str, sources: set[str]) -> UpdateReport:
+        with self._open(name, self._encoders.get(name)) as opened:
+            report = update(opened, prune=self._prune, only=None if _ALL in sources else sources)
+            if name not in self._encoders:
+                self._encoders[name] = opened.encoder
+                opened.encoder.encode_query([_READY])  # loads the model, so that the first change need not wait for it
+            return report
+
+
+class Changes:
+    """Tells which of several roots have changed since the ``with`` block began.
+
+    Attributes:
+        stale: Whether a root has come or gone, so that others are to be watched.
+    """
+
+    def __init__(self, roots: Mapping[Key, Root]) -> None:
+        self._roots = {key: (root, Path(root.path)) for key, root in roots.items()}
+        self._missing = {key for key, (_, path) in self._roots.items() if not path.exists()}
+        self._told: SimpleQueue[set[tuple[Path, bool]] | OSError] = SimpleQueue()
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.stale = False
+
+    def __enter__(self) -> Self:
+        there = {path: root for key, (root, path) in self._roots.items() if key not in self._missing}
+        trees = {path for path, root in there.items() if path.is_dir() and NOT_BELOW not in root.exclude}
+        flat = {path if path.is_dir() else path.parent for path in there.keys() - trees}  # editors replace whole files
+        for watched, recursive in ((trees, True), (flat, False)):
+            if watched:
+                self._threads.append(threading.Thread(target=self._follow, args=(watched, recursive), daemon=True))
+                self._threads[-1].start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait(self, seconds: float | None = None) -> set[Key]:
+        """Return the roots that have changed, as soon as one has, or after so many seconds; perhaps none."""
+        while True:
+            pause = min(filter(None, (seconds, _LOOK_SECONDS if self._missing else None)), default=None)
+            try:
+                told = self._told.get(timeout=pause)
+            except Empty:
+                told = set()
+            if isinstance(told, OSError):
+                raise ConfigurationError(
+                    f"the files cannot be watched: {told}; perhaps the system limits how many folders are watched "
+                    "(Linux: sysctl fs.inotify.max_user_watches)"
+                ) from told
+            changed = self._changed(told)
+            if changed or seconds is not None:
+                return changed
+
+    def _changed(self, told: set[tuple[Path, bool]]) -> set[Key]:
+        changed = set()
+        for key, (root, path) in self._roots.items():
+            came = key in self._missing and path.exists()
+            went = any(gone and each == path for each, gone in told)
+            if came or went or any(root.follows(each) for each, _ in told):
+                changed.add(key)
+            if came or (went and not path.is_file()):
+                self.stale = True
+        return changed
+
+    def _follow(self, paths: set[Path], recursive: bool) -> None:
+        from watchfiles import Change
+        from watchfiles import watch as watched
+
+        try:
+            for changes in watched(
+                *sorted(paths),
+                watch_filter=None,
+                debounce=_LONGEST_MS,
+                step=_QUIET_MS,
+                stop_event=self._stop,
+                rust_timeout=0,
+                raise_interrupt=False,
+                recursive=recursive,
+                ignore_permission_denied=True,
+            ):
+                self._told.put({(Path(path), kind == Change.deleted) for kind, path in changes})
+        except OSError as error:
+            self._told.put(error)
