@@ -13,7 +13,7 @@ def test_the_page_of_commands_has_every_command_with_its_options():
     search = page.split("### twinvec search ")[1].split("### twinvec ")[0]
     assert "| --limit \\<int range\\> |" in search
     assert "\\[default: 10; x\\>=1\\]" in search
-    assert '```sh\ntwinvec search "how do I renew a certificate" --collection docs --rerank maxsim\n' in search
+    assert '```sh\ntwinvec search "how do I renew a certificate" -c docs --rerank maxsim\n' in search
 
 
 @pytest.mark.parametrize(

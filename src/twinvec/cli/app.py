@@ -9,9 +9,10 @@ from __future__ import annotations
 import inspect
 import sys
 from importlib.metadata import entry_points
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from twinvec.cli import encode, evaluate, export, init, similar, train, tune
 from twinvec.cli.configuration import file_defaults
@@ -37,6 +38,25 @@ _COMMANDS = (
     ("tune", TRAIN_PANEL, tune.tune_command),
     ("init", COLLECTIONS_PANEL, init.init_command),
 )
+
+
+class _PlainFlags:
+    """A command whose help shows flags without a type, which would look like a value to give."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the class that this is mixed into
+        for each in parameters:
+            if getattr(each, "is_flag", False) and each.metavar is None:
+                each.metavar = ""
+        return parameters
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
+    pass
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -67,6 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
 def build_app() -> typer.Typer:
     """Return the app with the commands of the core and of all installed packages."""
     app = typer.Typer(
+        cls=_Group,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
@@ -85,6 +106,7 @@ def build_app() -> typer.Typer:
             package = entry.dist.name if entry.dist else entry.value
             print(f"twinvec: no commands of {package}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
     for added in app.registered_commands:
+        added.cls = _Command
         added.help = _unwrapped(inspect.getdoc(added.callback) or "")
     return app
 
@@ -110,7 +132,7 @@ def _root(
 
     \b
     twinvec ingest ./docs --collection docs
-    twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
+    twinvec search "how do I renew a certificate" -c docs --rerank maxsim
 
     "twinvec init" writes defaults, such as the collection, to a file; environment variables set them too.
     """

@@ -40,7 +40,7 @@ def encode_command(
 
     \b
     twinvec encode texts.txt -o vectors.npy
-    twinvec encode questions.jsonl -o questions.npy --field question --prompt query
+    twinvec encode asked.jsonl -o asked.npy --field question --prompt query
     twinvec encode texts.txt -o vectors.npy --device cuda:0 --device cuda:1
     """
     from twinvec.cli.terminal import show_json

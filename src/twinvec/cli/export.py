@@ -48,7 +48,7 @@ def export_command(
     \b
     twinvec export default -o models/fast --precision int8 --calibrate texts.txt
     twinvec export default -o models/onnx --engine onnx
-    twinvec export models/mine -o models/mine --calibrate-collection docs --precision int8
+    twinvec export mine -o mine --calibrate-collection docs --precision int8
     """
     from dataclasses import asdict
 

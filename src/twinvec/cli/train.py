@@ -95,7 +95,7 @@ def mine(
     Other fields of a row stay as they are.
 
     \b
-    twinvec mine pairs.jsonl -o rows.jsonl --negatives 2 --first-rank 3 --last-rank 30
+    twinvec mine pairs.jsonl -o rows.jsonl --first-rank 3 --last-rank 30
     twinvec mine pairs.jsonl -o rows.jsonl --collection docs --margin 0.05
     """
     from twinvec.training.mining.hard_negatives import MiningJob, MiningOptions, ProbabilityScorer

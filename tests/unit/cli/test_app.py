@@ -54,6 +54,27 @@ def test_the_same_option_has_the_same_words_in_every_command():
     assert {flag: len(each) for flag, each in words.items()} == dict.fromkeys(words, 1), words
 
 
+def test_help_fits_80_columns_and_flags_show_no_type(monkeypatch):
+    import typer
+
+    from twinvec.cli.app import build_app
+
+    monkeypatch.setenv("COLUMNS", "80")
+    group = typer.main.get_command(build_app())
+    examples = [
+        line.strip()
+        for command in group.commands.values()
+        for line in command.help.splitlines()
+        if line.strip().startswith("twinvec ")
+    ]
+    assert len(examples) > 20
+    assert [line for line in examples if len(line) > 78] == [], "such a line would be folded"
+    for command in group.commands.values():
+        flags = [each for each in command.get_params(typer.Context(command)) if getattr(each, "is_flag", False)]
+        assert flags, "at least --help"
+        assert {each.metavar for each in flags} == {""}
+
+
 def test_completion_can_be_installed(twinvec):
     assert "--install-completion" in twinvec("--help").out
 

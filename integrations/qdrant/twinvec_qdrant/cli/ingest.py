@@ -121,8 +121,8 @@ def ingest_command(
 
     \b
     twinvec ingest ./docs --collection docs --prune
-    twinvec ingest ./guides ./minutes 'papers/**/*.pdf' --collection docs
-    twinvec ingest articles.jsonl --collection articles --url http://localhost:6333
+    twinvec ingest ./guides ./minutes 'papers/**/*.pdf' -c docs
+    twinvec ingest articles.jsonl -c articles --url http://localhost:6333
     """
     from twinvec_qdrant.report import IngestReport
 

@@ -174,7 +174,7 @@ def reindex_command(
 
     \b
     twinvec reindex --collection docs --quantization int8
-    twinvec reindex --collection docs --payload-index team:keyword --payload-index day:datetime
+    twinvec reindex -c docs --payload-index team:keyword
     """
     wanted = payload_indexes(payload_index, no_payload_indexes)
     with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:

@@ -65,8 +65,8 @@ def search_command(
     none.
 
     \b
-    twinvec search "how do I renew a certificate" --collection docs --rerank maxsim
-    twinvec search "late fees" "refunds" --collection docs --filter lang=en --filter "year>=2020"
+    twinvec search "how do I renew a certificate" -c docs --rerank maxsim
+    twinvec search "late fees" "refunds" -c docs --filter "year>=2020"
     """
     from twinvec.retrieval.tuned_search import Setting, TunedSearch
 
