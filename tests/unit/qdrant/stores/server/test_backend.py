@@ -103,7 +103,8 @@ def test_what_will_not_pass_is_not_repeated(server):
     assert len(asked) == 1
 
 
-def test_a_server_that_does_not_answer_is_named(caplog):
+def test_a_server_that_does_not_answer_is_named(caplog, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", lambda state: 0.05)
     with socket.socket() as taken:  # bound, and not listening
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
