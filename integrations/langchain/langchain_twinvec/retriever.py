@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from langchain_twinvec.documents import document_of
 from twinvec import Retriever, RetrieveRerank
@@ -40,11 +40,16 @@ class TwinvecRetriever(BaseRetriever):
     """Largest number of documents."""
     candidates: int = Field(default=100, ge=1)
     """Number of documents to retrieve for the reranker."""
-    filter: Any = None
+    filter: dict[str, Any] | None = None
     """Conditions on the payload, as in ``twinvec.retrieval.filters``, or a ``qdrant_client.models.Filter``. The filter
     of a call is added to them."""
     search_kwargs: dict[str, Any] = Field(default_factory=dict)
     """More arguments of the retriever's ``search``, such as ``{"mode": "dense"}``."""
+
+    @field_validator("filter", mode="before")
+    @classmethod
+    def _understood(cls, filter: Any) -> Any:
+        return understood_filter(filter)
 
     def model_post_init(self, context: Any, /) -> None:
         """Check the settings.
@@ -56,7 +61,6 @@ class TwinvecRetriever(BaseRetriever):
         _check_retriever(self.retriever)
         if "mode" in self.search_kwargs:
             check_choice(self.search_kwargs["mode"], Mode, "mode")
-        understood_filter(self.filter)
 
     def _get_relevant_documents(
         self,
@@ -72,7 +76,7 @@ class TwinvecRetriever(BaseRetriever):
         search: Retriever = self.retriever
         if self.reranker is not None:
             search = RetrieveRerank(self.retriever, self.reranker, candidates=self.candidates)
-        conditions = all_of([understood_filter(self.filter) or {}, understood_filter(filter) or {}]) or None
+        conditions = all_of([self.filter or {}, understood_filter(filter) or {}]) or None
         hits = search.search(query, limit=limit, filter=conditions, **options)
         return [document_of(hit) for hit in hits]
 

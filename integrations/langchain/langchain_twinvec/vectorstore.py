@@ -38,6 +38,7 @@ from twinvec_qdrant import (
     open_whole_documents,
     payload_index_types,
     refuse_foreign,
+    takes_foreign,
     text_id,
     text_ids,
     understood_filter,
@@ -75,7 +76,8 @@ class TwinvecVectorStore(VectorStore):
             the property ``embeddings``.
         grpc: As for ``Collection.open``, like all further arguments.
         payload_indexes: Indexes of metadata keys for filters (default: every key gets one).
-        qdrant: Arguments of ``QdrantVectorStore``: location, host, port, prefer_grpc, timeout, force_recreate, ...
+        qdrant: Further arguments are those of ``QdrantVectorStore``: location, host, port, prefer_grpc, timeout,
+            force_recreate, ...
 
     Raises:
         ConfigurationError: arguments contradict one another or the collection, or cannot be honoured.
@@ -84,16 +86,17 @@ class TwinvecVectorStore(VectorStore):
         StoreError: the store is busy, unreachable or damaged.
     """
 
+    @takes_foreign(2, "TwinvecVectorStore(embedding, collection_name, client=client)")
     def __init__(
         self,
         embedding: Embeddings | None = None,
         collection_name: str = "langchain",
-        *misplaced: Any,
+        *,
         path: str | Path | None = None,
         url: str | None = None,
         client: QdrantClient | None = None,
         api_key: str | None = None,
-        mode: Mode | None = None,
+        mode: Mode = "dense",
         collection: Collection | None = None,
         grpc: bool = False,
         grpc_port: int = 6334,
@@ -106,10 +109,11 @@ class TwinvecVectorStore(VectorStore):
         wait_seconds: float = 10.0,
         late_interaction: bool | None = None,
         async_client: AsyncQdrantClient | None = None,
-        **qdrant: Any,
+        qdrant: Mapping[str, Any] | None = None,
     ) -> None:
-        _check_order(embedding, collection_name, misplaced)
-        self._mode = _mode(mode, qdrant.pop("retrieval_mode", None))
+        _check_order(embedding, collection_name)
+        others = dict(qdrant or {})
+        self._mode = _mode(mode, others.pop("retrieval_mode", None))
         if embedding is None and collection is None and create:
             raise ConfigurationError(
                 "a vector store needs embeddings, or an open collection; give create=False to search an existing "
@@ -138,7 +142,7 @@ class TwinvecVectorStore(VectorStore):
             language=language,
             index=index,
             late_interaction=late_interaction,
-            **joined_options(options, qdrant),
+            **joined_options(options, others),
         )
         """The collection behind the store."""
 
@@ -176,10 +180,10 @@ class TwinvecVectorStore(VectorStore):
     def from_texts(
         cls,
         texts: list[str],
-        embedding: Embeddings | None = None,
+        embedding: Embeddings,
         metadatas: list[dict[str, Any]] | None = None,
         *,
-        ids: Sequence[str | int | None] | None = None,
+        ids: list[str] | None = None,
         **kwargs: Any,
     ) -> Self:
         """Open a store with the arguments of the class and add texts."""
@@ -213,7 +217,7 @@ class TwinvecVectorStore(VectorStore):
         texts: Iterable[str],
         metadatas: list[dict[str, Any]] | None = None,
         *,
-        ids: Sequence[str | int | None] | None = None,
+        ids: Sequence[str | None] | None = None,
         **kwargs: Any,
     ) -> list[str]:
         """Add texts, or replace the texts with the same ids; an unchanged text is not encoded again.
@@ -234,7 +238,7 @@ class TwinvecVectorStore(VectorStore):
         refuse_foreign(kwargs)
         texts = list(texts)
         metadatas = [{} for _ in texts] if metadatas is None else metadatas
-        wanted: Sequence[str | int | None] = [None] * len(texts) if ids is None else ids
+        wanted: Sequence[str | None] = [None] * len(texts) if ids is None else ids
         keys = [str(uuid4()) if key is None else text_id(key) for key in wanted]
         if not len(texts) == len(metadatas) == len(keys):
             raise ConfigurationError(f"{len(texts)} texts, {len(metadatas)} metadatas and {len(keys)} ids")
@@ -245,22 +249,20 @@ class TwinvecVectorStore(VectorStore):
         ingest_all(self.collection, [*named.values()], f"{len(texts)} texts")
         return keys
 
-    def get_by_ids(self, ids: Sequence[str | int], /) -> list[Document]:
+    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents with these ids, in this order, without missing ones."""
         return [_document(stored) for stored in self.collection.get(text_ids(ids))]
 
-    def delete(
-        self, ids: list[str] | list[int] | None = None, *, filter: AnyFilter | None = None, **kwargs: Any
-    ) -> bool:
+    def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
         """Delete documents; unknown ids are skipped.
 
         Args:
             ids: Ids of the documents; None means any.
-            filter: Conditions on the metadata, as for ``similarity_search``. Without ids and filter, all documents of
-                all tenants are deleted.
+            kwargs: ``filter``, conditions on the metadata, as for ``similarity_search``. Without ids and filter, all
+                documents of all tenants are deleted.
         """
+        conditions = understood_filter(kwargs.pop("filter", None))
         refuse_foreign(kwargs)
-        conditions = understood_filter(filter)
         keys = None if ids is None else text_ids(ids)
         if conditions is not None and keys is not None:
             conditions = all_of([conditions, {"id": keys}]) if keys else NOTHING
@@ -311,20 +313,18 @@ class TwinvecVectorStore(VectorStore):
         embedding: list[float],
         k: int = 4,
         filter: AnyFilter | None = None,
-        *,
-        offset: int = 0,
-        score_threshold: float | None = None,
-        search_params: Any = None,
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
         """``similarity_search_by_vector`` with cosines."""
+        offset, exact = kwargs.pop("offset", 0), exact_search(kwargs.pop("search_params", None))
+        score_threshold = kwargs.pop("score_threshold", None)
         refuse_foreign(kwargs)
         hits = self.collection.search_vector(
             embedding,
             k,
             understood_filter(filter),
             offset=offset,
-            exact=exact_search(search_params),
+            exact=exact,
             space=vector_space(self.collection, embedding),
         )
         return [(document, hit.score) for document, hit in self._with_documents(hits, score_threshold)]
@@ -449,22 +449,22 @@ class TwinvecVectorStore(VectorStore):
         return [(_document(stored), hit) for stored, hit in with_documents(self.collection, good)]
 
 
-def _check_order(embedding: object, collection_name: object, misplaced: tuple[object, ...]) -> None:
+def _check_order(embedding: object, collection_name: object) -> None:
     """Notice arguments in the order of ``QdrantVectorStore``: client, collection_name, embedding."""
     if embedding is not None and not isinstance(embedding, Embeddings):
         raise ConfigurationError(
             f"embedding: expected LangChain embeddings, got {type(embedding).__name__}: write "
             "TwinvecVectorStore(embedding, collection_name, client=client)"
         )
-    if not isinstance(collection_name, str) or misplaced:
-        raise ConfigurationError("only embedding and collection_name, a string, are given by position")
+    if not isinstance(collection_name, str):
+        raise ConfigurationError(f"collection_name: expected a string, got {type(collection_name).__name__}")
 
 
-def _mode(mode: Mode | None, retrieval_mode: Any) -> Mode:
+def _mode(mode: Mode, retrieval_mode: Any) -> Mode:
     plain = getattr(retrieval_mode, "value", retrieval_mode)
-    if mode is not None and plain is not None and plain != mode:
+    if plain not in (None, mode) and mode != "dense":
         raise ConfigurationError(f"mode is {mode!r}, but retrieval_mode is {plain!r}: give one of them")
-    wanted: Mode = mode or plain or "dense"
+    wanted: Mode = plain or mode
     check_choice(wanted, Mode, "mode")
     return wanted
 

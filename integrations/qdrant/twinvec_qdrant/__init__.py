@@ -9,6 +9,7 @@ from twinvec_qdrant.foreign_arguments import (
     joined_options,
     payload_index_types,
     refuse_foreign,
+    takes_foreign,
     text_id,
     text_ids,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "read_source",
     "refuse_foreign",
     "restore_collection",
+    "takes_foreign",
     "text_id",
     "text_ids",
     "understood_filter",

@@ -6,7 +6,9 @@ that names what to give instead, because ignoring it would change the answers si
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import signature
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -190,3 +192,27 @@ def text_id(key: Any) -> Any:
 def text_ids(keys: Iterable[Any]) -> list[Any]:
     """Return ids, of which some may be whole numbers, as texts."""
     return [text_id(key) for key in keys]
+
+
+def takes_foreign(most: int, call: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a constructor take any further arguments by name, which it gets as the mapping ``qdrant``.
+
+    More than ``most`` arguments by position, as in the order of ``QdrantVectorStore``, are refused; ``call`` is ours.
+    """
+
+    def decorated(init: Callable[..., None]) -> Callable[..., None]:
+        own = frozenset(signature(init).parameters)
+
+        @wraps(init)
+        def checked(self: Any, *arguments: Any, **options: Any) -> None:
+            if len(arguments) > most:
+                kinds = ", ".join(type(each).__name__ for each in arguments)
+                raise ConfigurationError(f"too many arguments by position ({kinds}): write {call}")
+            foreign = {name: value for name, value in options.items() if name not in own}
+            named = {name: value for name, value in options.items() if name in own}
+            named["qdrant"] = {**(named.get("qdrant") or {}), **foreign}
+            init(self, *arguments, **named)
+
+        return checked
+
+    return decorated

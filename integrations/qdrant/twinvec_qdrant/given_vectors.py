@@ -17,6 +17,7 @@ from twinvec.errors import SpaceMismatchError
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.encoders import checked_vector, checked_vectors
+from twinvec_qdrant.recorded_space import RecordedSpace
 from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 
 Vector = Sequence[float] | FloatArray
@@ -30,7 +31,7 @@ def vector_space(collection: Collection, vector: Vector) -> str | None:
     Nothing is known in a collection of a foreign encoder: one of ours may lie behind it, under another space.
     """
     origin = origin_of(vector)
-    return None if origin is None or isinstance(collection.encoder, ExternalEncoder) else origin
+    return None if origin is None or isinstance(collection.encoder, (ExternalEncoder, RecordedSpace)) else origin
 
 
 def query_space(collection: Collection, text: str, vector: Vector) -> str | None:

@@ -13,6 +13,7 @@ from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelErr
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.ingest.chunking import Chunker
+from twinvec_qdrant.recorded_space import in_recorded_space
 from twinvec_qdrant.records.description import (
     Description,
     EncoderOptions,
@@ -68,6 +69,9 @@ def open_in(
             )
             PayloadIndexing(backend, created.payload_indexes).begin()
         else:
+            if wanted.encoder is not None:
+                described = read_description(metadata, store.location)
+                wanted = replace(wanted, encoder=in_recorded_space(described, wanted.encoder))
             _matching_description(metadata, wanted, store.location)
             opened = backend = store.open()
         description = _matching_description(backend.read_metadata(), wanted, backend.location)

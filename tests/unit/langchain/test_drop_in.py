@@ -137,7 +137,7 @@ def test_a_key_makes_a_host_secure_and_a_url_gets_its_port() -> None:
         ({"sparse_vector_params": {"index": None}}, "index=IndexSettings"),
         ({"auth_token_provider": print}, "client=QdrantClient"),
         ({"retrieval_mode": "fuzzy"}, "not one of .*hybrid"),
-        ({"retrieval_mode": "hybrid", "mode": "dense"}, "one of them"),
+        ({"retrieval_mode": "hybrid", "mode": "sparse"}, "one of them"),
         ({"nonsense": 1}, "nonsense"),
     ],
 )
@@ -148,7 +148,7 @@ def test_an_argument_that_cannot_be_honoured_names_ours(argument, ours) -> None:
 
 
 def test_the_order_of_qdrants_arguments_is_noticed(client) -> None:
-    with pytest.raises(ConfigurationError, match=r"got QdrantClient: write .*client=client"):
+    with pytest.raises(ConfigurationError, match=r"QdrantClient.*: write .*client=client"):
         TwinvecVectorStore(client, "notes", EMBEDDINGS)
     with pytest.raises(ConfigurationError, match="QdrantClient"):
         TwinvecVectorStore(client, "notes")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
+
+import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
 
 from langchain_twinvec import TwinvecEmbeddings, TwinvecVectorStore
+from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import SpaceMismatchError
+from twinvec_qdrant import Collection
+from twinvec_qdrant.recorded_space import RecordedSpace, in_recorded_space
+from twinvec_qdrant.records.description import stored_description
 
 
 class Wrapped(Embeddings):
@@ -41,3 +48,76 @@ def test_our_embeddings_may_lie_behind_others(own) -> None:
     vector = store.embeddings.embed_query("one")
     assert store.similarity_search_by_vector(vector, 1)[0].page_content == "one"
     assert store.max_marginal_relevance_search_by_vector(vector, 1)[0].page_content == "one"
+
+
+class Hosted(Embeddings):
+    """A model behind an API: calls are counted, and each has noise of its own."""
+
+    def __init__(self, weights: int, noise: float = 1e-4, dim: int = 384) -> None:
+        self.calls = 0
+        self.weights = weights
+        self.noise = noise
+        self.dim = dim
+        self.rng = np.random.default_rng()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.calls += 1
+        return [self._vector(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        self.calls += 1
+        return self._vector(text)
+
+    def _vector(self, text: str) -> list[float]:
+        vector = np.random.default_rng(zlib.crc32(f"{self.weights} {text}".encode())).normal(size=self.dim)
+        return (vector / np.linalg.norm(vector) + self.rng.normal(0, self.noise, self.dim)).tolist()
+
+
+def test_opening_again_costs_one_batched_call(tmp_path) -> None:
+    TwinvecVectorStore(Hosted(1), path=tmp_path).close()
+    again = Hosted(1)
+    store = TwinvecVectorStore(again, path=tmp_path)
+    assert again.calls == 1
+    store.add_texts(["one"], ids=["a"])
+    assert again.calls == 2
+    assert store.similarity_search("one")[0].id == "a"
+    assert store.similarity_search_by_vector(again.embed_query("one"))[0].id == "a"
+    store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [384, 3072])
+def test_a_hosted_model_that_wobbles_is_taken_and_another_is_refused(tmp_path, dim) -> None:
+    TwinvecVectorStore(Hosted(1, dim=dim), path=tmp_path).close()
+    with Collection.open("langchain", tmp_path, create=False) as collection:
+        description = stored_description(collection._backend)
+    for draw in range(1000):
+        for weights, taken in ((1, True), (2 + draw, False)):
+            hosted = Hosted(weights, dim=dim)
+            encoder = ExternalEncoder("hosted", hosted.embed_documents, hosted.embed_documents)
+            assert isinstance(in_recorded_space(description, encoder), RecordedSpace) is taken, (draw, weights)
+            assert hosted.calls == 1
+    with pytest.raises(SpaceMismatchError):
+        TwinvecVectorStore(Hosted(2, dim=dim), path=tmp_path)
+
+
+def test_a_collection_that_others_have_filled_with_our_model_opens_with_it(own, tiny_model, tmp_path) -> None:
+    filled = TwinvecVectorStore.from_texts(["one", "two"], Wrapped(own), path=tmp_path)
+    filled.close()
+    store = TwinvecVectorStore(own, path=tmp_path)
+    assert store.similarity_search("one", 1)[0].page_content == "one"
+    assert store.similarity_search_by_vector(own.embed_query("one"), 1)[0].page_content == "one"
+    store.add_texts(["three"])
+    store.close()
+    again = TwinvecVectorStore(Wrapped(own), path=tmp_path)
+    assert len(again.similarity_search("one", 9)) == 3
+    again.close()
+    with pytest.raises(SpaceMismatchError):
+        TwinvecVectorStore(TwinvecEmbeddings(model=str(tiny_model("bert", normalize=False, seed=5))), path=tmp_path)
+
+
+def test_a_collection_of_our_model_opens_with_it_behind_another_class(own, tmp_path) -> None:
+    TwinvecVectorStore.from_texts(["one", "two"], own, path=tmp_path).close()
+    store = TwinvecVectorStore(Wrapped(own), path=tmp_path)
+    assert store.similarity_search("one", 1)[0].page_content == "one"
+    store.close()

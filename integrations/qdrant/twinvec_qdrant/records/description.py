@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.arrays import unit
 from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreCorruptError
 from twinvec.retrieval.base import SpaceEncoder
@@ -75,6 +76,8 @@ class Generation(BaseModel):
     vector: str = DENSE
     states_dim: int | None = Field(default=None, gt=0)
     """Size of a token state; None if the collection keeps no token states."""
+    external: Literal[True] | None = None
+    """Whether the model is known by its vectors only: it is that of another library (``ExternalEncoder``)."""
     probes: list[Probe] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -138,7 +141,8 @@ class Description(Generation):
 
     def new_collection(self) -> NewCollection:
         """Return what a store needs to create the collection; raise ``ConfigurationError`` on an invalid tenant key."""
-        stored = self.model_dump(exclude={"payload_indexes"} if self.payload_indexes == AUTOMATIC else None)
+        defaults = {"payload_indexes": self.payload_indexes == AUTOMATIC, "external": self.external is None}
+        stored = self.model_dump(exclude={name for name, is_default in defaults.items() if is_default})
         return NewCollection(self.dim, stored, self.index, tenant_path(self.tenant_key), self.states_dim)
 
     def switched(self, following: Generation) -> Description:
@@ -170,6 +174,7 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
         dim=encoder.dim,
         vector=vector,
         states_dim=states_dim(encoder) if late_interaction else None,
+        external=True if isinstance(encoder, ExternalEncoder) else None,
         probes=probes,
     )
 

@@ -6,7 +6,6 @@ Nodes are stored whole, one point each, under any id. Async methods run the bloc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -42,6 +41,7 @@ from twinvec_qdrant import (
     payload_index_types,
     query_space,
     refuse_foreign,
+    takes_foreign,
     with_documents,
 )
 
@@ -83,7 +83,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             ``TwinvecEmbedding`` cost nothing; for any other, the collection's model embeds the text again. False trusts
             the caller, for example with a hosted model, or where a query has the vector of another text.
         enable_hybrid: False refuses hybrid queries.
-        qdrant: Arguments of ``QdrantVectorStore``: aclient, shard_number, replication_factor, ...
+        qdrant: Further arguments are those of ``QdrantVectorStore``: aclient, shard_number, replication_factor, ...
 
     Raises:
         ConfigurationError: arguments contradict one another or the collection, or cannot be honoured.
@@ -102,12 +102,13 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     _check_vectors: bool = PrivateAttr()
     _enable_hybrid: bool = PrivateAttr()
 
+    @takes_foreign(2, "TwinvecVectorStore(embed_model, collection_name, client=client)")
     def __init__(
         self,
         embed_model: BaseEmbedding | None = None,
         collection_name: str = "llama_index",
-        *misplaced: Any,
-        path: str | Path | None = None,
+        *,
+        path: str | None = None,
         url: str | None = None,
         client: QdrantClient | None = None,
         api_key: str | None = None,
@@ -125,9 +126,9 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         async_client: AsyncQdrantClient | None = None,
         check_vectors: bool = True,
         enable_hybrid: bool = True,
-        **qdrant: Any,
+        qdrant: Mapping[str, Any] | None = None,
     ) -> None:
-        _check_order(embed_model, collection_name, misplaced)
+        _check_order(embed_model, collection_name)
         ours = {
             "path": path,
             "url": url,
@@ -140,7 +141,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             "wait_seconds": wait_seconds,
             "async_client": async_client,
         }
-        options = joined_options(ours, qdrant)
+        options = joined_options(ours, qdrant or {})
         opened = open_whole_documents(
             collection_name,
             encoder=None if embed_model is None else _encoder(embed_model),
@@ -219,11 +220,12 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         self,
         node_ids: list[str] | None = None,
         filters: AnyFilters | None = None,
+        *,
         limit: int | None = None,
-        **kwargs: Any,
+        shard_identifier: Any = None,
     ) -> list[BaseNode]:
         """Return the nodes with these ids that satisfy the filters, at most ``limit``; all nodes if none is given."""
-        refuse_foreign(kwargs)
+        refuse_foreign({"shard_identifier": shard_identifier})
         keys = self._selected(node_ids, filters)[:limit]
         return [node_of(document) for document in self._collection.get(keys)]
 
@@ -360,15 +362,15 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return [key for key in node_ids if key in there]
 
 
-def _check_order(embed_model: object, collection_name: object, misplaced: tuple[object, ...]) -> None:
+def _check_order(embed_model: object, collection_name: object) -> None:
     """Notice arguments in the order of ``QdrantVectorStore``, which begins with collection_name and client."""
     if embed_model is not None and not isinstance(embed_model, BaseEmbedding):
         raise ConfigurationError(
             f"embed_model: expected a LlamaIndex embedding, got {type(embed_model).__name__}: write "
             "TwinvecVectorStore(embed_model, collection_name, client=client)"
         )
-    if not isinstance(collection_name, str) or misplaced:
-        raise ConfigurationError("only embed_model and collection_name, a string, are given by position")
+    if not isinstance(collection_name, str):
+        raise ConfigurationError(f"collection_name: expected a string, got {type(collection_name).__name__}")
 
 
 def _encoder(embed_model: BaseEmbedding) -> Encoder | ExternalEncoder:
