@@ -32,6 +32,8 @@ NOT_RUN = {
         "integrations/qdrant/README.md": 1,
     },
     "needs a Qdrant server": {"docs/how-to/server.md": 4, "docs/tutorial.md": 1},
+    "needs a Qdrant cluster": {"docs/how-to/tenants.md": 1},
+    "needs a damaged store": {"docs/how-to/backup.md": 1},
     "needs a model hub": {"docs/how-to/evaluation.md": 1, "docs/how-to/rerank.md": 1},
     "needs data that you bring": {
         "docs/how-to/configure.md": 1,

@@ -87,6 +87,11 @@ _KNOWN = {
     *("MinLen", "None", "Optional", "Path", "PydanticUndefined", "QdrantClient", "Sequence", "Tensor", "True", "Union"),
 }
 RELAXED = {
+    "ingest": {  # several sources at once since 0.3
+        "arguments": [
+            {"name": "sources", "type": "list[str]", "default": None, "required": True, "nargs": -1, "multiple": False}
+        ]
+    },
     "drop": {  # --collection NAME can replace the argument since 0.2.0
         "arguments": [
             {"name": "name", "type": "str | None", "default": None, "required": False, "nargs": 1, "multiple": False}

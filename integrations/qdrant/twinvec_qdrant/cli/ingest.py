@@ -131,6 +131,7 @@ def ingest_command(
     if len(roots) > 1 and (source is not None or describe):
         raise typer.BadParameter("--source and --describe are about one SOURCE: ingest the others by themselves")
     described = descriptions(describe, next(iter(roots.values())))
+    kept: dict[str, Any] = {} if cluster is None else {"cluster": cluster_settings(cluster)}
     with open_from_options(
         CollectionPlace(collection, path, url, wait, grpc_port),
         model,
@@ -142,7 +143,7 @@ def ingest_command(
         tenant_key=tenant_key,
         late_interaction=late_interaction,
         language=language,
-        **({} if cluster is None else {"cluster": cluster_settings(cluster)}),
+        **kept,
         payload_indexes=payload_indexes(payload_index, no_payload_indexes),
     ) as opened:
         start, report = time.perf_counter(), IngestReport()
