@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from twinvec_qdrant.backups import backup_collection, restore_collection
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.foreign_arguments import (
+from twinvec_qdrant.frameworks.filters import NOTHING, all_of, metadata_key, payload_key, understood_filter
+from twinvec_qdrant.frameworks.foreign_arguments import (
     exact_search,
     joined_options,
     payload_index_types,
@@ -13,8 +14,8 @@ from twinvec_qdrant.foreign_arguments import (
     text_id,
     text_ids,
 )
-from twinvec_qdrant.framework_filters import NOTHING, all_of, metadata_key, payload_key, understood_filter
-from twinvec_qdrant.given_vectors import query_space, vector_space
+from twinvec_qdrant.frameworks.given_vectors import query_space, vector_space
+from twinvec_qdrant.frameworks.whole_documents import ingest_all, open_whole_documents, with_documents
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
 from twinvec_qdrant.ingest.reading import Empty, Failure, RecordColumns, Root, read_source
 from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
@@ -22,7 +23,6 @@ from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
 from twinvec_qdrant.records.writer_process import Writer
 from twinvec_qdrant.report import Backup, IngestReport
 from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings
-from twinvec_qdrant.whole_documents import ingest_all, open_whole_documents, with_documents
 
 __all__ = [
     "NOTHING",

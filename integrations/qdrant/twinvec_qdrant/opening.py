@@ -13,7 +13,6 @@ from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelErr
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.ingest.chunking import Chunker
-from twinvec_qdrant.recorded_space import in_recorded_space
 from twinvec_qdrant.records.description import (
     Description,
     EncoderOptions,
@@ -23,6 +22,7 @@ from twinvec_qdrant.records.description import (
     read_description,
 )
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing, check_requested
+from twinvec_qdrant.records.recorded_space import in_recorded_space
 from twinvec_qdrant.records.schema import tenant_path
 from twinvec_qdrant.settings import (
     AUTOMATIC,

@@ -12,8 +12,8 @@ from langchain_twinvec import TwinvecEmbeddings, TwinvecVectorStore
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import SpaceMismatchError
 from twinvec_qdrant import Collection
-from twinvec_qdrant.recorded_space import RecordedSpace, in_recorded_space
 from twinvec_qdrant.records.description import stored_description
+from twinvec_qdrant.records.recorded_space import RecordedSpace, in_recorded_space
 
 
 class Wrapped(Embeddings):

@@ -11,7 +11,7 @@ from twinvec.errors import CollectionNotFoundError, ConfigurationError, Document
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.collection import Collection
-from twinvec_qdrant.given_vectors import check_vectors
+from twinvec_qdrant.frameworks.given_vectors import check_vectors
 from twinvec_qdrant.ingest.reading import Failure
 from twinvec_qdrant.list_and_drop import drop_collection
 

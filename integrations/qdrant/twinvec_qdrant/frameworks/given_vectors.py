@@ -17,8 +17,8 @@ from twinvec.errors import SpaceMismatchError
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.encoders import checked_vector, checked_vectors
-from twinvec_qdrant.recorded_space import RecordedSpace
 from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
+from twinvec_qdrant.records.recorded_space import RecordedSpace
 
 Vector = Sequence[float] | FloatArray
 

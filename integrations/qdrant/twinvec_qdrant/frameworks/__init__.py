@@ -1,0 +1,1 @@
+"""What the adapters of LangChain and LlamaIndex need of collections: whole documents, filters, arguments, checks."""
