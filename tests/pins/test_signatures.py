@@ -96,7 +96,7 @@ RELAXED = {
         "arguments": [
             {"name": "name", "type": "str | None", "default": None, "required": False, "nargs": 1, "multiple": False}
         ]
-    }
+    },
 }
 """What commands need no more, as the changelog says."""
 _OPENED = ("Collection",)

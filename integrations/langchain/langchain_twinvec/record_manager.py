@@ -69,9 +69,7 @@ class TwinvecRecordManager(RecordManager):
         if group_ids is None:  # the time alone is refreshed
             known = self._notes.get(keys)
             group_ids = [known.get(key, {}).get("group") for key in keys]
-        self._notes.put(
-            {key: {"group": group, "time": now, "announced": False} for key, group in zip(keys, group_ids, strict=True)}
-        )
+        self._notes.put({key: {"group": group, "time": now} for key, group in zip(keys, group_ids, strict=True)})
 
     aupdate = awaitable(update)
 
