@@ -165,6 +165,7 @@ def test_every_option_with_a_variable_shows_it_and_nothing_else_takes_it():
             assert variable in shown.replace("\n", ""), name
 
 
+@pytest.mark.slow
 def test_an_existing_collection_keeps_its_model(twinvec, home, tiny_model, monkeypatch):
     first, second = str(tiny_model("bert")), str(tiny_model("mpnet"))
     write(home / "docs" / "a.md", "tea and milk")
