@@ -55,7 +55,7 @@ def info_command(
         return
     title = f"{values.pop('name')} at {values.pop('location')}"
     contents = {"points": values.pop("points"), "documents": values.pop("sources")}
-    sources = {"sources": "\n".join(map(_source, values.pop("roots"))) or "not known"}
+    sources = {"sources": "\n".join(map(_source, values.pop("roots", []))) or "not known"}
     shown = {key.replace("_", " "): as_text(value) for key, value in (contents | sources | values).items()}
     show(title, properties(shown))
 

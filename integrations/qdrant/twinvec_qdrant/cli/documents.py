@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def get_command(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of documents, as search shows them.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of documents, as search shows them.")],
     collection: CollectionName,
     path: StorePath = None,
     url: StoreUrl = None,
@@ -57,7 +57,7 @@ def get_command(
 
 def delete_command(
     collection: CollectionName,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of documents.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of documents.")] = None,
     path: StorePath = None,
     url: StoreUrl = None,
     where: FilterOption = None,

@@ -65,7 +65,7 @@ def ingest_command(
     ctx: typer.Context,
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SOURCE...", help="Folders, files, patterns such as '*.md', or - for stdin (.jsonl)."),
+        typer.Argument(metavar="SOURCE", help="Folders, files, patterns such as '*.md', or - for stdin (.jsonl)."),
     ],
     collection: CollectionName,
     path: StorePath = None,

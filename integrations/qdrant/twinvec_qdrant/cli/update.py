@@ -24,7 +24,7 @@ from twinvec_qdrant.cli.options import (
 if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
     from twinvec_qdrant.collection import Collection
-    from twinvec_qdrant.updating import UpdateReport
+    from twinvec_qdrant.updates.updating import UpdateReport
 
 _SOME_FAILED = 3
 _FAILURES_SHOWN = 10
@@ -66,7 +66,7 @@ def update_command(
     if watch:
         _watch(names, place, prune=not no_prune, as_json=as_json)
         return
-    from twinvec_qdrant.updating import update
+    from twinvec_qdrant.updates.updating import update
 
     reports = {}
     for name in names:
@@ -90,7 +90,7 @@ def _names(place: CollectionPlace) -> list[str]:
 
 
 def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bool) -> None:
-    from twinvec_qdrant.watching import watch
+    from twinvec_qdrant.updates.watching import watch
 
     last: dict[str, UpdateReport] = {}
 

@@ -39,7 +39,7 @@ def counts(report):
 
 
 def names(collection):
-    return [(each["name"], each["documents"]) for each in collection.info()["roots"]]
+    return [(each["name"], each["documents"]) for each in collection.info().get("roots", [])]
 
 
 BOTH = ["README.md", "deep/x.md", "minutes:README.md", "minutes:deep/x.md"]

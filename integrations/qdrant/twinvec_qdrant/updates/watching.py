@@ -18,9 +18,9 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.ingest.reading import Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW
-from twinvec_qdrant.updating import UpdateReport, places, update
+from twinvec_qdrant.updates.updating import UpdateReport, places, update
 
-_QUIET_MS = 200  # changes are told when none has come for this long,
+_QUIET_MS = 400  # changes are told when none has come for this long,
 _LONGEST_MS = 800  # or this long after the first
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 5.0

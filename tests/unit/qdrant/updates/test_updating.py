@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from twinvec_qdrant import Root
-from twinvec_qdrant.updating import places, update
+from twinvec_qdrant.updates.updating import places, update
 
 
 @pytest.fixture

@@ -1,0 +1,153 @@
+"""Watching, in a process of its own: changes of real files are taken in, and the store is closed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holders import with_helpers
+from twinvec_qdrant import Collection, Root
+from words import WordEncoder
+
+WATCHER = """
+    import json, signal, sys
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+    from twinvec_qdrant.updates.watching import watch
+
+    def told(name, report):
+        print(json.dumps([report.new, report.updated, report.unchanged, report.deleted, report.missing]), flush=True)
+
+    def opened(name, encoder):
+        return Collection.open(name, sys.argv[1], encoder=encoder or WordEncoder(), create=False, wait_seconds=1)
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        watch(["notes"], opened, told)
+    except KeyboardInterrupt:
+        print("ended", flush=True)
+"""
+
+
+class Watcher:
+    """A process that watches; ``told`` returns the next thing that it has told."""
+
+    def __init__(self, process):
+        self.process = process
+        self.lines = queue.SimpleQueue()
+        threading.Thread(target=lambda: [self.lines.put(line) for line in process.stdout], daemon=True).start()
+
+    def told(self):
+        line = self.lines.get(timeout=60)
+        return line.strip() if line.startswith("ended") else json.loads(line)
+
+    def quiet(self, seconds=1.5):
+        try:
+            return self.lines.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+
+@contextmanager
+def watching(store):
+    command = [sys.executable, "-c", "import textwrap, sys; exec(textwrap.dedent(sys.stdin.read()))", str(store)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_helpers()
+    ) as process:
+        process.stdin.write(WATCHER)
+        process.stdin.close()
+        try:
+            yield Watcher(process)
+        finally:
+            process.kill()
+
+
+def write(path: Path, text: str = "text") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text} of {path.name}")
+
+
+@pytest.fixture
+def docs(tmp_path):
+    """A folder with the store in it, and a single file beside it."""
+    write(tmp_path / "docs" / "a.md")
+    write(tmp_path / "docs" / "b.md")
+    write(tmp_path / "single.md")
+    with opened(tmp_path / "docs" / "store") as collection:
+        for each in ("docs", "single.md"):
+            collection.ingest(Root(str(tmp_path / each)))
+    return tmp_path / "docs"
+
+
+def opened(store):
+    return Collection.open("notes", store, encoder=WordEncoder(), chunking=False, wait_seconds=30)
+
+
+@pytest.mark.slow
+def test_changes_are_taken_in_as_they_come(docs):
+    with watching(docs / "store") as watcher:
+        assert watcher.told() == [0, 0, 3, 0, []]
+        write(docs / "deep" / "er" / "c.md")
+        assert watcher.told() == [1, 0, 2, 0, []]
+        (docs / "a.md").unlink()
+        assert watcher.told() == [0, 0, 2, 1, []]
+        write(docs.parent / "new", "changed")
+        (docs.parent / "new").replace(docs.parent / "single.md")  # as editors do
+        assert watcher.told() == [0, 1, 0, 0, []]
+        with opened(docs / "store") as collection:  # the store is closed
+            assert sorted(collection.find()) == ["b.md", "deep/er/c.md", "single.md:single.md"]
+        for left_out in (".hidden", "node_modules/x.md", "__pycache__/y"):
+            write(docs / left_out)
+        assert watcher.quiet() is None
+        os.kill(watcher.process.pid, signal.SIGTERM)
+        assert watcher.told() == "ended"
+        assert watcher.process.wait(timeout=60) == 0
+
+
+@pytest.mark.slow
+def test_a_folder_that_goes_and_comes_again(docs):
+    moved = docs.parent / "moved"
+    shutil.move(docs / "store", docs.parent / "store")
+    with watching(docs.parent / "store") as watcher:
+        assert watcher.told() == [0, 0, 3, 0, []]
+        for go, come in (
+            (lambda: docs.rename(moved), lambda: moved.rename(docs)),
+            (lambda: shutil.rmtree(docs), lambda: [write(docs / name) for name in ("a.md", "b.md")]),
+        ):
+            go()
+            *counts, missing = watcher.told()
+            assert (counts, [name for name, _ in missing]) == ([0, 0, 1, 0], ["docs"])
+            come()
+            while (told := watcher.told()) != [0, 0, 3, 0, []]:  # files may come one by one
+                assert told[0] == 0
+        write(docs / "c.md")
+        while watcher.told()[0] != 1:
+            pass
+        os.kill(watcher.process.pid, signal.SIGINT)
+        assert watcher.told() == "ended"
+
+
+@pytest.mark.slow
+def test_a_store_that_is_taken_is_tried_again(docs):
+    with watching(docs / "store") as watcher:
+        assert watcher.told() == [0, 0, 3, 0, []]
+
+        def documents():
+            yield "other", "document"
+            write(docs / "c.md")
+            assert watcher.quiet(3) is None
+
+        with opened(docs / "store") as collection:
+            collection.ingest(documents(), source="others")
+        while (told := watcher.told()) != [1, 0, 2, 0, []]:
+            assert told[0] == 0
