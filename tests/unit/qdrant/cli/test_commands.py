@@ -54,11 +54,13 @@ def figures(done, code=0):
 def test_a_folder_again_and_again(twinvec, folder, place, tiny):
     report = figures(twinvec("ingest", folder, *place, *tiny, "--json"))
     assert report == {
-        **dict.fromkeys(("updated", "unchanged", "deleted", "failed", "truncated"), 0),
+        **dict.fromkeys(("updated", "unchanged", "deleted", "failed", "truncated", "empty"), 0),
         "new": 3,
         "chunks": 4,
         "encoded": 4,
         "failures": [],
+        "empties": [],
+        "roots": ["notes"],
     }
     again = figures(twinvec("ingest", folder, *place, *tiny, "--json"))
     assert (again["new"], again["unchanged"], again["encoded"]) == (0, 3, 0)
@@ -139,12 +141,13 @@ def test_an_empty_source_prunes_only_where_that_is_said(twinvec, folder, place, 
     twinvec("ingest", folder, *place, *tiny)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty.jsonl").touch()
+    same = ("--source", "notes", "--prune")
     for source in ("empty", "empty.jsonl"):
-        done = twinvec("ingest", tmp_path / source, *place, *tiny, "--prune")
+        done = twinvec("ingest", tmp_path / source, *place, *tiny, *same)
         assert done.code == 1
         assert "--allow-empty" in done.err
     assert figures(twinvec("info", *place, "--json"))["sources"] == 3
-    emptied = twinvec("ingest", tmp_path / "empty", *place, *tiny, "--prune", "--allow-empty", "--json")
+    emptied = twinvec("ingest", tmp_path / "empty", *place, *tiny, *same, "--allow-empty", "--json")
     assert figures(emptied)["deleted"] == 3
 
 
