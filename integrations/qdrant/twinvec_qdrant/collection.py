@@ -19,7 +19,7 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.support.async_methods import awaitable
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.awaiting import awaiting
+from twinvec_qdrant.async_methods import awaiting
 from twinvec_qdrant.encoders import token_encoder
 from twinvec_qdrant.ingest.ingestion import Ingestion
 from twinvec_qdrant.ingest.registration import registered
@@ -47,7 +47,7 @@ from twinvec_qdrant.report import (
 )
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import check_diversity
-from twinvec_qdrant.serving import Serving
+from twinvec_qdrant.served_model import Serving
 from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings, PayloadIndexes
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.steps import Steps

@@ -9,7 +9,7 @@
 
 The vectors of two models have different names: a search uses those of its own model, and a writer of a former model is
 refused. The description alone decides. The point lets a search notice the switch without another request
-(``serving``); it is written first, so that nobody misses a switch. All state is in the store; a killed migration
+(``served_model``); it is written first, so that nobody misses a switch. All state is in the store; a killed migration
 continues where it stopped, also in step 5.
 """
 
@@ -247,7 +247,7 @@ class Migration:
 
 
 def name_model(backend: Backend, model: Generation) -> None:
-    """Write the point that names the present model, for searches; see ``serving``."""
+    """Write the point that names the present model, for searches; see ``served_model``."""
     backend.upsert([Point(model_id(), {"kind": "model", "vector": model.vector})])
 
 

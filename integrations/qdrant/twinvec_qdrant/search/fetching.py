@@ -12,8 +12,8 @@ from twinvec_qdrant.records.schema import record_id
 from twinvec_qdrant.search.ranking import Candidate
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.candidates import Along, Candidates
 from twinvec_qdrant.stores.points import Point
-from twinvec_qdrant.stores.searches import Along, Candidates
 from twinvec_qdrant.stores.steps import Steps
 
 _SPARE = 4  # candidates beyond those needed, at least; searches rarely meet chunks that no record lists

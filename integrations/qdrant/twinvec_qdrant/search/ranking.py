@@ -11,8 +11,8 @@ import numpy as np
 from twinvec.arrays import FloatArray, unit
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import fuse
+from twinvec_qdrant.stores.candidates import Found
 from twinvec_qdrant.stores.points import Scored
-from twinvec_qdrant.stores.searches import Found
 
 
 class Candidate(NamedTuple):

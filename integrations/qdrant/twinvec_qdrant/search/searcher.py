@@ -27,8 +27,8 @@ from twinvec_qdrant.search.fetching import Fetched
 from twinvec_qdrant.search.ranking import Candidate, QueryVectors, mmr, rank
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.candidates import Found, Search
 from twinvec_qdrant.stores.points import Query
-from twinvec_qdrant.stores.searches import Found, Search
 from twinvec_qdrant.stores.steps import Steps
 
 _FIELDS = ("source", "position")

@@ -18,9 +18,9 @@ from typing import Any, Literal, Protocol, TypeVar
 from twinvec.errors import StoreError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import DEFAULT_CLUSTER, DEFAULT_INDEX, ClusterSettings, IndexSettings, ReadConsistency
+from twinvec_qdrant.stores.candidates import Along, Candidates, Search, find_candidates
 from twinvec_qdrant.stores.conditions import Conditions, LacksVector, field_is
 from twinvec_qdrant.stores.points import DENSE, Point, Query, Scored, States
-from twinvec_qdrant.stores.searches import Along, Candidates, Search, find_candidates
 from twinvec_qdrant.stores.steps import Steps, run, worked
 
 T = TypeVar("T")

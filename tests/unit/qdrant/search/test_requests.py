@@ -13,8 +13,8 @@ from twinvec import Document
 from twinvec.errors import ConfigurationError, FilterError, StoreError
 from twinvec_qdrant import ChunkSettings, ClusterSettings, Collection
 from twinvec_qdrant.records.schema import model_id, record_id
+from twinvec_qdrant.stores.candidates import Along, Candidates, Search
 from twinvec_qdrant.stores.points import Query
-from twinvec_qdrant.stores.searches import Along, Candidates, Search
 from twinvec_qdrant.stores.steps import asked as asked_for
 from words import WordEncoder, sentences
 

@@ -14,8 +14,8 @@ from twinvec.errors import ConfigurationError, StoreError
 from twinvec_qdrant.stores.base import NewCollection, Store
 from twinvec_qdrant.stores.points import DENSE, SPARSE, states_name
 from twinvec_qdrant.stores.server import cluster
-from twinvec_qdrant.stores.server.awaited import CONNECTIONS
-from twinvec_qdrant.stores.server.awaited import is_local as is_async_local
+from twinvec_qdrant.stores.server.async_requests import CONNECTIONS
+from twinvec_qdrant.stores.server.async_requests import is_local as is_async_local
 from twinvec_qdrant.stores.server.backend import ServerBackend
 from twinvec_qdrant.stores.server.clients import quiet_client
 from twinvec_qdrant.stores.server.requests import is_local

@@ -18,7 +18,7 @@ from holders import with_helpers
 from searching import MODELS, NOTES, QUERY, Searching, cosines, loading
 from stand_in import StandIn
 from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreError
-from twinvec_qdrant import Collection, serving
+from twinvec_qdrant import Collection, served_model
 from twinvec_qdrant.ingest import planned
 from twinvec_qdrant.maintenance.migration import name_model
 from twinvec_qdrant.records.schema import INTENTS, model_id
@@ -185,7 +185,7 @@ def test_after_a_switch_that_died_long_ago_searches_rarely_ask_for_the_descripti
     asked, described = [], other._backend.described
     monkeypatch.setattr(other._backend, "described", lambda: asked.append(True) or described())
     clock = Clock()
-    monkeypatch.setattr(serving, "time", SimpleNamespace(monotonic=lambda: clock.seconds))
+    monkeypatch.setattr(served_model, "time", SimpleNamespace(monotonic=lambda: clock.seconds))
     for _ in range(3):
         assert answers(other) == expected(OLD)
     assert len(asked) == 3, "the switch may be under way"

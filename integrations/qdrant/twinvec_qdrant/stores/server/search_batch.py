@@ -16,10 +16,10 @@ from typing import Any
 from qdrant_client import models
 
 from twinvec.errors import StoreLimitError
+from twinvec_qdrant.stores.candidates import Along, Candidates, Found, Search, gathered, lacking, own_queries
 from twinvec_qdrant.stores.points import PAGE, Query, Scored, scored, stored_point
-from twinvec_qdrant.stores.searches import Along, Candidates, Found, Search, gathered, lacking, own_queries
 from twinvec_qdrant.stores.server.limits.permitted import Limits
-from twinvec_qdrant.stores.server.limits.searches import (
+from twinvec_qdrant.stores.server.limits.search_parts import (
     batches,
     cost,
     crossing_requests,
