@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from twinvec.errors import InputError
-from twinvec.text import check_text
+from twinvec.text import MAX_TEXT_BYTES, check_text
 
 _GZIP = b"\x1f\x8b"
 
@@ -64,3 +66,13 @@ def read_texts(path: Path, field: str = "text") -> Iterator[str]:
     if path.suffix == ".jsonl":
         return (text_field(row, field, place) for place, row in read_jsonl(path))
     return (line.rstrip("\r\n") for line in read_lines(path))
+
+
+@contextmanager
+def long_fields() -> Iterator[None]:
+    """Let ``csv`` read fields as long as a text may be; its limit is global, so put it back."""
+    before = csv.field_size_limit(MAX_TEXT_BYTES)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError, DocumentError, InputError
 from twinvec.support.extras import import_extra
-from twinvec.support.lines import parse_object
-from twinvec.text import MAX_TEXT_BYTES
+from twinvec.support.lines import long_fields, parse_object
 
 FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 
@@ -65,7 +64,7 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
     """Return options by which the reader keeps columns and words as text; raise DocumentError if it cannot."""
     import datasets
 
-    with _long_fields(), path.open(encoding="utf-8-sig", newline="") as file:
+    with long_fields(), path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file, delimiter=separator, quoting=quoting)
         rows = (
             fields for fields in lines if len(fields) > 1 or "".join(fields).strip(" \t")
@@ -94,16 +93,6 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
         "na_values": [],
         "features": datasets.Features(dict.fromkeys(names, datasets.Value("string"))),
     }
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Let ``csv`` read fields as long as a text may be; its limit is global, so put it back."""
-    before = csv.field_size_limit(MAX_TEXT_BYTES)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
 
 
 def dates_as_texts(table: Any, path: Path, cache: Path) -> Any:

@@ -145,7 +145,8 @@ def test_a_collection_is_pushed(twinvec, notes, tiny, place, tmp_path):
     assert found[0] == found[1]
     assert twinvec("push", *place).code == 2
     (tmp_path / "none.jsonl").touch()
-    assert twinvec("ingest", tmp_path / "none.jsonl", *place, "--model", tiny, "--prune", "--allow-empty").code == 0
+    emptied = ("--source", notes.name, "--prune", "--allow-empty")
+    assert twinvec("ingest", tmp_path / "none.jsonl", *place, "--model", tiny, *emptied).code == 0
     done = twinvec(*push, "--prune")
     assert (done.code, "--allow-empty" in done.err) == (1, True)
     assert json.loads(twinvec(*push, "--prune", "--allow-empty", "--json").out)["deleted"] == 4

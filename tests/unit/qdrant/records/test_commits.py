@@ -7,7 +7,7 @@ from qdrant_client import QdrantClient
 
 from twinvec_qdrant import Collection
 from twinvec_qdrant.records.commits import Change, Draft
-from twinvec_qdrant.records.schema import Record, chunk_id
+from twinvec_qdrant.records.schema import Record, chunk_id, digest
 from twinvec_qdrant.stores.points import Point
 from words import WordEncoder
 
@@ -21,7 +21,7 @@ def points(revision: str) -> list[Point]:
     texts = [f"text {row}" for row in range(len(CHUNKS))]
     vectors = ENCODER.encode_document(texts)
     return [
-        Point(key, {**own, "position": row, "text": texts[row], "content": str(row)}, vectors[row])
+        Point(key, {**own, "position": row, "text": texts[row], "content": digest(texts[row])}, vectors[row])
         for row, key in enumerate(CHUNKS)
     ]
 

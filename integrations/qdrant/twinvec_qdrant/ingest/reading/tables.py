@@ -10,12 +10,13 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document
-from twinvec.text import MAX_TEXT_BYTES
+from twinvec.support.lines import long_fields
 from twinvec_qdrant.ingest.reading.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.decoding import find_encoding
 from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Failure, Read, printable
@@ -53,10 +54,10 @@ class _Layout:
 
 def read_table(path: Path, name: str, prefix: str, columns: RecordColumns) -> Iterator[Read]:
     """Yield the documents of a table; ``name`` is its name in failures, and ``prefix`` comes before the ids."""
-    csv.field_size_limit(MAX_TEXT_BYTES)
     try:
         size = path.stat().st_size
-        layout, count = _layout(path, columns)
+        with long_fields():
+            layout, count = _layout(path, columns)
         for number, row in _rows(path, layout):
             yield Read(_read_row(row, number, layout, name, prefix), size // max(count, 1))
     except OSError as error:
@@ -140,9 +141,14 @@ def _rows(path: Path, layout: _Layout) -> Iterator[tuple[int, list[str]]]:
     with path.open(encoding=layout.encoding, newline="") as file:
         rows = csv.reader(file, delimiter=layout.delimiter, strict=True)
         next(rows, None)
-        for number, row in enumerate(rows, 1):
+        for number, row in enumerate(iter(partial(_next, rows), None), 1):
             if any(cell.strip() for cell in row):
                 yield number, row
+
+
+def _next(rows: Iterator[list[str]]) -> list[str] | None:
+    with long_fields():  # around each row, since the caller may read other tables between two
+        return next(rows, None)
 
 
 def _read_row(row: list[str], number: int, layout: _Layout, name: str, prefix: str) -> Document | Failure:
