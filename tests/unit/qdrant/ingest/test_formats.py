@@ -73,6 +73,15 @@ def test_a_broken_file_fails_with_the_reason(suffix, tmp_path):
     assert len(found.reason) > len("cannot be converted: ")
 
 
+@pytest.mark.parametrize("suffix", ["docx", "epub", "pptx", "xlsx"])
+def test_a_beginning_alone_does_not_make_an_office_file(suffix, tmp_path):
+    path = tmp_path / f"notes.{suffix}"
+    path.write_bytes(b"PK\x03\x04 and then words")
+    found = read(path)
+    assert isinstance(found, Failure), found
+    assert found.reason.startswith(f"damaged: a .{suffix} file is a zip archive")
+
+
 def test_files_without_text_are_empty(tmp_path):
     office_files.write_pdf(tmp_path / "scan.pdf", [[], []])
     (tmp_path / "blank.txt").write_text(" \n\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from io import BytesIO
 from typing import Any
+from zipfile import is_zipfile
 
 from twinvec.errors import DocumentError, MissingExtraError
 from twinvec.support import telemetry
@@ -53,6 +54,8 @@ def _check_format(data: bytes, suffix: str) -> None:
     beginning = _BEGINNINGS.get(suffix)
     if beginning and not data.removeprefix(BOM_UTF8).lstrip().startswith(beginning):
         raise DocumentError(f"not of the format that its name ({suffix}) says; save it again, or rename it")
+    if beginning == _ZIP and not is_zipfile(BytesIO(data)):
+        raise DocumentError(f"damaged: a {suffix} file is a zip archive, and this one has no end; get the file again")
 
 
 def _first_reason(error: BaseException) -> BaseException:
