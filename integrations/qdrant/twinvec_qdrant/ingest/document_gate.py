@@ -61,6 +61,9 @@ class DocumentGate:
         Raise ``DocumentError`` if they are not an iterable.
         """
         self._membership = membership
+        if hasattr(documents, "columns"):  # tables of pandas, polars and pyarrow
+            kind = type(documents).__name__
+            raise DocumentError(f"expected documents, got {kind}; give its rows: table.to_dict('records') in pandas")
         if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
             raise DocumentError(f"expected an iterable of documents, got {type(documents).__name__}")
         return self._groups(documents)

@@ -94,6 +94,14 @@ def test_what_is_no_iterable_of_documents_is_refused_at_once(documents):
     assert str(caught.value) == f"expected an iterable of documents, got {type(documents).__name__}"
 
 
+def test_a_table_is_refused_with_what_to_give_instead():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"id": ["a"], "text": ["b"]})
+    with pytest.raises(DocumentError, match=r"expected documents, got DataFrame; give its rows: table\.to_dict"):
+        Gate().groups(table)
+    assert [[each.id for each in group] for group in Gate().groups(table.to_dict("records"))] == [["a"]]
+
+
 def test_the_version_covers_all_that_decides_the_chunks():
     document = Document("tea", "green", "Teas", {"year": 1, "kind": "leaf"})
     expected = digest("green", "Teas", canonical({"year": 1, "kind": "leaf"}), canonical(SETTINGS))
