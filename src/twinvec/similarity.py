@@ -86,7 +86,7 @@ def _vectors(given: Any, name: str, dim: int) -> FloatArray:
     except ValueError as error:  # rows of different lengths
         raise InputError(f"{name}: expected vectors of {dim} numbers: {error}") from None
     if values.dtype.kind in "USO":
-        raise InputError(f"{name}: expected vectors, got a {type(given).__name__} of other things; encode texts first")
+        raise InputError(f"{name}: expected vectors, got a {type(given).__name__} without numbers; encode texts first")
     if values.dtype.kind != "f" and isinstance(given, np.ndarray):
         raise InputError(f"{name}: expected float vectors, got {values.dtype}; Encoder.restore turns int8 codes back")
     table = _table(np.atleast_2d(values) if values.size else values.reshape(0, dim), name)

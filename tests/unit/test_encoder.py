@@ -436,8 +436,8 @@ def test_similarity_is_the_cosine_of_every_pair(tiny_model):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("a fox", "first: expected vectors, got a str of other things; encode texts first"),
-        (["a fox", "the old cat"], "first: expected vectors, got a list of other things; encode texts first"),
+        ("a fox", "first: expected vectors, got a str without numbers; encode texts first"),
+        (["a fox", "the old cat"], "first: expected vectors, got a list without numbers; encode texts first"),
         (None, "first: expected vectors"),
         ([[1.0, 2.0], [1.0]], "first: expected vectors of 32 numbers"),
         (np.zeros((2, 32), np.int8), "first: expected float vectors, got int8; Encoder.restore"),

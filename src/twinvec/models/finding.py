@@ -136,5 +136,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
         )
     except Exception as error:  # of the hub's client and of the HTTP library below it, which raise errors of many types
         at = f" at {revision}" if revision else ""
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = (
+            str(error).strip().removeprefix("Got: ").splitlines()[0] if str(error).strip() else type(error).__name__
+        )
         raise ModelNotFoundError(f"cannot get {repository}{at} from the hub, nor from its cache: {reason}") from error
