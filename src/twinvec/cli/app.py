@@ -18,6 +18,7 @@ from twinvec.cli import encode, evaluate, export, init, similar, train, tune
 from twinvec.cli.configuration import file_defaults
 from twinvec.cli.messages import print_own_messages
 from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
+from twinvec.cli.terminal import complain
 from twinvec.cli.uninstalled import add_uninstalled
 from twinvec.errors import TwinvecError
 from twinvec.version import __version__
@@ -80,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
         message = str(error)
         if not isinstance(error, TwinvecError):
             message = f"unexpected {type(error).__name__}: {error} (twinvec {_DEBUG} ... shows the traceback)"
-        print("\n".join([f"twinvec: {message}", *getattr(error, "__notes__", ())]), file=sys.stderr)  # noqa: T201
+        complain("\n".join([f"twinvec: {message}", *getattr(error, "__notes__", ())]))
         raise SystemExit(1) from error
 
 

@@ -10,6 +10,8 @@ import logging
 import os
 import sys
 
+from twinvec.cli.terminal import folded
+
 _QUIET = {
     "DATASETS_VERBOSITY": "error",
     "GRPC_VERBOSITY": "ERROR",
@@ -43,4 +45,4 @@ class _ToStderr(logging.Handler):
     """Writes to what ``sys.stderr`` is now: a progress bar replaces it, so that lines stand above the bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(f"{self.format(record)}\n")
+        sys.stderr.write(f"{folded(self.format(record), sys.stderr)}\n")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -86,6 +88,30 @@ def _needed(console: Console, part: RenderableType) -> int:
 
     wanted = Measurement.get(console, console.options.update(max_width=_WIDEST), part)
     return wanted.minimum if getattr(part, "expand", False) else wanted.maximum
+
+
+def folded(text: str, stream: TextIO) -> str:
+    """Return a text with its lines folded between words to the width of a terminal; a file gets whole lines."""
+    if not stream.isatty():
+        return text
+    fold = textwrap.TextWrapper(
+        shutil.get_terminal_size().columns,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
+    return "\n".join(fold.fill(line) for line in text.split("\n"))
+
+
+def tell(line: str) -> None:
+    """Print a line to standard output, folded on a terminal."""
+    typer.echo(folded(line, sys.stdout))
+
+
+def complain(line: str) -> None:
+    """Print a line to standard error, folded on a terminal."""
+    typer.echo(folded(line, sys.stderr), err=True)
 
 
 def show_json(value: Any) -> None:

@@ -54,6 +54,24 @@ def test_the_same_option_has_the_same_words_in_every_command():
     assert {flag: len(each) for flag, each in words.items()} == dict.fromkeys(words, 1), words
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_long_lines_are_folded_between_words_on_a_terminal_only(is_terminal, monkeypatch):
+    from io import StringIO
+
+    from twinvec.cli.terminal import folded
+
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = StringIO()
+    stream.isatty = lambda: is_terminal
+    path = "/a/folder/with-a-long-name/and/another-one/file.md"
+    text = f"twinvec: {path}: cannot be read, although it is there\nsecond  line"
+    lines = folded(text, stream).split("\n")
+    if not is_terminal:
+        assert lines == text.split("\n")
+        return
+    assert lines == ["twinvec:", f"  {path}:", "  cannot be read, although it is there", "second  line"]
+
+
 def test_help_fits_80_columns_and_flags_show_no_type(monkeypatch):
     import typer
 

@@ -65,7 +65,8 @@ def _source(root: dict[str, Any]) -> str:
     described = root.get("described", {})
     about = f": {described['']}" if "" in described else ""
     place = f" from {root['location']}" if root["location"] else ""
-    lines = [f"{root['name']}{about} ({root['documents']:,} documents{place})"]
+    noun = "document" if root["documents"] == 1 else "documents"
+    lines = [f"{root['name']}{about} ({root['documents']:,} {noun}{place})"]
     return "\n".join([*lines, *(f"  {path}: {text}" for path, text in described.items() if path)])
 
 

@@ -32,6 +32,7 @@ from twinvec_qdrant.cli.options import (
     cluster_settings,
     open_from_options,
     payload_indexes,
+    show_not_ingested,
 )
 from twinvec_qdrant.cli.sources import (
     Descriptions,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.report import IngestReport
 
-_FAILURES_SHOWN = 10
 _SOME_FAILED = 3
 
 
@@ -73,7 +73,7 @@ def ingest_command(
     model: NewCollectionModel = None,
     prune: Annotated[bool, typer.Option("--prune", help="Delete documents that SOURCE no longer holds.")] = False,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Let --prune delete all documents if SOURCE is empty.")
+        bool, typer.Option("--allow-empty", help="SOURCE may be empty: --prune then deletes all its documents.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would change, and write nothing.")] = False,
     source: SourceName = None,
@@ -127,7 +127,7 @@ def ingest_command(
     from twinvec_qdrant.report import IngestReport
 
     options = reading_options(include, exclude, no_gitignore, id_column, text_column, title_column)
-    roots = roots_of(sources, options)
+    roots = roots_of(sources, options, allow_empty=allow_empty)
     if len(roots) > 1 and (source is not None or describe):
         raise typer.BadParameter("--source and --describe are about one SOURCE: ingest the others by themselves")
     described = descriptions(describe, next(iter(roots.values())))
@@ -183,7 +183,4 @@ def _show_report(collection: Collection, report: IngestReport, roots: Sequence[s
     }
     shown = {name: as_text(value) for name, value in figures.items()}
     show(f"{collection.name}: {report}", properties({**shown, "seconds": f"{seconds:,.1f}"}))
-    for source, reason in report.failures[:_FAILURES_SHOWN]:
-        typer.echo(f"failed: {source}: {reason}", err=True)
-    if len(report.failures) > _FAILURES_SHOWN:
-        typer.echo(f"... and {len(report.failures) - _FAILURES_SHOWN:,} more; --json lists all", err=True)
+    show_not_ingested(report)

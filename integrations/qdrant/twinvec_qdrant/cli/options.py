@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from twinvec.cli.options import check_store
+from twinvec.cli.terminal import complain
 from twinvec.errors import CollectionNotFoundError
 from twinvec_qdrant.settings import OTHER_KEYS, ClusterSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
     from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.report import IngestReport
 
+_SHOWN = 10
 WAIT_SECONDS = 10.0
 Wait = Annotated[
     float,
@@ -168,12 +171,25 @@ def payload_indexes(given: list[str] | None, only: bool) -> Mapping[str, Any] | 
     return types
 
 
+def show_not_ingested(report: IngestReport) -> None:
+    """Print the documents that failed or are empty, the first ones of each kind, on standard error."""
+    for kind, found in (("failed", report.failures), ("empty", report.empties)):
+        for source, reason in found[:_SHOWN]:
+            complain(f"{kind}: {source}: {reason}")
+        if len(found) > _SHOWN:
+            complain(f"... and {len(found) - _SHOWN:,} more {kind}; --json lists all")
+
+
 def as_text(value: Any) -> str:
     """Write a value of a report for people: thousands separators, four digits, lists and tables in one line."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, dict):
         return ", ".join(f"{key} {as_text(each)}" for key, each in value.items())
     if isinstance(value, list):
         return ", ".join(map(as_text, value))
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

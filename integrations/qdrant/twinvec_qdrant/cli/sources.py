@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import length_hint
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,14 +91,14 @@ def reading_options(
     }
 
 
-def roots_of(given: Sequence[str], options: dict[str, Any]) -> dict[str, Root]:
+def roots_of(given: Sequence[str], options: dict[str, Any], *, allow_empty: bool = False) -> dict[str, Root]:
     """Return the roots that the arguments name, by name; ``options`` are fields of all of them.
 
     Several files of one folder, as the shell writes them for ``*.md``, are one root: that folder, with these files.
     Files of records, hidden files and links are always roots of their own.
 
     Raises:
-        DocumentError: a folder or file does not exist.
+        DocumentError: a folder or file does not exist, or no file matches a pattern (unless ``allow_empty``).
         ConfigurationError: two of the roots have the same name, or patterns do not fit the arguments.
     """
     grouped: dict[Path, list[str]] = {}
@@ -109,7 +110,7 @@ def roots_of(given: Sequence[str], options: dict[str, Any]) -> dict[str, Root]:
         path = Path(text)
         names = grouped.get(path.parent.resolve(), []) if _is_plain(path) else []
         if len(names) < 2:
-            root = _root(text, options)
+            root = _root(text, options, allow_empty)
         elif path.name == names[0]:
             root = _root_of_files(path.parent, names, options)
         else:
@@ -145,12 +146,15 @@ def _is_plain(path: Path) -> bool:
     return named and path.is_file() and not path.is_symlink()
 
 
-def _root(text: str, options: dict[str, Any]) -> Root:
+def _root(text: str, options: dict[str, Any], allow_empty: bool) -> Root:
     root = Root.named(text, **options)
-    if len(root.include) > len(options["include"]) and root.include[0].count("/") == 1:
+    is_pattern = len(root.include) > len(options["include"])
+    if is_pattern and root.include[0].count("/") == 1:
         root = Root.named(text, **{**options, "exclude": (*options["exclude"], NOT_BELOW)})
     if root.path != STANDARD_INPUT and not Path(root.path).exists():
         raise DocumentError(f"{printable(root.path)}: no such file or folder")
+    if is_pattern and not allow_empty and not length_hint(root.read()):
+        raise DocumentError(f"no file matches {printable(text)}; --allow-empty takes it as an empty source")
     return root
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinvec.cli.options import COLLECTIONS_PANEL, AsJson, StorePath, StoreUrl, check_store
-from twinvec.cli.terminal import show_json
+from twinvec.cli.terminal import complain, show_json, tell
 from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
     CollectionPlace,
@@ -19,6 +19,7 @@ from twinvec_qdrant.cli.options import (
     Wait,
     grpc_options,
     open_from_options,
+    show_not_ingested,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from twinvec_qdrant.updates.updating import UpdateReport
 
 _SOME_FAILED = 3
-_FAILURES_SHOWN = 10
 
 
 def register(app: typer.Typer) -> None:
@@ -119,15 +119,12 @@ def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bo
 def _show(name: str, report: UpdateReport, seconds: float | None = None) -> None:
     time_taken = "" if seconds is None else f" ({seconds:,.1f} s)"
     sources = ", ".join(report.roots) or "no source"
-    typer.echo(f"{name}: {report}, from {sources}{time_taken}")
+    tell(f"{name}: {report}, from {sources}{time_taken}")
     if report.placeless:
-        typer.echo(f"not updated, since their place is unknown or elsewhere: {', '.join(report.placeless)}")
+        tell(f"not updated, since their place is unknown or elsewhere: {', '.join(report.placeless)}")
     for source, reason in report.missing:
-        typer.echo(f"not updated: {source}: {reason}", err=True)
-    for source, reason in report.failures[:_FAILURES_SHOWN]:
-        typer.echo(f"failed: {source}: {reason}", err=True)
-    if len(report.failures) > _FAILURES_SHOWN:
-        typer.echo(f"... and {len(report.failures) - _FAILURES_SHOWN:,} more; --json lists all", err=True)
+        complain(f"not updated: {source}: {reason}")
+    show_not_ingested(report)
 
 
 def _end(reports: Mapping[str, Any]) -> None:

@@ -284,7 +284,7 @@ class Ingestion:
         if gone and not self._gate.seen and not allow_empty:
             raise DocumentError(
                 f"the ingest got no documents, and pruning would remove all {len(gone):,} of {self._backend.location}; "
-                "to remove them, pass allow_empty=True (--allow-empty)"
+                "to remove them, ingest with allow_empty=True (twinvec ingest --prune --allow-empty)"
             )
         if dry_run:
             self._report.deleted = len(gone)

@@ -261,6 +261,20 @@ def test_a_terminal_shows_how_far_an_ingest_is_and_what_failed(on_terminal, fold
     shown = on_terminal(120, "ingest", folder, *place, "--model", exported, code=3)
     assert re.search(r"Ingesting[^\r]*4/4 documents[^\r]*1 failed", shown)
     assert "3 new" in shown
+    narrow = on_terminal(80, "ingest", folder, *place, "--model", exported, code=3)
+    assert "failed: image.bin: a binary file (it holds NUL bytes) of a format that cannot be\r\n  converted" in narrow
+
+
+def test_empty_documents_are_named(twinvec, folder, place, tiny):
+    for number in range(11):
+        (folder / f"void{number:02}.md").touch()
+    for command in (("ingest", folder, *tiny), ("update",)):
+        done = twinvec(*command, *place)
+        assert done.code == 0
+        assert "11 empty" in done.out
+        assert "empty: void09.md: holds no text\n" in done.err
+        assert "void10.md" not in done.err
+        assert "... and 1 more empty; --json lists all" in done.err
 
 
 def test_another_model_is_refused_with_both_names(twinvec, folder, place, tiny, tiny_model):

@@ -84,6 +84,14 @@ def test_a_pattern_that_the_shell_did_not_expand(tree):
     assert found(deep) == ["2024/may.md", "README.md"]
 
 
+def test_a_pattern_that_matches_nothing_is_refused(twinvec, tree, place, tiny):
+    given = ("ingest", "a.md", "minutes/*.txt", *place, *tiny)
+    done = twinvec(*given)
+    assert done.code == 1
+    assert "no file matches minutes/*.txt" in done.err
+    assert counts(figures(twinvec(*given, "--allow-empty", "--json"))) == (1, 0, 0, 0)
+
+
 def test_two_folders_of_one_name_are_ingested_one_by_one(twinvec, tree, place):
     (tree / "old" / "guides").mkdir(parents=True)
     done = twinvec("ingest", "guides", "old/guides", *place)
@@ -171,6 +179,7 @@ def test_update_tells_of_sources_that_are_gone(twinvec, tree, filled):
     done = twinvec("update", *filled)
     assert done.code == 3
     assert "not updated: guides: the ingest got no documents" in done.err
+    assert "(twinvec ingest --prune --allow-empty)" in done.err, "update has no such option"
     (tree / "minutes").rename(tree / "moved")
     assert twinvec("update", *filled).code == 1
     assert len(figures(twinvec("search", "tea", *filled, "--json"))["hits"]) == 3
