@@ -156,6 +156,7 @@ OPERATORS = [
 ]
 
 
+@pytest.mark.slow
 def test_every_operator_on_every_key(stored):
     name, collection = stored
     found = set()

@@ -101,6 +101,7 @@ def test_stream_gives_the_same_vectors(encoder, vectors, texts):
     assert_equal(np.concatenate(parts), vectors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, 100, 384])
 def test_truncated_dimension(reference, texts, dim):
     some = [text for text in texts if len(text) < 100][:30]

@@ -139,6 +139,7 @@ def test_no_column_is_lost_where_the_output_is_no_terminal(twinvec, write, model
     assert "…" not in shown
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_gets_the_measures_as_lines(on_terminal, beir):
     shown = on_terminal(50, "evaluate", "bm25", "--ir", beir)
     lines = dict(line.split(maxsplit=1) for line in shown.splitlines() if line.strip().count(" ") > 0)
@@ -213,6 +214,7 @@ def test_pairs_are_found_among_different_texts(twinvec, write):
     assert TEXTS[1] in twinvec("pairs", source).out
 
 
+@pytest.mark.slow
 def test_clusters_are_named_and_mapped(twinvec, write, tmp_path):
     source = write("texts.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
     options = ("--threshold", 0.5, "--min-size", 2, "--map", tmp_path / "map.png")

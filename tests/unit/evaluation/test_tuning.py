@@ -218,6 +218,7 @@ def test_a_search_goes_by_the_choice(tiny_model, tmp_path):
             assert list(hit.scores) == [setting.mode, *(["maxsim"] if setting.mix else [])]
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
     with Collection.open("c", tmp_path, encoder=Encoder(tiny_model("bert"))) as collection:
         collection.ingest([(f"d{row}", text_of(row)) for row in range(15)])
@@ -241,6 +242,7 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
     assert twinvec("tune", "--collection", "none", "--path", tmp_path).code == 1
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_how_far_tuning_is(on_terminal, tiny_model, tmp_path):
     exported = export_model(tiny_model("bert"), tmp_path / "exported").folder  # is loaded without torch
     with Collection.open("c", tmp_path / "store", encoder=Encoder(exported)) as collection:

@@ -163,6 +163,7 @@ def test_weights_of_8_bits_are_for_processors_that_sum_them_exactly(copy):
     assert Encoder(copy, precision="int8").engine.name == "openvino, cpu, int8"
 
 
+@pytest.mark.slow
 def test_bounds_decide(tmp_path, source, monkeypatch):
     monkeypatch.setattr("twinvec.export.model.BOUNDS", {"cosine_mean": 0.9, "cosine_worst": 1.0, "top10_overlap": 0.1})
     report = export_model(source, tmp_path / "model", precision="int8", calibrate=TEXTS[:LEAST_TEXTS])
@@ -532,6 +533,7 @@ def test_the_command(twinvec, source, tmp_path, form):
     assert Encoder(out).encode("fox", storage="int8").dtype == np.int8
 
 
+@pytest.mark.slow
 def test_the_command_shows_what_it_measured(twinvec, int8, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(OTHERS))

@@ -85,6 +85,7 @@ def test_without_an_encoder_the_recorded_model_is_loaded_when_needed(tmp_path, e
         assert collection.encoder.space == encoder.space
 
 
+@pytest.mark.slow
 def test_a_model_with_settings_of_its_own_is_loaded_with_them(tmp_path, encoder):
     short = Encoder("default", dim=128, max_tokens=64, prompts={"document": "note: "})
     with Collection.open("notes", tmp_path, encoder=short) as collection:

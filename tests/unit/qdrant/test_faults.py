@@ -55,6 +55,7 @@ def test_without_faults_the_stand_in_does_what_a_store_does(server):
         assert server.met == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_every_fault_at_any_request_is_survived(server, seed):
     rng = Random(seed)
@@ -157,6 +158,7 @@ def check_model(collection: Collection, encoder: StateEncoder) -> None:
     assert [hit.score for hit in hits] == pytest.approx(list(cosines), abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_migration_survives_every_fault(server, seed):
     old, new = models()
@@ -185,6 +187,7 @@ def test_a_migration_survives_every_fault(server, seed):
     assert set(server.met) >= set(kinds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "after"),  # requests 2 and 3 make room for vectors and states; those after fill it
     [

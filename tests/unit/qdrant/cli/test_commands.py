@@ -112,6 +112,7 @@ def test_what_was_done_before_an_error_is_told(twinvec, tmp_path, monkeypatch, t
                 assert done.out == ""
 
 
+@pytest.mark.slow
 def test_a_server_may_take_longer_to_come_back(twinvec, tmp_path, monkeypatch, tiny):
     monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", lambda state: 3600.0)
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)  # an hour passes
@@ -182,6 +183,7 @@ def test_a_cross_encoder_reranks(twinvec, folder, place, tiny_cross_encoder, tin
     assert set(hits[0]["scores"]) == {"dense", "sparse", "fused", "cross-encoder"}
 
 
+@pytest.mark.slow
 def test_filters(twinvec, place, tmp_path, tiny):
     rows = [{"id": str(year), "text": "a year of rain", "year": year, "lang": lang} for year, lang in
             ((2019, "en"), (2020, "de"), (2021, "en"), (2022, "fr"))]  # fmt: skip

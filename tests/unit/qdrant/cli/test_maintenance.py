@@ -76,6 +76,7 @@ def test_migrate_there_and_back(twinvec, notes, tiny, place, tiny_model):
     assert twinvec("migrate", *place).code == 2
 
 
+@pytest.mark.slow
 def test_a_model_that_finds_worse_does_not_come_in_force(twinvec, notes, place, tiny_model, tmp_path):
     judged = tmp_path / "judged"
     (judged / "qrels").mkdir(parents=True)

@@ -22,6 +22,7 @@ def figures(done):
     return json.loads(done.out)
 
 
+@pytest.mark.slow
 def test_every_command_keeps_to_the_limits(twinvec, strict, clock, articles, tiny_model, tmp_path):
     place = ("--collection", "notes", "--url", strict.url, "--wait", 30, "--json")
     assert figures(twinvec("ingest", articles, *place, "--model", tiny_model("bert")))["new"] == 30

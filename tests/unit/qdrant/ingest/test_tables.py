@@ -191,6 +191,7 @@ def test_a_short_text_is_taken_for_the_most_usual_encoding(word):
     assert decoding.decode(word.encode("latin-1")) == (word, "cp1252")
 
 
+@pytest.mark.slow
 def test_a_late_letter_decides_the_encoding(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"id,text\n" + b"1,plain\n" * 200_000 + "2,Grüße aus Köln\n".encode("cp1252"))

@@ -299,6 +299,7 @@ def test_an_engine_killed_while_it_adds_or_drops_a_vector_opens_again(tmp_path, 
         assert collection.migrate(words).switched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 def test_every_step_may_be_the_last(place, words, new, done, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 4)

@@ -129,6 +129,7 @@ def test_after_a_migration_the_vectors_in_force_are_pushed(guides, other, place)
             assert copy.verify().sound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["client"], indirect=True)
 @pytest.mark.parametrize("other", ["client"], indirect=True)
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])

@@ -256,6 +256,7 @@ async def test_many_awaited_searches_share_the_encoder(server, words, monkeypatc
         assert len(sizes) < 15, "what waits together is encoded together"
 
 
+@pytest.mark.slow
 async def test_many_awaited_searches_get_their_own_answers(server, words):
     filled(words, client=client(server)).close()
     with Collection.open("notes", url=server.url, encoder=words, wait_seconds=60) as collection:

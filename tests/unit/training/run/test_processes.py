@@ -132,6 +132,7 @@ def saved(together, folder, tmp_path_factory):
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept_tokens", KEPT_TOKENS)
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_equal_those_of_one_process(saved, folder, name, kept_tokens):
@@ -159,6 +160,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RUNS)
 def test_a_run_of_two_processes_equals_that_of_one(together, folder, tmp_path, kind):
     import yaml

@@ -76,6 +76,7 @@ def interrupt(monkeypatch):
 NO_GAIN = {"steps": 50, "learning_rate": 1e-12}, {"evaluation": {"pairs": "rows.jsonl", "every": 1, "patience": 4}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "call"),
     [(trainers, "mark_complete", 3), (run_folder, "write_manifest", 1)],
@@ -92,6 +93,7 @@ def test_patience_is_not_had_anew(run, interrupt, tmp_path, module, name, call):
     assert (again.steps, again.best_step, again.loss) == (whole.steps, whole.best_step, whole.loss)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log_every", [1, 10])
 @pytest.mark.parametrize("settings", [{}, {"evaluation": {"pairs": "rows.jsonl", "every": 2}}, {"lora": {"rank": 2}}])
 def test_a_run_that_was_at_its_end_takes_no_step_more(run, interrupt, tmp_path, settings, log_every):

@@ -115,6 +115,7 @@ def test_quantised_copies_are_searched_and_the_vectors_compared(folder_on_disk, 
         opened(folder_on_disk, index=IndexSettings("int8"))
 
 
+@pytest.mark.slow
 def test_an_ingest_that_brings_much_builds_the_index(folder, vectors, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.WORTHWHILE", 100)
     with opened(folder) as collection:
