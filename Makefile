@@ -7,12 +7,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.docs-installed
+CLIENTS_STAMP := $(VENV)/.clients-installed
 RELEASE := build/release
 RELEASE_STAMP := $(RELEASE)/.installed
 INSTALLED := build/installed
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml $(wildcard integrations/*/pyproject.toml)
-EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[code,documents]" -e integrations/langchain -e integrations/llama_index
+EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[code,documents]" -e integrations/langchain -e integrations/llama_index -e integrations/serve -e integrations/ray
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint constraints.txt
 # The tests of one file stay with one process. Python may write bytecode, which the many processes of the tests share.
@@ -25,12 +26,12 @@ QUESTIONS := \
 	"read a spreadsheet saved with commas between the values" \
 	"run a shell command and capture what it prints"
 
-.PHONY: help demo test test-all coverage check lint types install docs dist benchmark-retrieval clean
+.PHONY: help demo test test-all coverage check lint types install screenshots docs dist benchmark-retrieval clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
 
-install: $(STAMP)  ## Make .venv with the four packages, editable
+install: $(STAMP)  ## Make .venv with all packages, editable
 
 $(STAMP): $(PROJECTS) constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
@@ -47,8 +48,12 @@ demo: $(STAMP)  ## Ingest the standard library's documentation, then answer five
 test: $(STAMP)  ## Run the quick tests: all but those marked slow
 	$(PYTEST) $(PARALLEL) -m "not slow"
 
-test-all: $(STAMP)  ## Run all tests; those marked slow only: make test-all TESTS=slow
+test-all: $(CLIENTS_STAMP)  ## Run all tests; those marked slow only: make test-all TESTS=slow
 	$(PYTEST) $(PARALLEL) $(if $(TESTS),-m "$(TESTS)")
+
+$(CLIENTS_STAMP): $(STAMP)
+	$(BIN)/python $(INSTALL) -e ".[clients]"
+	@touch $@
 
 coverage: $(STAMP)  ## Show which share of lines and branches the tests run, in all their processes
 	$(BIN)/coverage erase
@@ -65,6 +70,9 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+
+screenshots: $(STAMP)  ## Take the pictures of the page in docs/images, with Debian's Chromium
+	$(BIN)/python tools/screenshots.py
 
 docs: $(DOCS_STAMP)  ## Build the documentation's site in build/site, offline and strictly
 	$(BIN)/python tools/docs.py

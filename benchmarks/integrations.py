@@ -1,6 +1,6 @@
 """Awaited queries through the adapters: 50 at once against one batch of 50, and how long they block the event loop.
 
-Then a burst of searches of an embedded collection (``Collection.asearch``), the first one in its process included.
+Then bursts of searches of an embedded collection (``benchmarks/awaited_searches.py``).
 
     python benchmarks/integrations.py [--queries 50] [--rounds 11] [--output FILE]
 
@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -26,18 +29,15 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from awaited_searches import Ticker
 from langchain_twinvec import TwinvecEmbeddings
 from llama_index.embeddings.twinvec import TwinvecEmbedding
-from twinvec import Encoder
 from twinvec.models.finding import find_model
-from twinvec_qdrant import Collection
 
-TICK_SECONDS = 0.001
 PACKAGES = (
     "twinvec",
     "langchain-core",
@@ -72,7 +72,7 @@ def main() -> None:
     options = parser.parse_args()
     model = str(find_model("default").path)
     queries = [f"question {i}: how do I ask for {i} days of holiday in week {i % 52}?" for i in range(options.queries)]
-    bursts = asyncio.run(searched_at_once(model, options.burst))
+    bursts = searched_at_once(options.burst)
     found = contenders(model)
     idle = measure(found, queries, options.rounds)
     options.output.write_text(
@@ -133,34 +133,37 @@ async def at_once(contender: Contender, queries: list[str]) -> tuple[float, floa
     return seconds, ticker.worst
 
 
-async def searched_at_once(model: str, count: int) -> list[tuple[float, float]]:
-    """Return for each of five bursts of searches the seconds and the worst delay of the ticker."""
-    bursts = []
-    documents = [{"id": f"d{row}", "text": f"page {row}: holiday in week {row % 52}"} for row in range(2000)]
-    with (
-        TemporaryDirectory() as folder,
-        Collection.open("pages", folder, encoder=Encoder(model), chunking=False) as collection,
-    ):
-        collection.ingest(documents)
-        collection.search("the first search loads what it needs")
-        for _ in range(5):
-            ticker = Ticker()
-            running = asyncio.create_task(ticker.run())
-            await asyncio.sleep(0)
-            started = time.perf_counter()
-            await asyncio.gather(*(collection.asearch(f"{row} days of holiday") for row in range(count)))
-            bursts.append((time.perf_counter() - started, ticker.worst))
-            running.cancel()
-    return bursts
+def searched_at_once(count: int) -> list[dict[str, Any]]:
+    """Return the bursts that a process of its own has measured."""
+    command = [sys.executable, str(Path(__file__).with_name("awaited_searches.py")), "--count", str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
 
 
-def told(bursts: list[tuple[float, float]], count: int) -> str:
-    """Return the paragraph about the bursts."""
-    late = ", ".join(f"{1000 * worst:.0f}" for _, worst in bursts)
+def told(bursts: list[dict[str, Any]], count: int) -> str:
+    """Return the table of the bursts."""
+
+    def figures(name: str, *, frozen: bool) -> str:
+        return ", ".join(f"{1000 * each[name]:.0f}" for each in bursts if each["frozen"] == frozen)
+
+    rows = "\n".join(
+        f"| {kind} | {figures('late', frozen=frozen)} | {figures('collecting', frozen=frozen)} |"
+        for kind, frozen in (("as it is", False), ("after `gc.freeze()`", True))
+    )
     return f"""
-{count} searches awaited at once (`Collection.asearch`, 2,000 documents in an embedded collection) took
-{median(seconds for seconds, _ in bursts):.2f} s (median of {len(bursts)} bursts). In these, the event loop was late by
-{late} ms at worst; the first burst starts the worker threads.
+## Awaited searches
+
+{count} searches awaited at once (`Collection.asearch`, 2,000 documents in an embedded collection), in a process of
+their own (`benchmarks/awaited_searches.py`). They took {median(each["seconds"] for each in bursts):.2f} s (median).
+Each number is of one burst, in order; the first burst starts the worker threads.
+
+| process | loop late at worst, ms | longest garbage collection, ms |
+|---|---|---|
+{rows}
+
+A full garbage collection holds the interpreter's lock, and takes longer the more an application has imported. One that
+calls `gc.freeze()` after its start has short ones.
 """
 
 
@@ -171,18 +174,6 @@ async def undisturbed() -> float:
     await asyncio.sleep(0.2)
     running.cancel()
     return ticker.worst
-
-
-class Ticker:
-    """A task that should run every millisecond; ``worst`` is its largest delay in seconds."""
-
-    worst = 0.0
-
-    async def run(self) -> None:
-        while True:
-            before = time.perf_counter()
-            await asyncio.sleep(TICK_SECONDS)
-            self.worst = max(self.worst, time.perf_counter() - before - TICK_SECONDS)
 
 
 def apart(found: list[Contender], model: str, queries: list[str]) -> list[float]:

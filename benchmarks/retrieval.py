@@ -1,6 +1,6 @@
 """Retrieval quality in every mode, on every set below DATA/ir and DATA/pairs, against peers in the same run.
 
-    python benchmarks/retrieval.py --data DIR [--sets scifact,cisi] [--limit-queries N] [--output FILE]
+    python benchmarks/retrieval.py --data DIR [--sets scifact,cisi] [--limit-queries N] [--cache DIR] [--output FILE]
 
 A set is a folder in the BEIR layout with judgements of a "test" split, or a file DATA/pairs/*/test.jsonl of questions
 and answers, where each question's answer must be found among all answers. (With single sentences words tell less, and
@@ -9,13 +9,17 @@ reranking, and for BEIR sets, if twinvec-qdrant is installed, an embedded collec
 sentence-transformers with its exact search, and bm25s with its own tokens and a Snowball stemmer. Measured with
 ir-measures: nDCG@10 (graded) and recall@100.
 
-``CachingEncoder`` encodes each text once in a run. The seconds of a row are those of its searches (for a collection
-also of its ingestion); encoding has its own row.
+The last tables (``benchmarks/relevance.py``) ask the queries of each BEIR set of the collections of all others.
+
+``CachingEncoder`` encodes each text once in a run. With ``--cache``, the vectors and the rows of a set are kept there
+when the set is done, and a later run takes them instead. The seconds of a row are those of its searches
+(for a collection also of its ingestion); encoding has its own row.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import sys
@@ -23,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,11 +35,13 @@ from typing import Any
 
 import numpy as np
 
+from relevance import as_markdown, relevance_rows
 from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank, TwinvecError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import as_run, measure_ir, search_all
 from twinvec.evaluation.pairs import load_questions
 from twinvec.retrieval.fusion import FusionMethod
+from twinvec.retrieval.relevance import MODELS
 
 MEASURES = ("ndcg@10", "recall@100")
 DEPTH = 101  # one more than measured: a query's own document is left out
@@ -54,6 +60,8 @@ class Row:
     ndcg: float | None
     recall: float | None
     seconds: float
+    low: float | None = None
+    high: float | None = None
 
 
 class CachingEncoder:
@@ -65,6 +73,20 @@ class CachingEncoder:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._encoder, name)
+
+    def load(self, path: Path | None, data: BeirSet) -> None:
+        """Take the vectors of a set's documents and queries from a file, if it is there."""
+        if path is not None and path.exists():
+            vectors = np.load(path)
+            for kind, texts in texts_of(data).items():
+                self._known.update(zip(((kind, text) for text in texts), vectors[kind], strict=True))
+
+    def save(self, path: Path | None, data: BeirSet) -> None:
+        """Write the vectors of a set's documents and queries to a file."""
+        if path is not None and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            encode = {"document": self.encode_document, "query": self.encode_query}
+            np.savez(path, **{kind: encode[kind](texts) for kind, texts in texts_of(data).items()})
 
     def encode_query(self, texts: Sequence[str], **options: Any) -> Any:
         return self._cached("query", self._encoder.encode_query, texts, options)
@@ -93,6 +115,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds ir/")
     parser.add_argument("--sets", default="", metavar="A,B", help="only these")
     parser.add_argument("--limit-queries", type=int, metavar="N", help="only the first N queries of each set")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors and rows of finished sets here")
     parser.add_argument("--output", type=Path, default=HERE / "RETRIEVAL.md", metavar="FILE")
     arguments = parser.parse_args()
     try:
@@ -101,16 +124,20 @@ def main() -> int:
         encoder = Encoder("default")
         results: list[tuple[BeirSet, list[Row]]] = []
         for place, data in zip(places, sets, strict=True):
-            rows = []
-            for row in measured(data, encoder, with_collection=place.is_dir()):
-                rows.append(row)
-                print(f"{data.name:<12} {line(row)}", flush=True)
+            rows = kept_rows(arguments.cache, data)
+            if not rows:
+                for row in measured(data, encoder, arguments.cache, with_collection=place.is_dir()):
+                    rows.append(row)
+                    print(f"{data.name:<12} {line(row)}", flush=True)
+                keep_rows(arguments.cache, data, rows)
             results.append((data, rows))
+        judged = [each for each, place in zip(sets, places, strict=True) if place.is_dir()]
+        relevance = relevance_table(judged, arguments.cache, encoder)
     except TwinvecError as error:
         print(error, file=sys.stderr)
         return 1
     tables = [as_table(data, rows) for data, rows in results]
-    arguments.output.write_text("\n".join([header(encoder), overview(results), *tables]), encoding="utf-8")
+    arguments.output.write_text("\n".join([header(encoder), overview(results), relevance, *tables]), encoding="utf-8")
     return 0
 
 
@@ -134,12 +161,51 @@ def limited(data: BeirSet, queries: int | None) -> BeirSet:
     return replace(data, queries={key: data.queries[key] for key in kept}, qrels={key: data.qrels[key] for key in kept})
 
 
-def measured(data: BeirSet, encoder: Encoder, *, with_collection: bool) -> Iterator[Row]:
+def texts_of(data: BeirSet) -> dict[str, list[str]]:
+    """Return the texts to encode, by kind."""
+    return {"document": [each.full_text for each in data.documents], "query": list(data.queries.values())}
+
+
+def kept_rows(cache: Path | None, data: BeirSet) -> list[Row]:
+    """Return the rows of a set that an earlier run has kept."""
+    path = None if cache is None else cache / f"{slug(data)}.json"
+    return [Row(**each) for each in json.loads(path.read_text())] if path is not None and path.exists() else []
+
+
+def keep_rows(cache: Path | None, data: BeirSet, rows: list[Row]) -> None:
+    """Keep the rows of a set for later runs."""
+    if cache is not None:
+        (cache / f"{slug(data)}.json").write_text(json.dumps([asdict(row) for row in rows]))
+
+
+def vectors_file(cache: Path | None, data: BeirSet) -> Path | None:
+    """Return where the vectors of a set are kept."""
+    return None if cache is None else cache / f"{slug(data)}.npz"
+
+
+def slug(data: BeirSet) -> str:
+    """Return a file name for a set and its number of queries."""
+    return f"{data.name.replace('/', '-')}-{len(data.queries)}"
+
+
+def relevance_table(sets: list[BeirSet], cache: Path | None, encoder: Encoder) -> str:
+    """Return the tables of relevance; nothing for a single set or without twinvec-qdrant."""
+    if len(sets) < 2 or not find_spec("twinvec_qdrant"):
+        return ""
+    known = CachingEncoder(encoder)
+    for data in sets:
+        known.load(vectors_file(cache, data), data)
+    return as_markdown([row for data in sets for row in relevance_rows(data, sets, known)])
+
+
+def measured(data: BeirSet, encoder: Encoder, cache: Path | None, *, with_collection: bool) -> Iterator[Row]:
     """Yield a row for every system."""
     known = CachingEncoder(encoder)
+    known.load(vectors_file(cache, data), data)
     with stopwatch() as seconds:
         known.encode_document([document.full_text for document in data.documents], progress=True)
     yield Row("encoding the documents, once", None, None, seconds())
+    known.save(vectors_file(cache, data), data)
     for retriever, label, options in memory_systems(data, known):
         yield search_row(label, retriever, data, **options)
     if with_collection and find_spec("twinvec_qdrant"):
@@ -149,6 +215,7 @@ def measured(data: BeirSet, encoder: Encoder, *, with_collection: bool) -> Itera
 
 
 def memory_systems(data: BeirSet, encoder: Any) -> Iterator[tuple[Any, str, dict[str, Any]]]:
+    yield MemoryIndex(encoder, data.documents, calibration=MODELS["default"]), "hybrid, calibrated", {"mode": "hybrid"}
     indexes = {fusion: MemoryIndex(encoder, data.documents, fusion=fusion) for fusion in FUSIONS}
     default = indexes[FUSIONS[0]]
     yield default, "dense", {"mode": "dense"}
@@ -224,8 +291,9 @@ def bm25s_run(data: BeirSet, texts: list[str], queries: list[str]) -> Run:
 
 
 def scored_row(label: str, run: Run, data: BeirSet, seconds: float) -> Row:
-    figures = measure_ir(run, data, measures=MEASURES).figures
-    return Row(label, figures["ndcg@10"], figures["recall@100"], seconds)
+    found = measure_ir(run, data, measures=MEASURES)
+    bounds = found.interval.bounds if found.interval else (None, None)
+    return Row(label, found.figures["ndcg@10"], found.figures["recall@100"], seconds, *bounds)
 
 
 @contextmanager
@@ -246,12 +314,13 @@ def as_table(data: BeirSet, rows: list[Row]) -> str:
     """Return the rows of a set in Markdown."""
     lines = [
         f"## {data.name}: {len(data.documents):,} documents, {len(data.queries):,} queries\n",
-        "| system | nDCG@10 | recall@100 | seconds |",
-        "|---|---:|---:|---:|",
+        "| system | nDCG@10 | 95% interval | recall@100 | seconds |",
+        "|---|---:|---:|---:|---:|",
     ]
     for row in rows:
         ndcg, recall = ("" if value is None else f"{value:.2f}" for value in (row.ndcg, row.recall))
-        lines.append(f"| {row.system} | {ndcg} | {recall} | {row.seconds:.1f} |")
+        bounds = "" if row.low is None else f"{row.low:.1f} to {row.high:.1f}"
+        lines.append(f"| {row.system} | {ndcg} | {bounds} | {recall} | {row.seconds:.1f} |")
     return "\n".join(lines) + "\n"
 
 

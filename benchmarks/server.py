@@ -70,7 +70,7 @@ def main() -> None:
     """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default=os.environ.get("QDRANT_URL"))
-    parser.add_argument("--points", type=int, help="default: 20,000 on a server, 2,000 on the stand-in")
+    parser.add_argument("--points", type=int, help="default: 20,000 on a server, 500 on the stand-in")
     parser.add_argument("--queries", type=int, default=60)
     parser.add_argument("--delays", default="0,5,50", help="milliseconds")
     parser.add_argument("-o", "--output", type=Path, help="also write the output to this file")
@@ -85,7 +85,7 @@ def main() -> None:
         lines.append(line)
         print(line, flush=True)
 
-    points = options.points or (20_000 if options.url else 2_000)
+    points = options.points or (20_000 if options.url else 500)
     with server_or_stand_in(options.url) as url:
         say(f"{points:,} points of {DIM} dimensions on {'a server' if options.url else 'the stand-in'}.")
         _writing(url, points, say)

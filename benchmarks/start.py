@@ -2,18 +2,21 @@
 
     python benchmarks/start.py [--rounds 7] [--output benchmarks/START.md]
 
-``twinvec search`` over a collection of 500 passages, encoded by a float32 export, an int8 export, and the model itself;
+``twinvec search`` over a collection of 500 passages, encoded by a float32 export, an int8 export, and the model itself,
+and over the same collection in a store that a process of ``twinvec serve`` has, which the command asks;
 for comparison, sentence-transformers imports itself, loads the model and encodes the question, without searching.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
@@ -37,8 +40,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--output", type=Path, help="also write the table to this file")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        commands = prepare(Path(folder))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
+        commands = prepare(Path(folder), servers)
         seconds: dict[str, list[float]] = {name: [] for name in commands}
         for turn in range(options.rounds + 1):  # the first round only fills the file cache
             for name, command in commands.items():
@@ -59,8 +62,8 @@ def main() -> None:
         options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def prepare(root: Path) -> dict[str, Sequence[str]]:
-    """Fill the collections; return name -> command."""
+def prepare(root: Path, servers: ExitStack) -> dict[str, Sequence[str]]:
+    """Fill the collections, and serve a copy of them; return name -> command."""
     words = documentation()
     texts = calibration_texts(words)
     passages = make_texts(words, PASSAGES, *KINDS["passages"])
@@ -80,6 +83,18 @@ def prepare(root: Path) -> dict[str, Sequence[str]]:
             opened.ingest({"id": str(row), "text": text} for row, text in enumerate(passages))
         place = ["--collection", collection, "--path", str(root / "store")]
         commands[f"twinvec search, model {name}"] = [search, "search", QUESTION, *place]
+    served = shutil.copytree(root / "store", root / "served")
+    server = servers.enter_context(serving(search, served, models["exported in float32"]))
+    servers.callback(server.terminate)
+    commands["twinvec search, store of twinvec serve"] = [
+        search,
+        "search",
+        QUESTION,
+        "-c",
+        "passages-0",
+        "--path",
+        str(served),
+    ]
     commands["sentence-transformers: import, load, encode"] = [
         sys.executable,
         "-c",
@@ -88,6 +103,15 @@ def prepare(root: Path) -> dict[str, Sequence[str]]:
         QUESTION,
     ]
     return commands
+
+
+def serving(program: str, store: Path, model: str) -> subprocess.Popen[str]:
+    """Start ``twinvec serve`` on a store, and wait until it is ready and has searched once."""
+    command = [program, "serve", "--path", str(store), "--model", model, "--port", "0", "--json"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    assert server.stdout.readline(), "the server did not start"
+    return server
 
 
 if __name__ == "__main__":

@@ -16,7 +16,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 BACKBONES = ("bert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta")
+BACKBONE_CASES = [pytest.param(kind, marks=pytest.mark.slow) if kind == "modernbert" else kind for kind in BACKBONES]
+"""The backbones as cases of a test; the one that takes longest is left to the slow tests."""
+
 HIDDEN = 32
 POSITIONS = 66  # roberta-like models keep two of them for padding
 LONGEST = {kind: POSITIONS - 2 if kind in ("mpnet", "roberta", "xlm-roberta") else POSITIONS for kind in BACKBONES}

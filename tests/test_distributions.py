@@ -1,4 +1,4 @@
-"""The four distributions as they are published: their wheels and sdists, their metadata, versions and dependencies."""
+"""The distributions as they are published: their wheels and sdists, their metadata, versions and dependencies."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ PACKAGES = {
         "llama_index/retrievers/twinvec",
         "llama_index/vector_stores/twinvec",
     },
+    "integrations/serve": {"twinvec_serve"},
+    "integrations/ray": {"twinvec_ray"},
 }
 """Project -> its packages."""
 
@@ -46,7 +48,7 @@ def test_a_wheel_holds_its_packages_whole_and_nothing_else(project, tmp_path) ->
         (home,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
         metadata = email.message_from_string(wheel.read(f"{home}/METADATA").decode())
     expected = {f"{home}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "licenses/LICENSE")}
-    if project in (".", "integrations/qdrant"):
+    if project in (".", "integrations/qdrant", "integrations/serve", "integrations/ray"):
         expected.add(f"{home}/entry_points.txt")
     expected |= {name.removeprefix("src/") for name in _files(project)}
     assert {f"{package.removeprefix('src/')}/py.typed" for package in PACKAGES[project]} < names
@@ -69,7 +71,14 @@ def test_an_sdist_holds_its_packages_whole_with_readme_and_licence(project, tmp_
 def test_all_have_one_version_and_require_it_of_one_another() -> None:
     built = {project: _metadata(project) for project in PACKAGES}
     names = {each.name for each in built.values()}
-    assert names == {"twinvec", "twinvec-qdrant", "langchain-twinvec", "llama-index-embeddings-twinvec"}
+    assert names == {
+        "twinvec",
+        "twinvec-qdrant",
+        "langchain-twinvec",
+        "llama-index-embeddings-twinvec",
+        "twinvec-serve",
+        "twinvec-ray",
+    }
     assert {each.version for each in built.values()} == {__version__}
     major, minor = map(int, __version__.split(".")[:2])
     required = {
@@ -83,6 +92,8 @@ def test_all_have_one_version_and_require_it_of_one_another() -> None:
         "integrations/qdrant": {ours["twinvec"]},
         "integrations/langchain": adapters,
         "integrations/llama_index": adapters,
+        "integrations/serve": adapters,
+        "integrations/ray": adapters,
     }
 
 
@@ -127,9 +138,13 @@ def _imported(tree: ast.AST) -> Iterator[str]:
 
 
 def _files(project: str) -> set[str]:
-    """Paths of a project's modules and type markers."""
+    """Paths of all files of a project's packages."""
     files = (file for package in PACKAGES[project] for file in (ROOT / project / package).rglob("*"))
-    return {file.relative_to(ROOT / project).as_posix() for file in files if file.suffix in (".py", ".typed")}
+    return {
+        file.relative_to(ROOT / project).as_posix()
+        for file in files
+        if file.is_file() and "__pycache__" not in file.parts
+    }
 
 
 def _metadata(project: str) -> Any:

@@ -26,6 +26,8 @@ DISTRIBUTIONS = {
     "integrations/qdrant": "integrations/qdrant",
     "integrations/langchain": "integrations/langchain",
     "integrations/llama_index": "integrations/llama_index",
+    "integrations/serve": "integrations/serve",
+    "integrations/ray": "integrations/ray",
 }
 """Project -> folder of its packages."""
 MOST_MODULES = 14

@@ -42,7 +42,7 @@ SUBJECTS = {
         "Retrieval and similarity",
         "The protocols of retrieval, the search that `twinvec tune` chose, and similarity over arrays of vectors.",
         {
-            "twinvec.retrieval": "Mode Reranker",
+            "twinvec.retrieval": "Mode Passage Reranker",
             "twinvec.retrieval.tuned_search": "TunedSearch Setting",
             "twinvec.similarity": "semantic_search most_similar_pairs cluster medoids",
         },
@@ -105,6 +105,8 @@ SUBJECTS = {
             "llama_index.postprocessor.twinvec_rerank": "*",
         },
     ),
+    "twinvec_serve": Subject("twinvec_serve", "One process for everybody.", {"twinvec_serve": "*"}),
+    "twinvec_ray": Subject("twinvec_ray", "Work on a Ray cluster.", {"twinvec_ray": "*"}),
 }
 """Name of a page -> its subject."""
 

@@ -185,16 +185,16 @@ class Encoder(TruncationCounter):
         prefix = self._prompt_text(prompt)
         limit = self._max_text_bytes
         checked = [check_text(texts, "text", limit)] if isinstance(texts, str) else check_texts(texts, limit)
-        unique, inverse = distinct(checked)
-        vectors = np.empty((len(unique), self.dim), dtype=np.float32)
-        for indices, _, vectors_BD in self._run(self.engine.vectors, unique, prefix, advance or progress, on_batch):
-            size = vectors_BD.shape[1:]
-            if size != (self.dim,):
-                raise BadVectorError(f"engine {self.engine.name}: vectors of size {size}, expected {self.dim}")
-            vectors[indices] = check_finite(vectors_BD, self.engine.name)
-        if len(unique) < len(checked):
-            vectors = vectors[inverse]
+        vectors, _ = self._vectors(checked, prefix, advance or progress, on_batch)
         return self._stored(vectors[0] if isinstance(texts, str) else vectors, storage)
+
+    def encode_counted(self, texts: Sequence[str], *, prompt: str | None = None) -> tuple[FloatArray, IntArray]:
+        """Return the vectors of ``encode``, shape (n, dim), and how many tokens the model read of each text, (n,).
+
+        The tokens are those of the prompt and of the text after truncation, special tokens included. Errors are as for
+        ``encode``.
+        """
+        return self._vectors(check_texts(texts, self._max_text_bytes), self._prompt_text(prompt), False, None)
 
     def restore(self, codes: npt.NDArray[np.int8]) -> FloatArray:
         """Turn codes of ``encode(storage="int8")`` back into float32 numbers of the same shape (..., dim).
@@ -266,6 +266,15 @@ class Encoder(TruncationCounter):
                 states[index] = states_BTD[row, :length] / np.maximum(norms_T1, 1e-12)
         return [states[index] for index in inverse]
 
+    def token_spans(self, texts: Sequence[str], *, prompt: str | None = None) -> list[npt.NDArray[np.int64]]:
+        """Return where the tokens of ``encode_tokens`` stand in each text, start and end in characters: (tokens, 2).
+
+        Special tokens and those of the prompt stand nowhere: both numbers are 0. Errors are as for ``encode``.
+        """
+        prefix = self._prompt_text(prompt)
+        spans = self.tokenizer.spans([prefix + text for text in check_texts(texts, self._max_text_bytes)])
+        return [np.maximum(spans_T2 - len(prefix), 0) for spans_T2 in spans]
+
     def similarity(self, first: FloatArray, second: FloatArray) -> FloatArray:
         """Return the cosines of vectors of ``encode`` with other ones, from -1 to 1: shape (n, m).
 
@@ -282,6 +291,21 @@ class Encoder(TruncationCounter):
     def count_tokens(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         """Count the tokens of each text before truncation, special tokens included, without a prompt: shape (n,)."""
         return self.tokenizer.count(check_texts(texts, self._max_text_bytes))
+
+    def _vectors(
+        self, texts: list[str], prefix: str, progress: bool | Advance, on_batch: Callable[[int], None] | None
+    ) -> tuple[FloatArray, IntArray]:
+        """Return the vectors of checked texts and their lengths in tokens."""
+        unique, inverse = distinct(texts)
+        vectors = np.empty((len(unique), self.dim), dtype=np.float32)
+        tokens = np.empty(len(unique), dtype=np.int64)
+        for indices, lengths, vectors_BD in self._run(self.engine.vectors, unique, prefix, progress, on_batch):
+            size = vectors_BD.shape[1:]
+            if size != (self.dim,):
+                raise BadVectorError(f"engine {self.engine.name}: vectors of size {size}, expected {self.dim}")
+            vectors[indices] = check_finite(vectors_BD, self.engine.name)
+            tokens[indices] = lengths
+        return (vectors[inverse], tokens[inverse]) if len(unique) < len(texts) else (vectors, tokens)
 
     def _run(
         self,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 _CORE = "twinvec"
-_IN_CLONE = {"twinvec-qdrant": "integrations/qdrant"}
+_IN_CLONE = {"twinvec-qdrant": "integrations/qdrant", "twinvec-ray": "integrations/ray"}
 """Distribution -> its folder in a clone."""
 
 

@@ -26,7 +26,7 @@ from qdrant_client import QdrantClient
 
 from stand_in import StandIn
 from twinvec import Document, Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank
-from twinvec.retrieval.bm25 import Analyzer
+from twinvec.retrieval.analysis import Analyzer
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.records.bm25_weights import DRIFT
 
@@ -161,14 +161,18 @@ def assert_same(found, expected, tolerance):
 
 
 @pytest.mark.parametrize(("mode", "tolerance"), [("dense", 1e-5), ("sparse", 1e-3), ("hybrid", 1e-3)])
-def test_every_mode_gives_the_scores_of_exact_search(opened, memory, documents, mode, tolerance):
+def test_every_mode_gives_the_scores_of_exact_search(opened, encoder, documents, mode, tolerance):
     opened.ingest(documents)
     found = opened.search_many(QUERIES, 20, mode)
+    calibration = opened._serving.current.description.scale
+    assert calibration.landmarks is not None
+    memory = MemoryIndex(encoder, documents, calibration=calibration)
     for query, hits in zip(QUERIES, found, strict=True):
         assert_same(hits, memory.search(query, 20, mode=mode), tolerance)
     assert sum(map(len, found)) > 20 * (len(QUERIES) - 2)
 
 
+@pytest.mark.slow
 def test_filters_select_the_same_documents(opened, memory, documents):
     opened.ingest(documents)
     selected = set()
@@ -266,6 +270,7 @@ def assert_within(found: dict[str, float], expected: dict[str, float], bounds: t
                 assert expected[first] * high >= expected[second] * low
 
 
+@pytest.mark.slow
 def test_late_interaction_over_kept_states_gives_the_scores_of_computed_ones(place, encoder, documents, monkeypatch):
     with Collection.open(**place, encoder=encoder, late_interaction=True) as collection:
         collection.ingest(documents[::8])

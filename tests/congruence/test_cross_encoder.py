@@ -32,7 +32,7 @@ def reference(folder, kind):
     return CrossEncoder(str(folder), device="cpu", max_length=models.LONGEST[kind])
 
 
-@pytest.mark.parametrize("kind", models.BACKBONES)
+@pytest.mark.parametrize("kind", models.BACKBONE_CASES)
 @pytest.mark.parametrize(("engine", "budget"), [("torch", 1), ("torch", None), ("openvino", 200), ("onnx", 200)])
 def test_scores_of_every_backbone(tiny_cross_encoder, pairs, kind, engine, budget, tmp_path, monkeypatch):
     monkeypatch.setenv("TWINVEC_CACHE", str(tmp_path))

@@ -26,7 +26,7 @@ def texts() -> list[str]:
 
 
 @each_runtime
-@pytest.mark.parametrize("kind", models.BACKBONES)
+@pytest.mark.parametrize("kind", models.BACKBONE_CASES)
 def test_every_backbone(cache, tiny_model, texts, kind, engine):
     folder = tiny_model(kind)
     theirs, ours = Encoder(folder, engine="torch"), Encoder(folder, engine=engine)
@@ -93,5 +93,6 @@ def test_int8_is_near(cache, tiny_model, tmp_path, texts, kind, include_prompt, 
     assert all(np.median(cosines(mine, theirs)) > 0.95 for mine, theirs in states)
 
 
+@pytest.mark.slow
 def test_auto_is_exact(encoder, texts):
     assert_equal(encoder.encode(texts), Encoder("default", engine="torch").encode(texts))

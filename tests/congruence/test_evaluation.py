@@ -47,6 +47,7 @@ def test_sts(encoder, reference, scores):
     compare_sts(encoder, reference, StsSet("made", first, second, scores))
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_sts_on_real_rows(encoder, reference, data):
     whole = load_sts(data / "sts" / "stsb" / "test.tsv")
@@ -101,6 +102,7 @@ def test_labelled_pairs(encoder, reference, scores):
     assert ours["f1"] == pytest.approx(100 * theirs["cosine_f1"], abs=CLOSE)
 
 
+@pytest.mark.slow
 def test_triplets(encoder, reference):
     anchors, positives, negatives = (list(each) for each in zip(*itertools.combinations(TEXTS, 3), strict=True))
     ours = evaluate_triplets(encoder, Triplets("made", anchors, positives, negatives))

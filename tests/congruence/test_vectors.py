@@ -77,6 +77,7 @@ def check_default_model(vectors, theirs, texts):
     assert np.median(others) < 0.9, "texts are too alike to tell vectors apart"
 
 
+@pytest.mark.slow
 def test_default_model_equals_sentence_transformers(vectors, theirs, texts):
     check_default_model(vectors, theirs, texts)
 
@@ -88,13 +89,14 @@ def test_default_model_equals_sentence_transformers_on_a_thousand_texts(encoder,
     check_default_model(encoder.encode(texts), reference.encode(texts, batch_size=64), texts)
 
 
-@pytest.mark.parametrize("budget", [1, 8000])
+@pytest.mark.parametrize("budget", [1, pytest.param(8000, marks=pytest.mark.slow)])
 def test_order_and_batch_size_do_not_matter(vectors, texts, budget):
     chosen = np.random.default_rng(budget).permutation(len(texts))[:50]
     again = Encoder("default", token_budget=budget).encode([texts[i] for i in chosen])
     assert_equal(again, vectors[chosen])
 
 
+@pytest.mark.slow
 def test_stream_gives_the_same_vectors(encoder, vectors, texts):
     parts = list(encoder.encode_stream(iter(texts), window=40))
     assert [len(part) for part in parts] == [40, 40, 40, 30]

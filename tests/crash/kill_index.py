@@ -86,7 +86,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     before = served(folder)
     while outcome.kills < kills:
         version += 1
-        done = not killed(__file__, folder, seed, version, rng.uniform(0, duration))
+        done = not killed(work, folder, seed, version, rng.uniform(0, duration))
         duration *= 0.8 if done else 1.05  # so that most moments fall within
         outcome.finished += done
         outcome.kills += not done
@@ -114,4 +114,4 @@ def _time_of_one(folder: Path, seed: int) -> float:
 
 
 if __name__ == "__main__":
-    command_line(__doc__, run, work, kills=100)
+    command_line(__doc__, run, kills=100)

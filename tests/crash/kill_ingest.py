@@ -97,7 +97,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     version = 0
     while outcome.kills < kills:
         version += 1
-        done = not killed(__file__, store, seed, version, rng.uniform(0, duration))
+        done = not killed(work, store, seed, version, rng.uniform(0, duration))
         duration *= 0.8 if done else 1.05  # so that most moments fall within
         outcome.finished += done
         outcome.kills += not done
@@ -161,4 +161,4 @@ def _position(hit: object) -> int:
 
 
 if __name__ == "__main__":
-    command_line(__doc__, run, work, kills=200)
+    command_line(__doc__, run, kills=200)

@@ -67,7 +67,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
         collection.ingest(DOCUMENTS.items())
     number, longest = 1, 1.0
     while outcome.kills < kills:
-        dead = killed(__file__, folder, seed, number, rng.uniform(0, longest))
+        dead = killed(work, folder, seed, number, rng.uniform(0, longest))
         longest *= 1.05 if dead else 0.8  # so that most moments fall within
         outcome.kills += dead
         arrived = _in_force(folder) == model(number).name
@@ -102,4 +102,4 @@ def _in_force(folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    command_line(__doc__, run, work, kills=50)
+    command_line(__doc__, run, kills=50)

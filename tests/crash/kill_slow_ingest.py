@@ -87,7 +87,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     outcome = Outcome()
     store, log = folder / "store", folder / "store.log"
     before = 0.0
-    while outcome.kills < kills and killed(__file__, store, seed, outcome.kills, rng.uniform(0.5, 2.0)):
+    while outcome.kills < kills and killed(work, store, seed, outcome.kills, rng.uniform(0.5, 2.0)):
         outcome.kills += 1
         cost = _repeated(log) - before
         before += cost
@@ -109,4 +109,4 @@ def _repeated(log: Path) -> float:
 
 
 if __name__ == "__main__":
-    command_line(__doc__, run, work, kills=20)
+    command_line(__doc__, run, kills=20)

@@ -1,57 +1,64 @@
 """Processes that are killed at chosen moments after they have begun their work, and the command line of such a test.
 
-The script runs itself once more for each process, with ``--work``.
+A server process imports the script once, and forks: a process begins its work in milliseconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
+import multiprocessing
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+Work = Callable[[Path, int, int], None]
+"""What a process does: takes a folder, a seed and the step."""
 
-def killed(script: str, folder: Path, seed: int, step: int, delay: float) -> bool:
-    """Let a script do its work ``step`` for ``delay`` seconds; False where it was done before."""
-    command = [sys.executable, script, "--work", str(folder), "--seed", str(seed), "--step", str(step)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == "started\n", process.stderr.read()
-        try:
-            process.wait(timeout=delay)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return True
-        assert process.returncode == 0, process.stderr.read()
-        return False
+_START_SECONDS = 120.0
+_processes = multiprocessing.get_context("forkserver")
 
 
-def command_line(
-    description: str | None, run: Callable[[Path, int, int], Any], work: Callable[[Path, int, int], None], kills: int
-) -> None:
-    """Kill many processes (``run``), or be one of them (``work``).
+def killed(work: Work, folder: Path, seed: int, step: int, delay: float) -> bool:
+    """Let a process do its work ``step`` for ``delay`` seconds; False where it was done before."""
+    ours, theirs = _processes.Pipe(duplex=False)
+    process = _processes.Process(target=_begin, args=(theirs, work, folder, seed, step))
+    process.start()
+    theirs.close()
+    assert ours.poll(_START_SECONDS), "the process has not started"
+    assert ours.recv() == "started"
+    process.join(delay)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        return True
+    assert process.exitcode == 0, "the process has failed; its error stands above"
+    return False
+
+
+def _begin(started: Connection, work: Work, folder: Path, seed: int, step: int) -> None:
+    started.send("started")
+    work(folder, seed, step)
+
+
+def command_line(description: str | None, run: Callable[[Path, int, int], Any], kills: int) -> None:
+    """Kill many processes (``run``).
 
     Args:
         description: What the script does.
         run: Takes a folder, a number of kills and a seed; returns a dataclass with the outcome, which is printed.
-        work: Takes the folder, the seed and the step.
         kills: Default number of kills.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=kills)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--step", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.work is not None:
-        print("started", flush=True)
-        work(options.work, options.seed, options.step)
-        return
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # with which the server process finds the script
+    _processes.set_forkserver_preload([Path(sys.argv[0]).stem])  # by its name: Python 3.11 ignores "__main__" here
     with TemporaryDirectory() as folder:
         print(json.dumps(asdict(run(Path(folder), options.kills, options.seed))))

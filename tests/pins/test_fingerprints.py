@@ -169,6 +169,7 @@ def test_an_export_of_before_is_used(tmp_path, monkeypatch, engine, precision):
     assert Encoder(model, dim=4).encode(TEXTS[:2], storage="int8").shape == (2, 4)
 
 
+@pytest.mark.slow
 def test_an_export_says_of_itself_what_it_said_before(tmp_path):
     then = _manifest(unpack(ARCHIVE, tmp_path) / "export")
     for precision in ("float32", "int8"):

@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pins.pinning import encoder_folder, lacking, recorded
 from twinvec.cli import main
 
@@ -104,6 +106,7 @@ def _shape(value: Any) -> Any:
     return "null" if value is None else type(value).__name__
 
 
+@pytest.mark.slow
 def test_every_key_is_there(tmp_path):
     found = values(tmp_path)
     wrong = [text for name, shape in recorded("json").items() for text in lacking(shape, found[name], name)]

@@ -125,6 +125,7 @@ def _one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 def test_it_goes_on_and_ends_with_the_weights_of_a_run_that_nobody_killed(twinvec, steps, tmp_path):
     unpack(ARCHIVE, tmp_path)
     record = json.loads((tmp_path / "run" / "training.json").read_text())

@@ -92,6 +92,9 @@ RELAXED = {
             {"name": "sources", "type": "list[str]", "default": None, "required": True, "nargs": -1, "multiple": False}
         ]
     },
+    "search": {  # searches all collections of a store without --collection since 0.3
+        "options": {"--collection": {"type": "str | None", "required": False}}
+    },
     "drop": {  # --collection NAME can replace the argument since 0.2.0
         "arguments": [
             {"name": "name", "type": "str | None", "default": None, "required": False, "nargs": 1, "multiple": False}
@@ -175,7 +178,7 @@ def _signature(value: Any) -> str:
 
 
 def grown(expected: Any, now: Any) -> Any:
-    """What there is now, without the parameters that signatures have got since: by keyword only, with a default."""
+    """What there is now, without the parameters that signatures have got since: by keyword only, and not required."""
     if isinstance(expected, dict) and isinstance(now, dict):
         return {key: grown(expected.get(key), each) for key, each in now.items()}
     if not isinstance(expected, str) or not isinstance(now, str) or ") -> " not in expected or ") -> " not in now:
@@ -185,10 +188,13 @@ def grown(expected: Any, now: Any) -> Any:
     inside, arrow, result = rest.rpartition(") -> ")
     kept: list[str] = []
     for each in _PARAMETER.split(inside):
-        new = "*" in kept and " = " in each and each.partition(":")[0] not in {old.partition(":")[0] for old in before}
+        optional = ("*" in kept and " = " in each) or each.startswith("**")
+        new = optional and each.partition(":")[0] not in {old.partition(":")[0] for old in before}
         kept += [] if new else [each]
-    if kept[-1] == "*":
-        kept.pop()
+    for place, each in enumerate(kept):
+        if each == "*" and all(later.startswith("**") for later in kept[place + 1 :]):  # no keyword needs it
+            del kept[place]
+            break
     return f"{start}({', '.join(kept)}{arrow}{result}"
 
 
@@ -251,11 +257,12 @@ def test_every_name_is_there_and_as_it_was(found):
     assert not wrong, "\n".join(wrong)
 
 
-def test_only_keywords_with_a_default_may_come():
+def test_only_keywords_that_are_not_required_may_come():
     then = "classmethod (name: 'str', *, url: 'dict[str, str] | None' = None) -> 'Collection'"
     assert grown(then, then) == then
     assert grown(then, then.replace("None)", "None, more: 'int | None' = 3)")) == then
     assert grown(then, then.replace("*, ", "*, more: 'dict[str, Any]' = {}, ")) == then
+    assert grown(then, then.replace("None)", "None, **options: 'Any')")) == then
     for other in (
         then.replace("*, ", "*, more: 'int', "),
         then.replace("*, ", "more: 'int' = 3, *, "),
@@ -264,11 +271,19 @@ def test_only_keywords_with_a_default_may_come():
     ):
         assert grown(then, other) != then
     assert grown("(self) -> 'int'", "(self, *, more: 'int' = 3) -> 'int'") == "(self) -> 'int'"
+    assert grown("(**a: 'int') -> 'int'", "(*, more: 'int' = 3, **a: 'int') -> 'int'") == "(**a: 'int') -> 'int'"
     assert grown("(self) -> 'int'", "(self, more: 'int' = 3) -> 'int'") != "(self) -> 'int'"
+
+
+def merged(expected: Any, relaxed: Any) -> Any:
+    """What is expected, with what is relaxed in its place."""
+    if not isinstance(expected, dict):
+        return relaxed
+    return expected | {key: merged(expected.get(key), each) for key, each in relaxed.items()}
 
 
 def test_every_command_takes_what_it_took(found):
     expected = recorded("signatures")["commands"]
-    expected |= {name: expected[name] | relaxed for name, relaxed in RELAXED.items()}
+    expected |= {name: merged(expected[name], relaxed) for name, relaxed in RELAXED.items()}
     wrong = lacking(expected, found["commands"], "twinvec")
     assert not wrong, "\n".join(wrong)

@@ -25,7 +25,8 @@ import torch
 
 from pins.pinning import RECORDED, cross_encoder_folder, encoder_folder, plain, recorded
 from twinvec import CrossEncoderReranker, Document, Encoder, Hit, MaxSimReranker, MemoryIndex, RetrieveRerank
-from twinvec.retrieval.bm25 import Analyzer, document_vector, query_vector, term_id
+from twinvec.retrieval.analysis import Analyzer
+from twinvec.retrieval.bm25 import document_vector, query_vector, term_id
 from twinvec.retrieval.fusion import fuse
 from twinvec.similarity import cluster, most_similar_pairs, semantic_search
 

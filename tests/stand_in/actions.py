@@ -114,17 +114,27 @@ class Actions:
     def _vectors(self, method: str, vector: str, name: str, body: dict[str, Any]) -> Any:
         """Room for one more vector, or for one fewer; again, neither changes anything."""
         params = self._index[name]["params"]
-        if method == "PUT":
+        if not vector:
+            raise ValueError("not found: no route for a vector without a name")
+        if method == "PUT" and "sparse" in body:
+            words = models.SparseVectorNameConfig.model_validate(body)
+            done = self._client.create_vector_name(name, vector, words)
+            kept = models.SparseVectorParams(modifier=words.sparse.modifier)
+            changes: dict[str, Any] = {"sparse_vectors": {**(params.sparse_vectors or {}), vector: kept}}
+        elif method == "PUT":
             wanted = models.DenseVectorNameConfig.model_validate(body)
             done = self._client.create_vector_name(name, vector, wanted)
-            known = params.vectors.get(vector) or models.VectorParams(**wanted.dense.model_dump())
+            known = named(params).get(vector) or models.VectorParams(**wanted.dense.model_dump())
             if known.datatype != wanted.dense.datatype:
                 raise ValueError(f"Vector {vector} already exists with a different configuration")
-            vectors = {**params.vectors, vector: known}
+            changes = {"vectors": {**named(params), vector: known}}  # one without a name is now one of several
         else:
             done = self._client.delete_vector_name(name, vector)
-            vectors = {key: value for key, value in params.vectors.items() if key != vector}
-        self._index[name]["params"] = params.model_copy(update={"vectors": vectors})
+            changes = {
+                "vectors": {key: value for key, value in named(params).items() if key != vector},
+                "sparse_vectors": {k: value for k, value in (params.sparse_vectors or {}).items() if k != vector},
+            }
+        self._index[name]["params"] = params.model_copy(update=changes)
         return done
 
     def _points(self, action: str, name: str, body: dict[str, Any]) -> Any:
@@ -143,11 +153,18 @@ class Actions:
         if action == "POST batch":
             operations = TypeAdapter(list[models.UpdateOperation]).validate_python(body["operations"])
             for operation in operations:
-                self._check_points(name, len(operation.upsert.points), "upsert limit")
-                shards.put([point.id for point in operation.upsert.points], operation.upsert.shard_key)
+                if isinstance(operation, models.UpsertOperation):
+                    self._check_points(name, len(operation.upsert.points), "upsert limit")
+                    shards.put([point.id for point in operation.upsert.points], operation.upsert.shard_key)
+                else:
+                    assert isinstance(operation, models.SetPayloadOperation)
+                    shards.check_there(operation.set_payload.points, operation.set_payload.shard_key)
             done: list[Any] = []
             for operation in operations:  # one by one: what comes before a refusal is done
-                strict.write(len(operation.upsert.points))
+                if isinstance(operation, models.UpsertOperation):
+                    strict.write(len(operation.upsert.points))
+                else:
+                    strict.write(len(operation.set_payload.points))
                 done += client.batch_update_points(name, [operation])
             return done
         if action == "POST delete":
@@ -214,6 +231,9 @@ class Actions:
             count = models.CountRequest.model_validate(body)
             strict.check_count(count)
             return client.count(name, count_filter=count.filter)
+        if action == "POST query":
+            (found,) = self._read("POST query/batch", name, {"searches": [body]})
+            return found
         if action == "POST query/batch":
             searches = [models.QueryRequest.model_validate(each) for each in body["searches"]]
             strict.check_searches(searches, self._without_graph(name))
@@ -233,7 +253,7 @@ class Actions:
 
     def _check_points(self, name: str, points: int, what: str) -> None:
         info = self._info(name)
-        dims = sum(each.size for each in self._index[name]["params"].vectors.values() if not each.multivector_config)
+        dims = sum(each.size for each in named(self._index[name]["params"]).values() if not each.multivector_config)
         self._strict[name].check_points(points, info, 4 * dims * (info.points_count or 0), what)
 
     def _selected(self, name: str, selector: Any) -> int:
@@ -245,7 +265,7 @@ class Actions:
     def _without_graph(self, name: str) -> set[str]:
         """The dense vectors of a collection that have no graph."""
         index = self._index[name]
-        own = {key: each.hnsw_config and each.hnsw_config.m for key, each in index["params"].vectors.items()}
+        own = {key: each.hnsw_config and each.hnsw_config.m for key, each in named(index["params"]).items()}
         return {key for key, edges in own.items() if (index["hnsw_config"].m if edges is None else edges) == 0}
 
 
@@ -256,11 +276,19 @@ def _params(wanted: models.CreateCollection) -> models.CollectionParams:
     """The parameters of a new collection, as the server keeps them."""
     return models.CollectionParams(
         vectors=wanted.vectors,
+        sparse_vectors=wanted.sparse_vectors,
+        sharding_method=wanted.sharding_method,
         shard_number=wanted.shard_number or 1,
         replication_factor=wanted.replication_factor or 1,
         write_consistency_factor=wanted.write_consistency_factor or 1,
         on_disk_payload=True if wanted.on_disk_payload is None else wanted.on_disk_payload,
     )
+
+
+def named(params: models.CollectionParams) -> dict[str, models.VectorParams]:
+    """The dense vectors by name; one without a name has the name ""."""
+    vectors = params.vectors or {}
+    return dict(vectors) if isinstance(vectors, dict) else {"": vectors}
 
 
 def _index_params(schema: Any) -> Any:
@@ -271,7 +299,7 @@ def _index_params(schema: Any) -> Any:
 def _index(wanted: Any, graph: models.HnswConfig, params: models.CollectionParams) -> dict[str, Any]:
     """The settings of indexes after a request that makes or changes a collection, as the server keeps them."""
     given = wanted.hnsw_config.model_dump(exclude_none=True) if wanted.hnsw_config else {}
-    vectors = dict(params.vectors)
+    vectors = named(params)
     changes = wanted.vectors or {} if isinstance(wanted, models.UpdateCollection) else {}
     for name, change in changes.items():
         copies = change.quantization_config
@@ -281,5 +309,5 @@ def _index(wanted: Any, graph: models.HnswConfig, params: models.CollectionParam
         vectors[name] = vectors[name].model_copy(update=update)
     return {
         "hnsw_config": graph.model_copy(update=given),
-        "params": params.model_copy(update={"vectors": vectors}),
+        "params": params.model_copy(update={"vectors": vectors if isinstance(params.vectors, dict) else vectors[""]}),
     }

@@ -79,6 +79,9 @@ def handler(stand_in: Answering) -> type[BaseHTTPRequestHandler]:
                 result = stand_in.answer(self.command, self.path, body)
             except RefusedError as error:
                 return error.status, to_json({"status": {"error": str(error)}}), error.retry_after
+            except KeyError as error:  # a point to update does not exist; those before it are updated
+                said = {"status": {"error": f"Not found: No point with id {error} found"}}
+                return 404, to_json(said), None
             except ValueError as error:
                 return 404 if "not found" in str(error) else 400, to_json({"status": {"error": str(error)}}), None
             answer = result if self.path == "/" else {"result": result, "status": "ok", "time": 0.0}

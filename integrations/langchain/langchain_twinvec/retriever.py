@@ -15,6 +15,7 @@ from langchain_twinvec.documents import document_of
 from twinvec import Retriever, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode
+from twinvec.retrieval.retrieve_rerank import without_passages
 from twinvec.support.checks import check_choice
 from twinvec_qdrant import all_of, understood_filter
 
@@ -71,7 +72,7 @@ class TwinvecRetriever(BaseRetriever):
         filter: Any = None,
         **search_kwargs: Any,
     ) -> list[Document]:
-        options = {**self.search_kwargs, **search_kwargs}
+        options = {**without_passages(self.retriever), **self.search_kwargs, **search_kwargs}  # documents have none
         limit = self.k if k is None else k
         search: Retriever = self.retriever
         if self.reranker is not None:

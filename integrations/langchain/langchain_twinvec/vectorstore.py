@@ -17,6 +17,7 @@ from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
 from langchain_twinvec.embeddings import TwinvecEmbeddings
+from langchain_twinvec.store_retriever import StoreRetriever
 from twinvec import Document as Stored
 from twinvec import Encoder, Hit
 from twinvec.adapters.external_encoder import ExternalEncoder
@@ -385,13 +386,11 @@ class TwinvecVectorStore(VectorStore):
     def _similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Return cosines mapped to 0 to 1 in every mode, because fused scores and BM25 scores have no fixed range."""
+        """Return the relevance of each hit; for a collection without, cosines mapped to 0 to 1."""
         mode = kwargs.pop("mode", None) or self._mode
         kwargs.pop("score_threshold", None)  # LangChain compares it with what is returned
-        if mode == "sparse":
-            raise ConfigurationError("relevance scores are cosines: search by vectors, or both ('dense', 'hybrid')")
         found = self._found(query, k, kwargs.pop("filter", None), mode, **kwargs)
-        return [(document, (1 + min(1.0, max(-1.0, hit.scores["dense"]))) / 2) for document, hit in found]
+        return [(document, _relevance(hit)) for document, hit in found]
 
     async def _asimilarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
@@ -417,10 +416,10 @@ class TwinvecVectorStore(VectorStore):
             words = query if mode == "hybrid" else None
             (vector_D,) = self.collection.encoder.encode_query([query])
             hits = self.collection.search_vector(
-                vector_D, k, conditions, words=words, offset=offset, exact=True, weights=weights
+                vector_D, k, conditions, words=words, offset=offset, exact=True, weights=weights, passages=False
             )
         else:
-            hits = self.collection.search(query, k, mode, conditions, offset=offset, weights=weights)
+            hits = self.collection.search(query, k, mode, conditions, offset=offset, weights=weights, passages=False)
         return self._with_documents(hits, score_threshold)
 
     def _diverse(
@@ -443,6 +442,15 @@ class TwinvecVectorStore(VectorStore):
             query, k, understood_filter(filter), candidates=fetch_k, diversity=1 - lambda_mult, space=space
         )
         return [(document, hit.score) for document, hit in self._with_documents(hits, score_threshold)]
+
+    def as_retriever(self, **kwargs: Any) -> StoreRetriever:
+        """Return a retriever; the ``filter`` of a call is added to that of its ``search_kwargs``.
+
+        Args:
+            **kwargs: As for LangChain's ``VectorStore.as_retriever``: ``search_type``, ``search_kwargs``, ``tags``.
+        """
+        tags = kwargs.pop("tags", None) or self._get_retriever_tags()
+        return StoreRetriever(vectorstore=self, tags=tags, **kwargs)
 
     def _with_documents(self, hits: Sequence[Hit], least: float | None) -> list[tuple[Document, Hit]]:
         good = [hit for hit in hits if least is None or hit.score >= least]
@@ -492,6 +500,17 @@ def _stored(key: str, text: str, metadata: Mapping[str, Any] | None) -> Stored |
         return Stored(key, text, payload=plain_metadata(key, metadata or {}))
     except DocumentError as error:
         return Failure(str(key), str(error))
+
+
+def _relevance(hit: Hit) -> float:
+    if hit.relevance is not None:
+        return hit.relevance
+    if "dense" not in hit.scores:
+        raise ConfigurationError(
+            "the collection tells no relevance of words (Collection.reindex calibrates it): search by vectors, or both "
+            "('dense', 'hybrid')"
+        )
+    return (1 + min(1.0, max(-1.0, hit.scores["dense"]))) / 2
 
 
 def _document(stored: Stored) -> Document:

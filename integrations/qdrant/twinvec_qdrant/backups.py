@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from twinvec.errors import CollectionNotFoundError
-from twinvec_qdrant.opening_store import DEFAULT_PATH
 from twinvec_qdrant.report import Backup
+from twinvec_qdrant.serving.process import DEFAULT_PATH, check_not_served
 
 
 def backup_collection(
@@ -78,6 +78,7 @@ def restore_collection(
 
     place = Path(source).expanduser().resolve()
     about = read_backup(place)
+    check_not_served(path or DEFAULT_PATH)
     folder = CollectionFolder(path or DEFAULT_PATH, about.collection if name is None else name)
     restore(place, folder, overwrite=overwrite, wait_seconds=wait_seconds)
     return about

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,14 +15,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
+from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.phrasings import Phrasings
 from twinvec.support.async_methods import awaitable
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaiting
+from twinvec_qdrant.calibration.measuring import calibrate, is_due
 from twinvec_qdrant.encoders import token_encoder
+from twinvec_qdrant.ingest.helped.leading import Helpers, led_ingestion
+from twinvec_qdrant.ingest.helped.parts import Part, PartIngestion, PartReport
 from twinvec_qdrant.ingest.ingestion import Ingestion
+from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.registration import registered
 from twinvec_qdrant.maintenance.migration import Migration, drop_others
 from twinvec_qdrant.maintenance.push import push
@@ -35,7 +42,7 @@ from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.documents import find_documents, stored_documents
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
-from twinvec_qdrant.records.roots import Roots, StoredRoot
+from twinvec_qdrant.records.roots import Roots
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import (
     IndexReport,
@@ -45,10 +52,12 @@ from twinvec_qdrant.report import (
     VerifyReport,
     all_failed,
 )
+from twinvec_qdrant.search.nearest_ids import nearest_ids
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import check_diversity
 from twinvec_qdrant.served_model import Serving
 from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings, PayloadIndexes
+from twinvec_qdrant.stored_roots import StoredRoot
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.steps import Steps
 
@@ -56,6 +65,8 @@ if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, QdrantClient
 
     from twinvec.rerankers.maxsim import MaxSimReranker
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -75,6 +86,7 @@ class Collection:
         backend: Backend,
         description: Description,
         encoder: SpaceEncoder | None,
+        weights: BM25Weights | None = None,
         *,
         candidate: bool = False,
     ) -> None:
@@ -82,9 +94,10 @@ class Collection:
         self._backend = backend
         self._location = backend.location
         self._owns_backend = not candidate
-        self._catalog = Catalog(backend, BM25Weights(backend, description))
+        self._catalog = Catalog(backend, weights or BM25Weights(backend, description))
         self._serving = Serving(self._catalog, description, encoder, follows=not candidate)
         self._model = ""  # its name, once the collection is closed
+        self._pace: tuple[SpaceEncoder, Pace] | None = None  # of the parts that have been written
 
     @classmethod
     def open(
@@ -196,6 +209,11 @@ class Collection:
         """
         return self._serving.encoder()
 
+    @property
+    def loaded_encoder(self) -> SpaceEncoder | None:
+        """The encoder of the collection's model if the caller gave it or a search has loaded it, else None."""
+        return self._serving.current.encoder
+
     def ingest(
         self,
         documents: Iterable[object],
@@ -209,6 +227,7 @@ class Collection:
         allow_all_failed: bool = False,
         source: str | None = None,
         describe: Mapping[str, str] | None = None,
+        helpers: Helpers | None = None,
     ) -> IngestReport:
         """Ingest documents: write the new and changed ones; unchanged ones cost next to nothing.
 
@@ -230,6 +249,7 @@ class Collection:
                 begins the ids of any other one's with its name and a colon, so that both may hold the same ids.
                 Default: the name of the root's folder or file; without a root, the documents are the first one's.
             describe: What the source holds, in your words: under "" the whole, under a folder's path the folder.
+            helpers: Other processes that encode, and with a server also write; see ``twinvec_ray``.
 
         Raises:
             DocumentError: ``documents`` is not an iterable, or is empty and would prune everything.
@@ -247,11 +267,35 @@ class Collection:
             Roots(self._backend), documents, source, describe or {}, prune=prune, write=not dry_run
         )
         given = {membership.prefix + each: vector for each, vector in (vectors or {}).items()}
-        ingestion = Ingestion(self._catalog, description, encoder, given, report, self._serving.refreshed)
+        if helpers is None:
+            ingestion = Ingestion(self._catalog, description, encoder, given, report, self._serving.refreshed)
+        elif given:
+            raise ConfigurationError("vectors are written by one process: leave helpers out")
+        else:
+            ingestion = led_ingestion(self._catalog, description, encoder, report, self._serving.refreshed, helpers)
         ingestion.run(documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
         if report.all_failed and not (dry_run or allow_all_failed):
             raise all_failed(report)
+        if report.chunks and not dry_run:
+            if is_due(description, self._catalog.weights.chunks or 0):
+                self._calibrate()
+            elif not description.average_length:  # the first ingest has written settings
+                self._serving.refresh_settings()
         return report
+
+    def write_part(self, part: Part) -> PartReport:
+        """Write a part of an ingest that another process leads, which calls this through its ``Helpers``.
+
+        Raises:
+            SpaceMismatchError: the collection was migrated to a model that cannot be loaded.
+            StoreError: the store failed; committed documents stay.
+            EngineError: the encoder failed for all documents.
+        """
+        description, encoder = self._serving.refreshed()
+        if self._pace is None or self._pace[0] is not encoder:
+            self._pace = encoder, Pace(encoder)
+        ingestion = PartIngestion(self._catalog, description, encoder, part, self._serving.refreshed, self._pace[1])
+        return ingestion.write()
 
     def search(
         self,
@@ -263,25 +307,54 @@ class Collection:
         *,
         offset: int = 0,
         weights: tuple[float, float] = (1.0, 1.0),
+        feedback: int = 0,
+        words: str | Sequence[str] = (),
+        answers: str | Sequence[str] = (),
+        passages: bool = True,
+        min_relevance: float | None = None,
+        syntax: bool = False,
     ) -> list[Hit]:
         """Return the best hits for a text, best first.
 
         Args:
-            query: The text; a blank one finds nothing.
+            query: The text; a blank one finds nothing. A misspelt word also finds what the right word finds.
             limit: Largest number of hits to return.
             mode: Compare vectors ("dense"), words ("sparse", BM25), or both and fuse them ("hybrid").
             filter: Conditions on the documents' payloads; see ``twinvec.retrieval.filters``.
             group: Return the best chunk of each source, with its id; False returns chunks, with ids such as "source#3".
             offset: Best hits to skip: those of the previous pages.
             weights: Weights of vectors and words in the fusion.
+            feedback: Move the query's vector towards those of this many first hits, and search again (Rocchio 1971).
+                This is another search: two more requests to a server. Hits keep the dense score of the query as it was
+                asked, and have that of the moved one as "feedback".
+            words: Further phrasings of the query in key words, which BM25 compares; blank ones are ignored. The query
+                leads: it weighs 2 where the mean of the others weighs 1.
+            answers: Made-up answers to the query, which are encoded as documents and compared by their vectors (HyDE,
+                Gao et al. 2022); otherwise as ``words``.
+            passages: Whether hits get the passage that answers the query; False saves about half a millisecond a hit.
+            min_relevance: Leave out those of the hits that have a relevance below this, from 0 to 1; see ``Hit``.
+            syntax: Whether ``"exact phrase"`` must occur in a chunk, and ``-word`` must not; see
+                ``twinvec.retrieval.syntax``. Default: all of the query is text.
 
         Raises:
-            TextError: the query is not a string, holds a lone surrogate, or is too large.
+            TextError: the query or a phrasing is not a string, holds a lone surrogate, or is too large; or with
+                ``syntax``, the query only says what must not occur.
             FilterError: the filter is invalid, or names no tenant in a collection of many tenants.
-            ConfigurationError: the mode, the limit, the offset or the weights are invalid.
+            ConfigurationError: the mode, the limit, the offset, the weights, the feedback or the relevance are invalid.
         """
-        request = SearchRequest(limit, mode, filter, group, offset, weights)
-        return self._run(self._first([check_text(query, "query")], request))
+        request = SearchRequest(
+            limit,
+            mode,
+            filter,
+            group,
+            offset,
+            weights,
+            passages=passages,
+            feedback=feedback,
+            min_relevance=min_relevance,
+            syntax=syntax,
+        )
+        return self._run(self._first([check_text(query, "query")], request, Phrasings.of(words, answers)))
 
     def search_many(
         self,
@@ -293,9 +366,24 @@ class Collection:
         *,
         offset: int = 0,
         weights: tuple[float, float] = (1.0, 1.0),
+        passages: bool = True,
+        feedback: int = 0,
+        min_relevance: float | None = None,
+        syntax: bool = False,
     ) -> list[list[Hit]]:
         """Search for many texts at once, as ``search`` does; errors name a query by its index."""
-        request = SearchRequest(limit, mode, filter, group, offset, weights)
+        request = SearchRequest(
+            limit,
+            mode,
+            filter,
+            group,
+            offset,
+            weights,
+            passages=passages,
+            feedback=feedback,
+            min_relevance=min_relevance,
+            syntax=syntax,
+        )
         return self._run(self._serving.search_texts(check_texts(queries), request))
 
     def search_vector(
@@ -310,6 +398,7 @@ class Collection:
         exact: bool = False,
         space: str | None = None,
         weights: tuple[float, float] = (1.0, 1.0),
+        passages: bool = True,
     ) -> list[Hit]:
         """Search by a vector of the collection's space; other arguments and errors are as for ``search``.
 
@@ -321,12 +410,15 @@ class Collection:
                 was given, else of the collection's model. After a migration, the vectors of the former model are
                 searched until ``drop_others``.
             weights: Weights of the vector and the words in the fusion.
+            passages: Whether hits get the passage that answers ``words``.
 
         Raises:
             BadVectorError: the vector is not finite, is zero, or has another size.
             SpaceMismatchError: the collection holds no vectors of the space.
         """
-        request = SearchRequest(limit, filter=filter, group=group, offset=offset, weights=weights, exact=exact)
+        request = SearchRequest(
+            limit, filter=filter, group=group, offset=offset, weights=weights, exact=exact, passages=passages
+        )
         words = None if words is None else check_text(words, "words")
         return self._run(self._serving.search_vector(vector, words, request, space))
 
@@ -359,6 +451,19 @@ class Collection:
         request = SearchRequest(max(limit, candidates), filter=filter, group=False)
         return self._run(self._serving.search_diverse(query, request, limit, diversity, space))
 
+    def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        """Return hits of a search with ``passages=False``, each with the passage that answers the query.
+
+        Raises:
+            TextError: as for ``search``.
+        """
+        return self._run(self._serving.with_passages(check_text(query, "query"), hits))
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """The analysis of words that the collection records."""
+        return self._catalog.weights.analyzer
+
     def maxsim(self, *, mix: float = 0.4) -> MaxSimReranker:
         """Return a late-interaction reranker, for ``RetrieveRerank(collection, collection.maxsim())``.
 
@@ -376,8 +481,8 @@ class Collection:
 
         encoder = token_encoder(self.encoder)
         if self._serving.current.description.states_dim is None:
-            return MaxSimReranker(encoder, mix=mix)
-        return StoredMaxSim(self._backend, self._serving.states, encoder, mix=mix)
+            return MaxSimReranker(encoder, mix=mix, analyzer=self.analyzer)
+        return StoredMaxSim(self._backend, self._serving.states, encoder, mix=mix, analyzer=self.analyzer)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
         """Return the documents with these ids, in their order, without the missing ones; needs no tenant.
@@ -388,6 +493,15 @@ class Collection:
             TextError: ``ids`` is a single string, or an id is not a string or holds a lone surrogate.
         """
         return self._run(stored_documents(self._backend, check_texts(ids, name="id")))
+
+    def nearest_ids(self, source: str, limit: int = 3) -> list[str]:
+        """Return the ids of documents that are closest to an unknown one, the closest first; reads all ids.
+
+        Raises:
+            TextError: the id is not a string, or holds a lone surrogate.
+        """
+        check_limit(limit)
+        return nearest_ids(check_text(source, "id"), self._catalog.sources(), limit)
 
     def roots(self) -> list[StoredRoot]:
         """Return the sources that the collection's documents are from, the first one first."""
@@ -469,7 +583,8 @@ class Collection:
 
         Every chunk gets a second vector, chunks written meanwhile too; then one write switches to the new model. A kill
         leaves the old or the new model with all vectors, and the next call continues. The old vectors stay until
-        ``drop_others`` or a migration to a third model; a migration back encodes only newer chunks.
+        ``drop_others`` or a migration to a third model; a migration back encodes only newer chunks. After the switch,
+        words are analysed by the newest version, as ``reindex`` does.
 
         This object goes on with the new model. Others that are open, in this process or elsewhere, notice the switch at
         their next search or ingest, load the model by its recorded name, and go on with it too. Where it cannot be
@@ -492,6 +607,9 @@ class Collection:
         migration.fill()
         if check is None or check(Collection(self.name, self._backend, migration.target(), encoder, candidate=True)):
             self._serving.follow_own(migration.switch(), encoder)
+            with self._backend.writing:
+                self._catalog.weights.renew()
+            self._calibrate()
         return migration.report
 
     def reindex(
@@ -505,7 +623,8 @@ class Collection:
         """Build the indexes now: that of the vectors, which is then measured, and those of payload keys.
 
         An ingest of many chunks builds the index of the vectors by itself. Searches continue meanwhile; writers wait.
-        An embedded collection needs free disk space of about twice its size.
+        An embedded collection needs free disk space of about twice its size. Where the vectors are indexed anew, words
+        are analysed by the newest version too; other open handles analyse their queries so from their next ingest on.
 
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.
@@ -522,8 +641,10 @@ class Collection:
                 that an index of the requested type would hide.
             StoreUnavailableError: the server does not answer, or the disk has no room; the collection is as before.
         """
-        report = reindex(self._backend, index, cluster, payload_indexes, chunking)
+        report = reindex(self._backend, index, cluster, payload_indexes, chunking, self._catalog.weights)
         self._serving.refresh_settings()
+        if index is not None or (payload_indexes is None and chunking is None):
+            self._calibrate()
         return report
 
     def drop_others(self) -> list[str]:
@@ -581,11 +702,19 @@ class Collection:
     afind = awaitable(find)
     adelete = awaitable(delete)
 
+    def _calibrate(self) -> None:
+        """Measure the collection, and search by what was found; a failure leaves the last calibration."""
+        try:
+            calibrate(self._backend, self._serving.encoder())
+        except Exception as error:  # an encoder may raise anything, and all else is done
+            logger.warning("%s: was not calibrated: %s", self._location, error)
+        self._serving.refresh_settings()
+
     def _run(self, steps: Steps[T]) -> T:
         return self._backend.run(steps)
 
-    def _first(self, queries: Sequence[str], request: SearchRequest) -> Steps[list[Hit]]:
-        return (yield from self._serving.search_texts(queries, request))[0]
+    def _first(self, queries: Sequence[str], request: SearchRequest, phrasings: Phrasings) -> Steps[list[Hit]]:
+        return (yield from self._serving.search_texts(queries, request, phrasings))[0]
 
 
 class _Closed:

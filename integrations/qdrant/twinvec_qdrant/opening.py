@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
+from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.ingest.chunking import Chunker
+from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.description import (
     Description,
     EncoderOptions,
@@ -53,7 +54,7 @@ class RequestedSettings:
 
 def open_in(
     store: Store, name: str, wanted: RequestedSettings, *, create: bool
-) -> tuple[Backend, Description, SpaceEncoder | None]:
+) -> tuple[Backend, Description, SpaceEncoder | None, BM25Weights]:
     """Open or create the collection, as ``Collection.open`` does; the encoder is None until the first use loads it."""
     opened: Store | Backend = store
     try:
@@ -80,7 +81,10 @@ def open_in(
             _check_cluster(backend, wanted.cluster)
         if wanted.encoder is not None:
             check_probes(description, wanted.encoder, backend.location)
-        return backend, description, wanted.encoder
+        weights = BM25Weights(backend, description)
+        if not backend.exclusive:  # a search of a server shall not need a request more
+            weights.read_vocabulary()
+        return backend, description, wanted.encoder, weights
     except BaseException:
         opened.close()
         raise

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinvec.errors import ConfigurationError
+from twinvec_qdrant.serving.process import DEFAULT_PATH
 from twinvec_qdrant.stores.base import Store
 
 if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, QdrantClient
 
-DEFAULT_PATH = "./.twinvec"
 API_KEY_VARIABLE = "QDRANT_API_KEY"
 GRPC_PORT = 6334
 """The port of Qdrant's gRPC interface, unless set otherwise."""
@@ -56,7 +56,7 @@ def _found(name: str, place: StorePlace) -> Store:
     if place.url is not None:
         from twinvec_qdrant.stores.server.store import connect
 
-        key = place.api_key or _key_from_environment()
+        key = place.api_key or key_from_environment()
         grpc_port = place.grpc_port if place.grpc else None
         return connect(name, place.url, key, place.wait_seconds, place.async_client, grpc_port)
     if place.client is not None:
@@ -91,7 +91,12 @@ def _check(place: StorePlace) -> None:
         raise ConfigurationError(f"wait_seconds must not be negative, got {place.wait_seconds!r}")
 
 
-def _key_from_environment() -> str | None:
+def key_from_environment() -> str | None:
+    """Return the key for a server that the environment states, or the content of the file that it names.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
     if key := os.environ.get(API_KEY_VARIABLE):
         return key
     if not (file := os.environ.get(API_KEY_FILE_VARIABLE)):

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from twinvec.errors import IngestError
 
+_MOST_SKIPS = 1000
+
 
 @dataclass(slots=True)
 class IngestReport:
@@ -41,7 +43,7 @@ class IngestReport:
 
     @property
     def all_failed(self) -> bool:
-        """Whether there were documents, and every one failed."""
+        """Whether every document failed; False if there was none."""
         return bool(self.failed) and not self.new + self.updated + self.unchanged + self.empty
 
     def fail(self, source: str, reason: str) -> None:
@@ -165,6 +167,37 @@ class PushReport:
     deleted: int = 0
     missed: list[str] = field(default_factory=list)
     chunks: int = 0
+
+
+@dataclass(slots=True)
+class AdoptReport:
+    """What an adoption did; the counts are of points.
+
+    Attributes:
+        layout: Name of the layout.
+        adopted: Became documents of twinvec; with ``dry_run``, would become.
+        unchanged: Were documents of twinvec already.
+        skipped: Stay as they are: searches of twinvec do not find them.
+        skips: (point id, reason) of the first 1,000 skipped ones.
+        removed: Documents whose points the framework's application has deleted.
+        compared: Vectors of a sample that were compared with those of the model.
+        lowest_cosine: The lowest cosine of the sample; None without points.
+    """
+
+    layout: str
+    adopted: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    skips: list[tuple[str, str]] = field(default_factory=list)
+    removed: int = 0
+    compared: int = 0
+    lowest_cosine: float | None = None
+
+    def skip(self, point: str, reason: str) -> None:
+        """Count one more point that stays as it is."""
+        self.skipped += 1
+        if len(self.skips) < _MOST_SKIPS:
+            self.skips.append((point, reason))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from twinvec.arrays import FloatArray
 from twinvec.errors import SpaceMismatchError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec.retrieval.base import Hit, SpaceEncoder
 from twinvec.retrieval.bm25 import SparseVector
+from twinvec.retrieval.phrasings import Phrasings, led_terms, led_vector
 from twinvec_qdrant.encoders import checked_vector, checked_vectors
 from twinvec_qdrant.opening import load_recorded
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description, check_space, read_description, stored_description
 from twinvec_qdrant.search.ranking import QueryVectors
+from twinvec_qdrant.search.reading import Knows, Reading, known_words, read_queries
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.search.searcher import Outcome, Searcher
 from twinvec_qdrant.stores.points import pages
@@ -35,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 Vector = Sequence[float] | FloatArray
 
+_ALONE = Phrasings()
 _BLOCK = 32  # queries per request to the store
 _ROUNDS = 5  # a search starts again only if another migration has ended meanwhile
 _TRY_AGAIN_SECONDS = 10.0
@@ -109,14 +114,17 @@ class Serving:
             check_space(now, self._given, self._backend.location)
         return now, encoder
 
-    def search_texts(self, texts: Sequence[str], request: SearchRequest) -> Steps[list[list[Hit]]]:
-        """Return the hits for each text."""
+    def search_texts(
+        self, texts: Sequence[str], request: SearchRequest, phrasings: Phrasings = _ALONE
+    ) -> Steps[list[list[Hit]]]:
+        """Return the hits for each text; ``phrasings`` are those of every text."""
         self.current.searcher.check_tenant(request)
         different = [text for text in dict.fromkeys(texts) if text.strip()]
         hits: dict[str, list[Hit]] = {}
         for block in pages(different, _BLOCK):
-            found = yield from self._followed(partial(self._search_texts, block, request))
-            hits.update(zip(block, found, strict=True))
+            read = yield from read_queries(block, self._bm25, self._known_words, syntax=request.syntax)
+            found = yield from self._followed(partial(self._search_texts, read, request, phrasings))
+            hits.update((e.query, self._shown(e.right, each, request)) for e, each in zip(read, found, strict=True))
         return [list(hits.get(text, ())) for text in texts]
 
     def search_vector(
@@ -124,9 +132,10 @@ class Serving:
     ) -> Steps[list[Hit]]:
         """Return the hits for a caller's vector, and for words if given."""
         sparse = None if words is None else self._bm25.queries([words])[0]
-        return self._nearest(
+        found = yield from self._nearest(
             vector, space, lambda searcher, vector_D: searcher.search([QueryVectors(vector_D, sparse)], request)
         )
+        return found if words is None else self._shown(words, found, request)
 
     def search_diverse(
         self, query: str | Vector, request: SearchRequest, limit: int, diversity: float, space: str | None
@@ -143,12 +152,23 @@ class Serving:
         if not isinstance(query, str):
             return (yield from self._nearest(query, space, search))
         text = query
-        return (yield from self._followed(attempt))[0] if text.strip() else []
+        if not text.strip():
+            return []
+        return self._shown(text, (yield from self._followed(attempt))[0], request)
 
     def states(self) -> tuple[str, SpaceEncoder]:
         """Return the name of the served model's vectors, and its encoder."""
         served = self.current
         return served.description.vector, self._encoder_of(served)
+
+    def with_passages(self, text: str, hits: Sequence[Hit]) -> Steps[list[Hit]]:
+        """Return the hits of a text with their passages by words."""
+        (read,) = yield from read_queries([text], self._bm25, self._known_words, syntax=False)
+        return self._bm25.with_passages(read.right, hits)
+
+    def _shown(self, text: str, hits: list[Hit], request: SearchRequest) -> list[Hit]:
+        """Return the hits of a text as the request wants them."""
+        return self._bm25.with_passages(text, hits) if request.passages else hits
 
     def _nearest(
         self, vector: Vector, space: str | None, search: Callable[[Searcher, FloatArray], Steps[Outcome]]
@@ -176,28 +196,51 @@ class Serving:
         holder = self._of_space(now, space)
         if holder is None:
             raise SpaceMismatchError(
-                f"{self._backend.location}: has the model {now.model!r} (space {now.space}), but the vector is of the "
-                f"space {space}, of which the collection holds no vectors. Encode with Collection.encoder and name its "
-                "space (space=), or open the collection again with its model"
+                f"{self._backend.location}: has the model {now.model!r} (space {now.space:.12}), but the vector is of "
+                f"the space {space:.12}, of which the collection holds no vectors. Encode with Collection.encoder and "
+                "name its space (space=), or open the collection again with its model"
             )
         return (yield from search(holder.searcher, checked_vector(vector, holder.description.dim))).hits[0]
 
-    def _search_texts(self, texts: Sequence[str], request: SearchRequest, served: ServedModel) -> Steps[Outcome]:
-        dense: Sequence[FloatArray | None] = [None] * len(texts)
-        sparse: Sequence[SparseVector | None] = [None] * len(texts)
+    def _search_texts(
+        self, read: Sequence[Reading], request: SearchRequest, phrasings: Phrasings, served: ServedModel
+    ) -> Steps[Outcome]:
+        right = [each.right for each in read]
+        dense: Sequence[FloatArray | None] = [None] * len(read)
+        sparse: Sequence[SparseVector | None] = [None] * len(read)
         if request.mode != "sparse":
-            dense = list((yield from self._dense(served, texts)))
+            dense = list((yield from self._dense(served, right, phrasings.answers)))
         if request.mode != "dense":
-            sparse = self._bm25.queries(texts)
-        queries = [QueryVectors(*each) for each in zip(dense, sparse, strict=True)]
+            sparse = self._bm25.queries([each.text for each in read], right)
+            if phrasings.words:
+                others = self._bm25.queries(phrasings.words)
+                sparse = [led_terms(each, others) for each in sparse]
+        queries = [
+            QueryVectors(vector_D, words, condition=each.condition, telling=each.telling)
+            for each, vector_D, words in zip(read, dense, sparse, strict=True)
+        ]
         outcome = yield from served.searcher.search(queries, request)
         return outcome if request.mode != "sparse" else Outcome(outcome.hits, None)
 
-    def _dense(self, served: ServedModel, texts: Sequence[str]) -> Steps[FloatArray]:
+    def _known_words(self) -> Steps[Knows]:
+        """Return a test for the words that the served model knows; without the model, it knows none."""
+        served = self.current
+        try:
+            return known_words(served.encoder or (yield from worked(partial(self._encoder_of, served))))
+        except TwinvecError:  # a search by words needs no model
+            return known_words(None)
+
+    def _dense(self, served: ServedModel, texts: Sequence[str], answers: Sequence[str] = ()) -> Steps[FloatArray]:
+        """Return the vector of each text, together with the answers: shape (texts, dim)."""
         encoder = served.encoder
         if encoder is None:
             encoder = yield from worked(partial(self._encoder_of, served))
-        return checked_vectors(encoder, (yield from encoded(encoder.encode_query, texts)), texts)
+        vectors_QD = checked_vectors(encoder, (yield from encoded(encoder.encode_query, texts)), texts)
+        if not answers:
+            return vectors_QD
+        found = yield from worked(partial(encoder.encode_document, list(answers)))
+        answers_KD = checked_vectors(encoder, found, answers)
+        return np.stack([led_vector(each, answers_KD) for each in vectors_QD])
 
     def _followed(self, attempt: Callable[[ServedModel], Steps[Outcome]]) -> Steps[list[list[Hit]]]:
         """Search with the served model; if the collection has another by now, switch to it and search again."""
@@ -282,7 +325,7 @@ class Serving:
         except TwinvecError as error:
             why = (
                 f"{self._backend.location}: was migrated to the model {description.model!r} ({description.dim} "
-                f"dimensions, space {description.space}) after it was opened, and that model cannot be loaded: "
+                f"dimensions, space {description.space:.12}) after it was opened, and that model cannot be loaded: "
                 f"{error}. Put the model where its name says, or open the collection again with it (encoder=..., "
                 "--model)"
             )

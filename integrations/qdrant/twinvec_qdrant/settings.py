@@ -254,6 +254,9 @@ class ChunkSettings:
             that an older version of twinvec has cut.
         pages: Whether chunks of a PDF keep the number of their page. None: the first PDF decides; no if the collection
             holds PDFs of an older version.
+        surroundings: Tokens of the text around a chunk, before and after it together, by which it is found too, as far
+            as the model has room for them. They follow the chunk, which is repeated among them: its own words count
+            twice. Hits show the chunk alone. It helps chunks that are much smaller than what the model reads.
 
     Raises:
         ConfigurationError: a value is out of range.
@@ -264,24 +267,28 @@ class ChunkSettings:
     overlap: int = 0
     code: tuple[str, ...] | None = field(default=None, kw_only=True)
     pages: bool | None = field(default=None, kw_only=True)
+    surroundings: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         if isinstance(self.code, str) or not all(isinstance(each, str) for each in self.code or ()):
             raise ConfigurationError(f"code must be names of languages, got {self.code!r}")
         if self.code is not None:
             object.__setattr__(self, "code", tuple(sorted(set(self.code))))
-        if not self.enabled and (self.max_tokens is not None or self.overlap):
-            raise ConfigurationError("chunking is off: max_tokens and overlap have no meaning")
+        if not self.enabled and (self.max_tokens is not None or self.overlap or self.surroundings):
+            raise ConfigurationError("chunking is off: max_tokens, overlap and surroundings have no meaning")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ConfigurationError(f"max_tokens must be at least 1, got {self.max_tokens}")
         if self.overlap < 0:
             raise ConfigurationError(f"overlap must not be negative, got {self.overlap}")
+        if not (self.surroundings == 0 or _is_count(self.surroundings)):
+            raise ConfigurationError(f"surroundings must be a number of tokens, got {self.surroundings!r}")
 
     def __str__(self) -> str:
         if not self.enabled:
             return "whole documents"
         size = "as long as the model reads" if self.max_tokens is None else f"of at most {self.max_tokens} tokens"
-        return f"chunks {size}" + (f" that overlap by {self.overlap}" if self.overlap else "")
+        around = f", with {self.surroundings} tokens of the text around them" if self.surroundings else ""
+        return f"chunks {size}" + (f" that overlap by {self.overlap}" if self.overlap else "") + around
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as a JSON object; what is not decided yet is left out."""
@@ -290,7 +297,8 @@ class ChunkSettings:
 
     def sizes(self) -> dict[str, Any]:
         """Return the settings that hold for every document, as a JSON object."""
-        return {"enabled": self.enabled, "max_tokens": self.max_tokens, "overlap": self.overlap}
+        around = {"surroundings": self.surroundings} if self.surroundings else {}  # older versions do not know it
+        return {"enabled": self.enabled, "max_tokens": self.max_tokens, "overlap": self.overlap, **around}
 
     def agrees(self, other: ChunkSettings) -> bool:
         """Return whether two settings are the same where both are decided."""

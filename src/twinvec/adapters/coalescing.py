@@ -8,75 +8,165 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+Item = TypeVar("Item")
 Row = TypeVar("Row")
 
+_LONGEST_PAUSE = 0.01  # seconds
 
-class Coalescer(Generic[Row]):
-    """The awaitable form of a blocking function of a list of texts; several event loops may await it at once.
 
-    ``compute`` gives one row for each text, in order. It gets at most ``most`` texts, or all texts of one larger call.
+class Coalescer(Generic[Item, Row]):
+    """The awaitable form of a blocking function of a list of items, such as texts; several event loops may await it.
+
+    Args:
+        compute: Gives one row for each item, in order.
+        most: Largest weight of the items that ``compute`` gets at once; a heavier call is computed alone, whole.
+        weigh: The weight of an item; default: 1.
+        patience: How long the thread waits for as many calls as it answered last: a share of the time that answering
+            them took, at most 10 ms. Callers that ask again as soon as they are answered are then computed together.
     """
 
-    def __init__(self, compute: Callable[[list[str]], Sequence[Row]], most: int = 256) -> None:
+    def __init__(
+        self,
+        compute: Callable[[list[Item]], Sequence[Row]],
+        most: int = 256,
+        *,
+        weigh: Callable[[Item], int] | None = None,
+        patience: float = 0.0,
+    ) -> None:
         self._compute = compute
         self._most = most
+        self._weigh = weigh
+        self._patience = patience
         self._lock = threading.Lock()
-        self._waiting: deque[_Call[Row]] = deque()
+        self._enough = threading.Condition(self._lock)
+        self._waiting: deque[_Call[Item, Row]] = deque()
+        self._expected = 1
+        self._wait_until = 0.0
+        self._working = False
+        self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-coalescing")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._compute, self._most)
+        return _rebuilt, (type(self), self._compute, self._most, self._weigh, self._patience)
 
-    async def __call__(self, texts: Iterable[str]) -> list[Row]:
-        """Return the rows of ``texts`` or raise their own error; a call cancelled before its turn is never computed."""
-        call: _Call[Row] = _Call(list(texts))
+    async def __call__(self, items: Iterable[Item]) -> list[Row]:
+        """Return the rows of ``items`` or raise their own error; a call cancelled before its turn is never computed."""
+        listed = list(items)
+        weight = len(listed) if self._weigh is None else sum(map(self._weigh, listed))
+        loop = asyncio.get_running_loop()
+        call: _Call[Item, Row] = _Call(listed, weight, loop.create_future())
         with self._lock:
+            if self._closed:
+                raise RuntimeError("the coalescer is closed")
             self._waiting.append(call)
+            if len(self._waiting) == self._expected:
+                self._enough.notify()
         # in the event loop's next round, so that all calls of this round are computed together
-        asyncio.get_running_loop().call_soon(self._thread.submit, self._answer_waiting)
-        return await asyncio.wrap_future(call.rows)
+        loop.call_soon(self._begin)
+        return await call.rows
+
+    def close(self) -> None:
+        """Answer what waits, and end the thread; blocks until then. Later calls raise RuntimeError."""
+        self._begin(last=True)
+        self._thread.shutdown()
+
+    def _begin(self, *, last: bool = False) -> None:
+        """Let the thread answer what waits, unless it is at it."""
+        with self._lock:
+            if self._waiting and not self._working:
+                self._working = True
+                self._thread.submit(self._answer_waiting)
+            self._closed = self._closed or last
 
     def _answer_waiting(self) -> None:
         while calls := self._next():
-            self._answer([call for call in calls if call.rows.set_running_or_notify_cancel()])
+            started = time.monotonic()
+            _deliver(self._answers([call for call in calls if not call.rows.done()]))
+            ended = time.monotonic()
+            pause = min(self._patience * (ended - started), _LONGEST_PAUSE)
+            self._expected, self._wait_until = len(calls), ended + pause
 
-    def _next(self) -> list[_Call[Row]]:
-        """Take the next calls; none are left if an earlier run has taken them all."""
+    def _next(self) -> list[_Call[Item, Row]]:
+        """Take the next calls; if none wait, the thread is done."""
         with self._lock:
-            calls: list[_Call[Row]] = []
-            texts = 0
-            while self._waiting and (not calls or texts + len(self._waiting[0].texts) <= self._most):
+            if self._waiting and (pause := self._wait_until - time.monotonic()) > 0:
+                self._enough.wait_for(lambda: len(self._waiting) >= self._expected, pause)
+            calls: list[_Call[Item, Row]] = []
+            weight = 0
+            while self._waiting and (not calls or weight + self._waiting[0].weight <= self._most):
                 calls.append(self._waiting.popleft())
-                texts += len(calls[-1].texts)
+                weight += calls[-1].weight
+            self._working = bool(calls)
             return calls
 
-    def _answer(self, calls: list[_Call[Row]]) -> None:
+    def _answers(self, calls: list[_Call[Item, Row]]) -> list[_Answer[Item, Row]]:
+        """Compute calls at once; if that fails, each by itself."""
         if not calls:
-            return
+            return []
         try:
-            rows = list(self._compute([text for call in calls for text in call.texts]))
+            rows = list(self._compute([item for call in calls for item in call.items]))
         except BaseException as error:  # of any type, since the callers wait for it
             if len(calls) == 1:
-                calls[0].rows.set_exception(error)
-                return
-            for call in calls:
-                self._answer([call])
-            return
-        start = 0
+                return [_Answer(calls[0], error=error)]
+            return [answer for call in calls for answer in self._answers([call])]
+        answers, start = [], 0
         for call in calls:
-            call.rows.set_result(rows[start : start + len(call.texts)])
-            start += len(call.texts)
+            answers.append(_Answer(call, rows[start : start + len(call.items)]))
+            start += len(call.items)
+        return answers
 
 
 @dataclass(eq=False, slots=True)
-class _Call(Generic[Row]):
-    """The texts of one caller, and the future of their rows."""
+class _Call(Generic[Item, Row]):
+    """The items of one caller, their weight, and the future of their rows, which belongs to the caller's event loop."""
 
-    texts: list[str]
-    rows: Future[list[Row]] = field(default_factory=Future)
+    items: list[Item]
+    weight: int
+    rows: asyncio.Future[list[Row]]
+
+
+@dataclass(eq=False, slots=True)
+class _Answer(Generic[Item, Row]):
+    """The rows of a call, or the error that computing them raised."""
+
+    call: _Call[Item, Row]
+    rows: list[Row] = field(default_factory=list)
+    error: BaseException | None = None
+
+
+def _deliver(answers: list[_Answer[Item, Row]]) -> None:
+    """Hand answers over to the event loops of their callers, to each loop all at once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer[Item, Row]]] = {}
+    for answer in answers:
+        by_loop.setdefault(answer.call.rows.get_loop(), []).append(answer)
+    for loop, of_loop in by_loop.items():
+        with suppress(RuntimeError):  # the loop has been closed, and nobody waits there
+            loop.call_soon_threadsafe(_resolve, of_loop)
+
+
+def _resolve(answers: list[_Answer[Item, Row]]) -> None:
+    for answer in answers:
+        if answer.call.rows.done():  # cancelled meanwhile
+            continue
+        if answer.error is None:
+            answer.call.rows.set_result(answer.rows)
+        else:
+            answer.call.rows.set_exception(answer.error)
+
+
+def _rebuilt(
+    kind: type[Coalescer[Item, Row]],
+    compute: Callable[[list[Item]], Sequence[Row]],
+    most: int,
+    weigh: Callable[[Item], int] | None,
+    patience: float,
+) -> Coalescer[Item, Row]:
+    return kind(compute, most, weigh=weigh, patience=patience)

@@ -1,4 +1,4 @@
-"""The metadata of documents as plain JSON: what applications put there, kept as Qdrant's own stores keep it.
+"""Convert the metadata of documents to plain JSON, in the form that Qdrant's own vector stores keep.
 
 datetime, date, time    text in ISO 8601, which filters compare as dates
 UUID, Path, Decimal     text

@@ -1,43 +1,43 @@
 """The command ``twinvec``: the commands of the core, and those that installed packages add.
 
 A package adds commands by an entry point in the group ``twinvec.commands``: a function that takes the typer app. Every
-command imports heavy modules in its body, so that ``twinvec --help`` starts quickly.
+command imports heavy modules in its body, so that ``twinvec --help`` starts quickly; ``twinvec NAME`` builds only the
+command of that name (``commands``).
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from twinvec.cli import encode, evaluate, export, init, similar, train, tune
+from twinvec.cli.commands import add_command, add_uninstalled, installed_packages, load_commands
 from twinvec.cli.configuration import file_defaults
 from twinvec.cli.messages import print_own_messages
 from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
 from twinvec.cli.terminal import complain
-from twinvec.cli.uninstalled import add_uninstalled
 from twinvec.errors import TwinvecError
+from twinvec.support.runners import with_address
 from twinvec.version import __version__
 
 _DEBUG = "--debug"
 _INTERRUPTED = 130
 _COLLECTIONS = "qdrant"  # the entry point of twinvec-qdrant
 _COMMANDS = (
-    ("encode", ENCODE_PANEL, encode.encode_command),
-    ("similarity", ENCODE_PANEL, encode.similarity_command),
-    ("pairs", ENCODE_PANEL, similar.pairs_command),
-    ("cluster", ENCODE_PANEL, similar.cluster_command),
-    ("export", ENCODE_PANEL, export.export_command),
-    ("train", TRAIN_PANEL, train.train),
-    ("mine", TRAIN_PANEL, train.mine),
-    ("evaluate", TRAIN_PANEL, evaluate.evaluate_command),
-    ("compare", TRAIN_PANEL, evaluate.compare_command),
-    ("tune", TRAIN_PANEL, tune.tune_command),
-    ("init", COLLECTIONS_PANEL, init.init_command),
+    ("encode", ENCODE_PANEL, "encode:encode_command"),
+    ("similarity", ENCODE_PANEL, "encode:similarity_command"),
+    ("pairs", ENCODE_PANEL, "similar:pairs_command"),
+    ("cluster", ENCODE_PANEL, "similar:cluster_command"),
+    ("export", ENCODE_PANEL, "export:export_command"),
+    ("train", TRAIN_PANEL, "train:train"),
+    ("mine", TRAIN_PANEL, "train:mine"),
+    ("evaluate", TRAIN_PANEL, "evaluate:evaluate_command"),
+    ("compare", TRAIN_PANEL, "evaluate:compare_command"),
+    ("tune", TRAIN_PANEL, "tune:tune_command"),
+    ("init", COLLECTIONS_PANEL, "init:init_command"),
 )
 
 
@@ -70,7 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
     debug = _DEBUG in arguments  # at any position
     print_own_messages(debug=debug)
     try:
-        build_app()(args=[each for each in arguments if each != _DEBUG], prog_name="twinvec")
+        given = with_address([each for each in arguments if each != _DEBUG])
+        build_app(only=given[0] if given else None)(args=given, prog_name="twinvec")
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
             print("twinvec: interrupted; run the same command again to resume", file=sys.stderr)  # noqa: T201
@@ -85,8 +86,11 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(1) from error
 
 
-def build_app() -> typer.Typer:
-    """Return the app with the commands of the core and of all installed packages."""
+def build_app(*, only: str | None = None) -> typer.Typer:
+    """Return the app with the commands of the core and of all installed packages.
+
+    With ``only``, the app has no other command than the one of this name, if there is one; its module alone is loaded.
+    """
     app = typer.Typer(
         cls=_Group,
         no_args_is_help=True,
@@ -95,9 +99,20 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for name, panel, command in _COMMANDS:
-        app.command(name, rich_help_panel=panel)(command)
-    installed = sorted(entry_points(group="twinvec.commands"), key=lambda entry: entry.name)
+    for name, panel, place in _COMMANDS:
+        add_command(app, name, panel, f"twinvec.cli.{place}")
+    if all(each.name != only for each in app.registered_commands):
+        _add_installed(app, only)
+    load_commands(app, only)
+    for added in app.registered_commands:
+        added.cls = _Command
+        added.help = _unwrapped(inspect.getdoc(added.callback) or "")
+    return app
+
+
+def _add_installed(app: typer.Typer, only: str | None) -> None:
+    """Add the commands of installed packages."""
+    installed = installed_packages(only)
     if all(entry.name != _COLLECTIONS for entry in installed):
         add_uninstalled(app)
     for entry in installed:
@@ -106,10 +121,6 @@ def build_app() -> typer.Typer:
         except Exception as error:  # one broken package must not take the others' commands away
             package = entry.dist.name if entry.dist else entry.value
             print(f"twinvec: no commands of {package}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
-    for added in app.registered_commands:
-        added.cls = _Command
-        added.help = _unwrapped(inspect.getdoc(added.callback) or "")
-    return app
 
 
 def _unwrapped(text: str) -> str:

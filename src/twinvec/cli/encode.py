@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, Model, TextField
+from twinvec.cli.options import AsJson, Model, Ray, TextField
 from twinvec.engines.select import EngineName, Precision
+from twinvec.errors import ConfigurationError
 from twinvec.storage import Storage
+from twinvec.support.runners import place_of, ray_runner
 
 
 def encode_command(
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="One text a line (.txt), or objects (.jsonl).")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.npy", help="File for the vectors.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE.npy", help="File for the vectors; with --ray NAME.parquet.")
+    ],
     model: Model = "default",
     prompt: Annotated[str | None, typer.Option(help="Name of the model's prompt, such as query or document.")] = None,
     field: TextField = "text",
@@ -31,12 +35,14 @@ def encode_command(
         list[str] | None,
         typer.Option("--device", help="cpu, cuda, cuda:1, mps; repeat for several. Default: the best one present."),
     ] = None,
+    ray: Ray = None,
     as_json: AsJson = False,
 ) -> None:
     """Encode the texts of a file into an array.
 
     The array has one row for each line, in order. Memory stays bounded for a file of any length.
-    The array file appears when it is complete.
+    The array file appears when it is complete. With --ray, INPUT may also be Parquet or a URL such as s3://bucket/texts,
+    and the rows are written with their vectors to a folder of Parquet files.
 
     \b
     twinvec encode texts.txt -o vectors.npy
@@ -47,6 +53,24 @@ def encode_command(
     from twinvec.encoder import Encoder
     from twinvec.vector_files import encode_file
 
+    if ray is not None:
+        _encode_on(
+            ray_runner(ray),
+            source,
+            output,
+            devices,
+            as_json=as_json,
+            options={
+                "model": model,
+                "field": field,
+                "prompt": prompt,
+                "storage": storage,
+                "dim": dim,
+                "engine": engine,
+                "precision": precision,
+            },
+        )
+        return
     single = devices[0] if devices and len(devices) == 1 else None  # in this process
     several = None if single else devices or None
     encoder = Encoder(model, engine=engine, precision=precision, device=single, devices=several, dim=dim)
@@ -61,9 +85,25 @@ def encode_command(
         typer.echo(f"{output}: {shape[0]:,} vectors of {shape[1]} numbers, {shape[0] / seconds:,.0f} texts/s{cut}")
 
 
+def _encode_on(
+    runner: Any, source: Path, output: Path, devices: list[str] | None, *, as_json: bool, options: dict[str, Any]
+) -> None:
+    from twinvec.cli.terminal import show_json
+
+    if devices and (len(devices) > 1 or devices[0] not in ("cpu", "cuda")):
+        raise ConfigurationError("with --ray, --device is cpu or cuda: the cluster has as many workers as devices")
+    start = time.perf_counter()
+    runner.encode(place_of(source), place_of(output), use_gpu=devices == ["cuda"], **options)
+    seconds = round(time.perf_counter() - start, 3)
+    if as_json:
+        show_json({"output": place_of(output), "seconds": seconds})
+    else:
+        typer.echo(f"{place_of(output)}: written in {seconds:,.1f} seconds")
+
+
 def similarity_command(
     first: Annotated[str, typer.Argument(metavar="TEXT", help="The text to compare.")],
-    others: Annotated[list[str], typer.Argument(metavar="OTHER...", help="The texts to compare it with.")],
+    others: Annotated[list[str], typer.Argument(metavar="OTHER", help="The texts to compare it with.")],
     model: Model = "default",
     as_json: AsJson = False,
 ) -> None:

@@ -89,7 +89,7 @@ def evaluate_command(
 
 @takes_tasks
 def compare_command(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Two or more models, as for evaluate.")],
+    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="Two or more models, as for evaluate.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for report.md, report.html and the plots.")],
     tasks: TaskOptions,
     as_json: AsJson = False,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import ValidationError
 
-from twinvec.cli.configuration import CONFIG_FILE, Settings, fault
-from twinvec.cli.options import PATH_HELP, URL_HELP
+from twinvec.cli.options import CONFIG_FILE, PATH_HELP, URL_HELP
+from twinvec.cli.settings_file import Settings, fault
 from twinvec.errors import ConfigurationError
 
 _HEAD = """\

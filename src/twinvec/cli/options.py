@@ -29,6 +29,10 @@ COLLECTIONS_PANEL = "Collections"
 MAINTENANCE_PANEL = "Maintenance"
 """The groups of commands in ``twinvec --help``."""
 
+CONFIG_FILE = "twinvec.toml"
+PROJECT_FILE = "pyproject.toml"
+"""The files that may hold defaults of options."""
+
 MODEL_HELP = "default, a folder, or org/name or org/name@commit on the hub."
 PATH_HELP = "Folder of the embedded store. Default: ./.twinvec."
 URL_HELP = "Address of a Qdrant server, instead of --path. QDRANT_API_KEY holds the key."
@@ -119,6 +123,14 @@ SearchMode = Annotated[
 ]
 TextField = Annotated[str, typer.Option(help="Key of the text in each object of a .jsonl file.")]
 Split = Annotated[str, typer.Option(help="Judgements of the retrieval sets to use: qrels/SPLIT.tsv.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Run on a Ray cluster, such as HOST:6379. Without ADDRESS: that of RAY_ADDRESS, or this machine.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 

@@ -14,10 +14,10 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 _FILE_WIDTH = 160  # columns, if the output is not a terminal
 _WIDEST = 10_000
-_LONGEST_LINE = 400  # characters that are considered
 
 
 def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = "") -> Table:
@@ -41,23 +41,28 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = 
     return made
 
 
-def named_text(name: str, text: str) -> RenderableType:
-    """Return a name and, below it, as much of a text as fits into one line."""
-    from rich.console import Group
-    from rich.text import Text
-
-    start = " ".join("".join(c if c.isprintable() else " " for c in text[:_LONGEST_LINE]).split())
-    return Group(Text(name, overflow="fold"), Text(start, style="dim", no_wrap=True, overflow="ellipsis"))
-
-
 def properties(values: Mapping[str, str]) -> Table:
     """Return a table of names and values, one pair a line."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))
+    made.add_column()
+    made.add_column(overflow="fold")
     for name, value in values.items():
         made.add_row(f"  {name}", value)
     return made
+
+
+def indented(text: Text, spaces: int, widest: int) -> Text:
+    """Return a text with its lines indented; on a terminal, they are folded to its width, and to ``widest`` columns."""
+    from rich.text import Text
+
+    console = _console()
+    width = min(console.width, widest) - spaces if sys.stdout.isatty() else _WIDEST
+    folded_lines = text.wrap(console, max(width, 1))
+    for line in folded_lines:
+        line.rstrip()
+    return Text("\n").join(Text(" " * spaces).append_text(line) for line in folded_lines)
 
 
 def fits(part: RenderableType) -> bool:
@@ -79,7 +84,10 @@ def _console() -> Console:
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _FILE_WIDTH
-    return Console(width=width, markup=False, highlight=False, emoji=False)
+    console = Console(width=width, markup=False, highlight=False, emoji=False)
+    if console.no_color:  # NO_COLOR means plain text, so no bold words and no links either
+        console = Console(width=width, markup=False, highlight=False, emoji=False, color_system=None)
+    return console
 
 
 def _needed(console: Console, part: RenderableType) -> int:

@@ -1,18 +1,28 @@
-"""Retrieval sets in the BEIR layout (Thakur et al. 2021): corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv."""
+"""Retrieval sets: in the BEIR layout (Thakur et al. 2021: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), or made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from twinvec.errors import InputError
+from twinvec.evaluation.statistics import SEED
 from twinvec.evaluation.tsv import parse_integer, read_table
 from twinvec.retrieval.documents import Document, as_document
+from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_jsonl, text_field
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> relevance; a document that is not listed is not relevant."""
+
+PASSAGE = (60, 240)
+"""Smallest and largest number of characters of a passage."""
+
+REST = 100
+"""Smallest number of characters that must remain of its document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,36 @@ def load_beir(folder: str | Path, split: str = "test") -> BeirSet:
     queries = _read_queries(folder / "queries.jsonl")
     qrels = _read_qrels(qrels_path, queries, documents)
     return BeirSet(folder.resolve().name, list(documents.values()), {query: queries[query] for query in qrels}, qrels)
+
+
+def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int = 10) -> BeirSet:
+    """Take one passage out of each of up to ``count`` documents; the rest of each is to be found.
+
+    This is the inverse cloze task (Lee, Chang and Toutanova 2019). Passages share more words with their document than
+    people's questions do: they show which ways of searching work on these documents, not how well they serve people.
+    Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
+    """
+    package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
+    splitter = package.TextSplitter(PASSAGE)
+    random = np.random.default_rng(SEED)
+    queries: dict[str, str] = {}
+    kept = []
+    for document in documents:
+        if len(queries) < count and len(document.text) >= PASSAGE[1] + REST:
+            passages = [(at, text) for at, text in splitter.chunk_indices(document.text) if len(text) >= PASSAGE[0]]
+            if passages:
+                at, text = passages[random.integers(len(passages))]
+                queries[document.id] = text
+                left = f"{document.text[:at]} {document.text[at + len(text) :]}".strip()
+                document = replace(document, text=left)
+        kept.append(document)
+    if len(queries) < least:
+        raise InputError(
+            f"only {len(queries)} of {len(documents):,} documents are long enough ({PASSAGE[1] + REST} characters) to "
+            f"take a passage out and search for the rest; at least {least} are needed, or judged queries (--ir)"
+        )
+    numbered = {f"passage of {name}": text for name, text in queries.items()}
+    return BeirSet("pseudo-queries", kept, numbered, {f"passage of {name}": {name: 1} for name in queries})
 
 
 def _read_documents(path: Path) -> dict[str, Document]:

@@ -19,7 +19,7 @@ from twinvec.evaluation.statistics import RESAMPLES, Interval, PairedTest, inter
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.memory_index import MemoryIndex
-from twinvec.retrieval.retrieve_rerank import search_many
+from twinvec.retrieval.retrieve_rerank import search_many, without_passages
 from twinvec.similarity import semantic_search
 
 
@@ -107,8 +107,9 @@ def compare_ir(
 
 
 def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) -> dict[str, list[Hit]]:
-    """Return query id -> hits; ``options`` go to the search."""
-    return dict(zip(data.queries, search_many(retriever, list(data.queries.values()), limit, **options), strict=True))
+    """Return query id -> hits without passages; ``options`` go to the search."""
+    found = search_many(retriever, list(data.queries.values()), limit, **without_passages(retriever), **options)
+    return dict(zip(data.queries, found, strict=True))
 
 
 def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:

@@ -81,6 +81,20 @@ def rerank_result(
     return Reranked(reranked, gain(result, reranked, resamples=resamples))
 
 
+def rerank_best(
+    reranker: Reranker,
+    data: BeirSet,
+    found: Mapping[str, Sequence[Hit]],
+    candidates: int,
+    *,
+    progress: bool = False,
+) -> dict[str, list[Hit]]:
+    """Return query id -> hits, the best ``candidates`` of them reranked, and the others behind them in their order."""
+    best = {query: hits[:candidates] for query, hits in found.items()}
+    reranked = rerank_all(reranker, data, best, progress=progress)
+    return {query: [*hits, *found[query][candidates:]] for query, hits in reranked.items()}
+
+
 def rerank_all(
     reranker: Reranker, data: BeirSet, found: Mapping[str, Sequence[Hit]], *, progress: bool = False
 ) -> dict[str, list[Hit]]:

@@ -15,19 +15,22 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, unit
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.ir import IrResult, as_run, check_finds, measure_ir, run_of_rows
+from twinvec.evaluation.ir import IrResult, as_run, check_finds, measure_ir, run_of_rows, search_all
 from twinvec.evaluation.measures import MEASURES, cutoff
 from twinvec.evaluation.models.text_model import TextModel
-from twinvec.evaluation.reranking import Reranked, gain
+from twinvec.evaluation.reranking import Reranked, gain, rerank_best
 from twinvec.evaluation.statistics import RESAMPLES
 from twinvec.retrieval.base import Hit, Reranker, Retriever
-from twinvec.retrieval.retrieve_rerank import RetrieveRerank
+from twinvec.retrieval.retrieve_rerank import RetrieveRerank, without_passages
 from twinvec.similarity import semantic_search
 from twinvec.storage import from_int8, measure_ranges, to_int8
 from twinvec.support.progress import progress_bar
 
 NEIGHBOURS = 10
 """Number of exact nearest neighbours that an index, or a form of stored vectors, should find."""
+
+TIMED = 30
+"""Largest number of searches with a reranker to time one by one."""
 
 INDEXES: Mapping[str, Mapping[str, Any]] = {
     "float32": {"quantization": "none", "m": 16, "ef_construct": 100},
@@ -101,14 +104,38 @@ def evaluate_reranked(
     *,
     candidates: int = 100,
     resamples: int = RESAMPLES,
+    progress: bool = False,
     **options: Any,
 ) -> Reranked:
-    """Measure a collection with a reranker and its gain over ``before``; ``options`` as for ``evaluate_served``."""
-    stages = RetrieveRerank(collection, reranker, candidates)
-    measures = list(before.measured.per_query)
-    result, times = evaluate_served(stages, before.data, measures=measures, resamples=resamples, **options)
+    """Measure a collection with a reranker and its gain over ``before``; ``options`` as for ``evaluate_served``.
+
+    As in a search for few hits, the best ``candidates`` hits are reranked, whatever the measures need: the hits behind
+    them follow in their order. All queries are reranked together, so that token states are computed once for a text;
+    the latencies are those of ``TIMED`` searches by themselves.
+    """
+    data, measures = before.data, list(before.measured.per_query)
+    depth = max(map(cutoff, measures)) + 1
+    found = search_all(collection, data, max(depth, candidates), **options)
+    check_finds(found.values(), data)
+    reranked = rerank_best(reranker, data, found, candidates, progress=progress)
+    result = measure_ir(as_run(reranked), data, measures=measures, resamples=resamples)
+    queries = list(data.queries.values())
+    times = search_times(
+        RetrieveRerank(collection, reranker, candidates), queries[:: -(-len(queries) // TIMED)], **options
+    )
     timed = replace(result, figures={**result.figures, **latencies(times)})
     return Reranked(timed, gain(before, result, resamples=resamples))
+
+
+def search_times(retriever: Retriever, queries: Sequence[str], **options: Any) -> FloatArray:
+    """Return the seconds of a search for each query, one after another: shape (queries,)."""
+    retriever.search(queries[0], **options)  # load what the first search loads
+    times = []
+    for query in queries:
+        start = time.perf_counter()
+        retriever.search(query, **options)
+        times.append(time.perf_counter() - start)
+    return np.array(times, dtype=np.float32)
 
 
 def evaluate_served(
@@ -122,11 +149,13 @@ def evaluate_served(
 ) -> tuple[IrResult, FloatArray]:
     """Search a retriever that holds the set's documents under their ids, query by query; ``options`` go to the search.
 
-    Returns the measures, and the seconds of each search, (queries,). Raises InputError if all hits lie outside the set.
+    Returns the measures, and the seconds of each search without passages, (queries,). Raises InputError if all hits lie
+    outside the set.
     """
     depth = max(map(cutoff, measures)) + 1
     found: dict[str, list[Hit]] = {}
     times = []
+    options |= without_passages(retriever)
     retriever.search(next(iter(data.queries.values())), depth, **options)  # load what the first search loads
     with progress_bar("searching", len(data.queries), "queries", shown=progress) as advance:
         for query, text in data.queries.items():

@@ -22,6 +22,20 @@ FOLDS = 5
 SEED = 20190827
 """Seed of everything random in evaluation."""
 
+ERROR = 0.02
+"""How often chance alone may make some setting seem better, for one item; it grows with the root of their number.
+
+A wrong choice harms by about a standard error, which shrinks with that root: so the harm to be expected stays the same,
+below a tenth of a point with cross-validation (``benchmarks/TUNING.md``).
+"""
+
+MOST_ERROR = 0.2
+"""The largest value of that error, from a hundred items on."""
+
+_SAMPLES = 999
+_NUMBERS_AT_ONCE = 1 << 21  # 16 MB
+_LEAST_VARIANCE = 1e-9  # of the mean square: equal gains for all queries are no division by 0
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -116,6 +130,33 @@ def paired_test(
     return PairedTest(float(difference(first, second)), bounds, float(test.pvalue))
 
 
+def assured_gains(gains_SN: Values) -> Values:
+    """Return for each of S settings the mean of its gains less what chance explains; -inf for one that clearly loses.
+
+    Among many settings the best mean is mostly luck. The means are therefore corrected for their number, as in the test
+    for superior predictive ability (Hansen 2005, after White 2000, "A reality check for data snooping"). Each setting's
+    gains, item by item, have a studentised mean t. If no setting gained, either sign of an item's gains would be as
+    likely as the other, so random signs, the same for all settings, show how large the greatest t becomes by chance
+    (Westfall and Young 1993, Romano and Wolf 2005). They keep the settings' correlation, so that similar ones cost
+    little. Settings that clearly lose take no part, as Hansen advises: they cannot be the best, and would hide it.
+
+    The means of all settings are at least so large, except in a share of all samples; see ``ERROR``.
+    """
+    count = gains_SN.shape[1]
+    squares_S = np.mean(gains_SN**2, axis=1)
+    means_S = gains_SN.mean(axis=1)
+    errors_S = _standard_errors(means_S, squares_S, count)
+    worst = -np.sqrt(2 * np.log(np.log(max(count, 3))))  # Hansen's threshold
+    possible_S = means_S > worst * errors_S
+    assured_S = np.full(len(gains_SN), -np.inf)
+    if possible_S.any():
+        greatest = _greatest_by_chance(gains_SN[possible_S], squares_S[possible_S, None])
+        error = min(MOST_ERROR, ERROR * np.sqrt(count))
+        critical = np.quantile(greatest, 1 - error, method="higher")
+        assured_S[possible_S] = (means_S - critical * errors_S)[possible_S]
+    return assured_S
+
+
 def _batch(samples: tuple[Values, ...]) -> int:
     """Return how many resamples to hold at a time: about 30 MB."""
     return max(1, 4_000_000 // (len(samples[0]) * len(samples)))
@@ -123,3 +164,22 @@ def _batch(samples: tuple[Values, ...]) -> int:
 
 def _scipy_stats() -> Any:
     return import_extra("scipy.stats", "eval", "evaluation")
+
+
+def _greatest_by_chance(gains_SN: Values, squares_S1: Values) -> Values:
+    """Return the greatest t of all settings for each of many random choices of the signs: shape (samples,)."""
+    count = gains_SN.shape[1]
+    random = np.random.default_rng(SEED)
+    greatest = []
+    for start in range(0, _SAMPLES, block := max(1, _NUMBERS_AT_ONCE // max(count, len(gains_SN)))):
+        signs_BN = random.choice([-1.0, 1.0], size=(min(block, _SAMPLES - start), count))
+        means_SB = gains_SN @ signs_BN.T / count
+        greatest.append((means_SB / _standard_errors(means_SB, squares_S1, count)).max(axis=0))
+    return np.concatenate(greatest)
+
+
+def _standard_errors(means: Values, squares: Values, count: int) -> Values:
+    """Return the standard errors of means of ``count`` values, from their mean squares, which no sign changes."""
+    variances = np.maximum(squares - means**2, _LEAST_VARIANCE * squares)
+    errors: Values = np.sqrt(np.maximum(variances, np.finfo(np.float64).tiny) / max(count - 1, 1))
+    return errors

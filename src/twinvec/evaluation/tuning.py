@@ -1,52 +1,46 @@
 """Tuning: the best way to search a collection, chosen on judged queries or pseudo-queries.
 
-A setting is a mode, the weight of words against vectors in hybrid search, and optionally MaxSim reranking. Plain hybrid
-search stays the choice unless other settings beat it beyond chance, query by query: the best mean among many settings
-is mostly luck. Cross-validation tells what the choice is worth on other queries.
+A setting is a mode, the weight of words against vectors in hybrid search, and optionally feedback or MaxSim reranking.
+Plain hybrid search stays the choice unless a setting beats it, query by query, beyond what chance explains among so
+many settings (``statistics.assured_gains``), and in cross-validation: on queries that did not take part in the choice.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from twinvec.encoder import Encoder
 from twinvec.errors import InputError
-from twinvec.evaluation.beir import BeirSet
+from twinvec.evaluation.beir import BeirSet, pseudo_queries
 from twinvec.evaluation.ir import as_run, check_finds, search_all, without_own
 from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.reranking import rerank_all
-from twinvec.evaluation.statistics import FOLDS, RESAMPLES, SEED, PairedTest, Values, paired_test
+from twinvec.evaluation.serving import search_times
+from twinvec.evaluation.statistics import FOLDS, RESAMPLES, SEED, PairedTest, Values, assured_gains, paired_test
 from twinvec.rerankers.maxsim import MaxSimReranker, mixed_scores
 from twinvec.retrieval.base import Hit, Retriever
-from twinvec.retrieval.documents import Document
 from twinvec.retrieval.memory_index import MemoryIndex
+from twinvec.retrieval.retrieve_rerank import RetrieveRerank
 from twinvec.retrieval.tuned_search import Setting
-from twinvec.support.extras import import_extra
 from twinvec.support.progress import progress_bar
 from twinvec.tokens.truncation import unreported_truncations
 
 WORDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 CANDIDATE_COUNTS = (20, 50, 100)
 MIXES = (0.25, 0.5, 0.75)
+FEEDBACK_COUNTS = (2, 5)
+FEEDBACK_WORDS = (0.5, 1.0, 2.0)
+"""Weights of words to try with feedback, which is tried without MaxSim only: the two together gain no more than one."""
+
 PSEUDO_DOCUMENTS = 2000
-PASSAGE = (60, 240)
-"""Smallest and largest number of characters of a passage."""
-
-REST = 100
-"""Smallest number of characters that must remain of its document."""
-
 PLAIN = Setting("hybrid")
 
-ASSURED = 1.645
-"""Standard errors by which a mean gain must exceed 0: chance alone reaches them once in 20 times.
-
-Chosen by 10 to 40 queries of cisi and nl2bash and measured on the others, the best mean lost up to 12 points nDCG@10 to
-the better single stage, and this choice at most 2; see ``benchmarks/TUNING.md``.
-"""
+_TIMED = 10  # searches, for the milliseconds of a setting
 
 
 @dataclass(frozen=True)
@@ -60,6 +54,8 @@ class Tuning:
         gain: Gain of ``expected`` over ``single``: difference, interval, p.
         figures: Setting -> its mean over all queries.
         pseudo: Whether the queries are pseudo-queries.
+        gain_over_plain: Gain of ``expected`` over plain hybrid search, which decides.
+        milliseconds: Median of a search: "plain", and "chosen".
     """
 
     setting: Setting
@@ -70,6 +66,8 @@ class Tuning:
     figures: Mapping[Setting, float]
     queries: int
     pseudo: bool
+    gain_over_plain: PairedTest
+    milliseconds: Mapping[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return all values in the form of JSON; the keys of ``figures`` are the settings in words."""
@@ -100,7 +98,8 @@ def tune(
         ConfigurationError: the measure is unknown.
     """
     measured = measure_settings(retriever, data, encoder, measure, progress=progress)
-    return tuned(measured, measure, resamples=resamples)
+    found = tuned(measured, measure, resamples=resamples)
+    return replace(found, milliseconds=_milliseconds(retriever, found.setting, data, encoder))
 
 
 def tuned(measured: dict[Setting, Values], measure: str, *, resamples: int = RESAMPLES, pseudo: bool = False) -> Tuning:
@@ -108,9 +107,9 @@ def tuned(measured: dict[Setting, Values], measure: str, *, resamples: int = RES
     values = by_passages(measured) if pseudo else measured
     singles = {setting: each for setting, each in measured.items() if setting.single}
     single = max(singles, key=lambda each: float(singles[each].mean()))
-    expected = _cross_validated(values)
+    setting, expected = choose(values), cross_validated(values)
     return Tuning(
-        choose(values),
+        setting,
         measure,
         float(expected.mean()),
         single,
@@ -118,6 +117,7 @@ def tuned(measured: dict[Setting, Values], measure: str, *, resamples: int = RES
         {setting: float(each.mean()) for setting, each in (values | singles).items()},
         len(expected),
         pseudo,
+        paired_test(values[PLAIN], expected, resamples=resamples),
     )
 
 
@@ -138,37 +138,8 @@ def tune_by_documents(
         index.add(data.documents, progress=progress)
     tokens = encoder if isinstance(encoder, Encoder) else None
     measured = measure_settings(index, data, tokens, measure, progress=progress)
-    return tuned(measured, measure, resamples=resamples, pseudo=True)
-
-
-def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int = 10) -> BeirSet:
-    """Take one passage out of each of up to ``count`` documents; the rest of each is to be found.
-
-    This is the inverse cloze task (Lee, Chang and Toutanova 2019). Passages share more words with their document than
-    people's questions do: they show which ways of searching work on these documents, not how well they serve people.
-    Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
-    """
-    package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
-    splitter = package.TextSplitter(PASSAGE)
-    random = np.random.default_rng(SEED)
-    queries: dict[str, str] = {}
-    kept = []
-    for document in documents:
-        if len(queries) < count and len(document.text) >= PASSAGE[1] + REST:
-            passages = [(at, text) for at, text in splitter.chunk_indices(document.text) if len(text) >= PASSAGE[0]]
-            if passages:
-                at, text = passages[random.integers(len(passages))]
-                queries[document.id] = text
-                left = f"{document.text[:at]} {document.text[at + len(text) :]}".strip()
-                document = replace(document, text=left)
-        kept.append(document)
-    if len(queries) < least:
-        raise InputError(
-            f"only {len(queries)} of {len(documents):,} documents are long enough ({PASSAGE[1] + REST} characters) to "
-            f"take a passage out and search for the rest; at least {least} are needed, or judged queries (--ir)"
-        )
-    numbered = {f"passage of {name}": text for name, text in queries.items()}
-    return BeirSet("pseudo-queries", kept, numbered, {f"passage of {name}": {name: 1} for name in queries})
+    found = tuned(measured, measure, resamples=resamples, pseudo=True)
+    return replace(found, milliseconds=_milliseconds(collection, found.setting, data, tokens))
 
 
 def measure_settings(
@@ -181,8 +152,7 @@ def measure_settings(
     cutoff(measure)
     if len(data.qrels) < 2 * FOLDS:
         raise InputError(f"{data.name}: {len(data.qrels)} judged queries; choosing needs at least {2 * FOLDS}")
-    stages = [Setting("dense"), Setting("sparse"), *(Setting("hybrid", words) for words in WORDS)]
-    stages.sort(key=lambda stage: stage.words != 1)  # among equal settings the plainest is chosen
+    stages = first_stages(feedback=_takes_feedback(retriever))
     found: dict[Setting, dict[str, list[Hit]]] = {}
     with progress_bar("Searching", len(stages), "ways", shown=progress) as advance:
         for stage in stages:
@@ -192,13 +162,45 @@ def measure_settings(
     values = {stage: _values(hits, data, measure) for stage, hits in found.items()}
     if encoder is None:
         return values
-    maxsim = _maxsim(encoder, data, list(found.values()), progress)
-    for stage in stages:
+    reranked = {stage: hits for stage, hits in found.items() if not stage.feedback}
+    maxsim = _maxsim(encoder, data, list(reranked.values()), progress)
+    for stage, lists in reranked.items():
         for candidates in CANDIDATE_COUNTS:
             for mix in MIXES:
-                mixed = {query: _mixed(hits[:candidates], maxsim[query], mix) for query, hits in found[stage].items()}
+                mixed = {query: _mixed(hits, candidates, maxsim[query], mix) for query, hits in lists.items()}
                 values[replace(stage, mix=mix, candidates=candidates)] = _values(mixed, data, measure)
     return values
+
+
+def first_stages(*, feedback: bool = True) -> list[Setting]:
+    """Return all settings without MaxSim, the plainest first: of equally good settings the first is chosen."""
+    stages = [Setting("dense"), Setting("sparse"), *(Setting("hybrid", words) for words in WORDS)]
+    if feedback:
+        for count in FEEDBACK_COUNTS:
+            stages.append(Setting("dense", feedback=count))
+            stages += [Setting("hybrid", words, feedback=count) for words in FEEDBACK_WORDS]
+    return sorted(stages, key=lambda stage: (stage.feedback, stage.words != 1))
+
+
+def _takes_feedback(retriever: Retriever) -> bool:
+    search = getattr(retriever, "search_many", retriever.search)
+    return "feedback" in inspect.signature(search).parameters
+
+
+def _milliseconds(retriever: Any, setting: Setting, data: BeirSet, encoder: Encoder | None) -> dict[str, float]:
+    """Return the milliseconds of a search (median), once with plain hybrid search and once with the setting."""
+    queries = [text for text in data.queries.values() if text.strip()][:_TIMED]
+    found: dict[str, float] = {}
+    for name, each in (("plain", PLAIN), ("chosen", setting)):
+        stages = retriever
+        if each.mix:
+            own = getattr(retriever, "maxsim", None)  # of a collection, which may have stored token states
+            assert encoder is not None
+            reranker = MaxSimReranker(encoder, mix=each.mix) if own is None else own(mix=each.mix)
+            stages = RetrieveRerank(retriever, reranker, each.candidates)
+        with unreported_truncations():
+            found[name] = 1000 * float(np.median(search_times(stages, queries, **each.first_stage)))
+    return found
 
 
 def _maxsim(
@@ -213,10 +215,13 @@ def _maxsim(
     return {query: {hit.text: hit.scores[MaxSimReranker.stage] for hit in hits} for query, hits in reranked.items()}
 
 
-def _mixed(hits: Sequence[Hit], maxsim: Mapping[str, float], mix: float) -> list[Hit]:
+def _mixed(found: Sequence[Hit], candidates: int, maxsim: Mapping[str, float], mix: float) -> list[Hit]:
+    """Return the hits, the best ``candidates`` of them by both scores, and the others behind them in their order."""
+    hits = found[:candidates]
     before = np.array([hit.score for hit in hits])
     scores = mixed_scores(before, np.array([maxsim[hit.text] for hit in hits]), mix)
-    return [replace(hits[row], score=float(scores[row])) for row in np.argsort(-scores, kind="stable")]
+    best = [replace(hits[row], score=float(scores[row])) for row in np.argsort(-scores, kind="stable")]
+    return [*best, *found[candidates:]]
 
 
 def _values(found: Mapping[str, Sequence[Hit]], data: BeirSet, measure: str) -> Values:
@@ -224,34 +229,50 @@ def _values(found: Mapping[str, Sequence[Hit]], data: BeirSet, measure: str) -> 
     return measure_run(run, data.qrels, [measure]).per_query[measure]
 
 
+def choose(values: Mapping[Setting, Values]) -> Setting:
+    """Return the setting to search with: the best one, if it beats plain hybrid search beyond chance, else that.
+
+    The best setting has the largest assured gain: the mean gain, less as many standard errors as the greatest t of all
+    settings reaches by chance. It must be positive, and the same choice must gain on the left-out queries of a
+    cross-validation (``cross_validated``). ``values`` holds the measure for each of two or more queries, also for
+    ``PLAIN``.
+    """
+    setting = _best(values)
+    if setting != PLAIN and float((cross_validated(values) - values[PLAIN]).mean()) <= 0:
+        return PLAIN
+    return setting
+
+
+def cross_validated(values: Mapping[Setting, Values]) -> Values:
+    """Return for each query the figure of the setting that the other folds find best."""
+    count = len(values[PLAIN])
+    fold = np.random.default_rng(SEED).permutation(count) % FOLDS
+    expected = np.zeros(count)
+    for each in range(FOLDS):
+        setting = _best({setting: figures[fold != each] for setting, figures in values.items()})
+        expected[fold == each] = values[setting][fold == each]
+    return expected
+
+
 def by_passages(values: Mapping[Setting, Values]) -> dict[Setting, Values]:
     """Return the settings that pseudo-queries may choose from.
 
     Passages share more words with their documents than questions do, so they cannot show that words weigh too little.
+    Each has one answer, so they cannot show what feedback is worth either.
     """
-    return {setting: each for setting, each in values.items() if setting.mode != "sparse" and setting.words <= 1}
+    return {
+        setting: each
+        for setting, each in values.items()
+        if setting.mode != "sparse" and setting.words <= 1 and not setting.feedback
+    }
 
 
-def choose(values: Mapping[Setting, Values]) -> Setting:
-    """Return the setting with the largest assured gain over plain hybrid search, else plain hybrid search.
-
-    The assured gain is the mean gain less ``ASSURED`` standard errors. ``values`` holds the measure for each of two or
-    more queries, also for ``PLAIN``.
-    """
-
-    def assured(setting: Setting) -> float:
-        gains = values[setting] - values[PLAIN]
-        return float(gains.mean() - ASSURED * gains.std(ddof=1) / np.sqrt(len(gains)))
-
-    return max((PLAIN, *values), key=assured)
-
-
-def _cross_validated(values: Mapping[Setting, Values]) -> Values:
-    """Return for each query the figure of the setting that the other folds choose."""
-    count = len(next(iter(values.values())))
-    fold = np.random.default_rng(SEED).permutation(count) % FOLDS
-    expected = np.zeros(count)
-    for each in range(FOLDS):
-        setting = choose({setting: figures[fold != each] for setting, figures in values.items()})
-        expected[fold == each] = values[setting][fold == each]
-    return expected
+def _best(values: Mapping[Setting, Values]) -> Setting:
+    """Return the setting with the largest assured gain, or plain hybrid search if none is positive."""
+    settings = [setting for setting in values if setting != PLAIN]
+    if not settings:
+        return PLAIN
+    gains_SN = np.stack([values[setting] - values[PLAIN] for setting in settings])
+    assured_S = assured_gains(gains_SN)
+    row = int(np.argmax(assured_S))
+    return settings[row] if assured_S[row] > 0 else PLAIN

@@ -49,6 +49,10 @@ class ClassifierSpec(BackboneSpec):
 
     least_tokens: ClassVar[int] = LEAST_PAIR_TOKENS
 
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Return the logistic function of the logits that these scores are made of."""
+        return scores if self.activate is _sigmoid else _sigmoid(scores)
+
 
 def read_classifier(root: Path) -> ClassifierSpec:
     """Read and check a cross-encoder's folder; raises as ``encoder_spec.read_spec``.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
+from twinvec.models.downloads import bars, tell
 from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, safe_relative, verify_folder, weight_files
 
 DEFAULT_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
@@ -124,6 +125,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
     """Download a snapshot (default: the files that every model needs) and return its folder."""
     from huggingface_hub import snapshot_download
 
+    tell(repository, revision, hub)
     try:
         return Path(
             snapshot_download(
@@ -131,6 +133,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
                 revision=revision,
                 allow_patterns=files or _HUB_FILES,
                 ignore_patterns=None if files else _HUB_SKIPPED,
+                tqdm_class=bars(),
                 **hub,
             )
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.arrays import FloatArray
+from twinvec.arrays import FloatArray, IntArray
 from twinvec.engines.base import check_finite
 from twinvec.engines.loaded_model import load_cross_encoder
 from twinvec.engines.multi_device import check_devices
@@ -90,7 +90,15 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
             InputError: ``pairs`` is not a list, or an item is not a pair.
             BadVectorError: the engine returned a score that is not finite.
         """
-        return self._score([_checked_pair(pair, index) for index, pair in enumerate(as_list(pairs, "pairs"))])
+        return self._score(_checked_pairs(pairs))[0]
+
+    def relevance_counted(self, pairs: Sequence[tuple[str, str]]) -> tuple[FloatArray, IntArray]:
+        """Return how relevant each text is to its query, from 0 to 1, and how many tokens the model read of each pair.
+
+        Both have shape (n,). The relevance is the logistic function of the logit. Errors are as for ``score``.
+        """
+        scores, tokens = self._score(_checked_pairs(pairs))
+        return self._model.spec.probabilities(scores), tokens
 
     def rerank_many(
         self,
@@ -100,23 +108,37 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         *,
         progress: bool = False,
     ) -> list[list[Hit]]:
-        """Rerank the hits of each query; a batch may hold pairs of several queries."""
+        """Rerank the hits of each query; a batch may hold pairs of several queries.
+
+        The relevance of a hit is the logistic function of the logit.
+        """
         queries, lists = checked_hit_lists(queries, hits_lists, limit)
         pairs = [(query, hit.text) for query, hits in zip(queries, lists, strict=True) for hit in hits]
-        parts = np.split(self._score(pairs, progress), np.cumsum([len(hits) for hits in lists], dtype=np.int64))[:-1]
-        return [reordered(hits, self.stage, part, part, limit) for hits, part in zip(lists, parts, strict=True)]
+        parts = np.split(self._score(pairs, progress)[0], np.cumsum([len(hits) for hits in lists], dtype=np.int64))[:-1]
+        found = [self._model.spec.probabilities(part).tolist() for part in parts]
+        return [
+            reordered(hits, self.stage, part, part, limit, [round(each, 4) for each in relevance])
+            for hits, part, relevance in zip(lists, parts, found, strict=True)
+        ]
 
-    def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> FloatArray:
+    def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> tuple[FloatArray, IntArray]:
+        """Return the scores of pairs and their lengths in tokens."""
         unique, inverse = distinct(pairs)
         scores = np.empty(len(unique), dtype=np.float32)
+        tokens = np.empty(len(unique), dtype=np.int64)
         budget = self._token_budget or self.engine.token_budget
         spec, tokenizer = self._model.spec, self._model.tokenizer
         settings = PipelineSettings(budget, self.engine.workers, tokenizer.pad_id)
-        for indices, _, logits_BL in self._run_batches(
+        for indices, lengths, logits_BL in self._run_batches(
             unique, tokenizer.encode_pairs, self.engine.logits, settings, progress
         ):
             scores[indices] = spec.activate(logits_BL[:, 0])
-        return check_finite(scores, self.engine.name, "score")[inverse]
+            tokens[indices] = lengths
+        return check_finite(scores, self.engine.name, "score")[inverse], tokens[inverse]
+
+
+def _checked_pairs(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [_checked_pair(pair, index) for index, pair in enumerate(as_list(pairs, "pairs"))]
 
 
 def _checked_pair(pair: object, index: int) -> tuple[str, str]:

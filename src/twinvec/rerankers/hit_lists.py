@@ -35,12 +35,17 @@ def checked_hit_lists(
 
 
 def reordered(
-    hits: Sequence[Hit], stage: str, scores: Iterable[float], final: npt.NDArray[np.floating], limit: int | None
+    hits: Sequence[Hit],
+    stage: str,
+    scores: Iterable[float],
+    final: npt.NDArray[np.floating],
+    limit: int | None,
+    relevance: Sequence[float | None],
 ) -> list[Hit]:
-    """Return new hits, best ``final`` score first; hits of equal scores keep their order."""
+    """Return new hits with this relevance, best ``final`` score first; hits of equal scores keep their order."""
     new = [
-        replace(hit, score=float(score), scores={**hit.scores, stage: float(of_stage)})
-        for hit, of_stage, score in zip(hits, scores, final, strict=True)
+        replace(hit, score=float(score), scores={**hit.scores, stage: float(of_stage)}, relevance=relevant)
+        for hit, of_stage, score, relevant in zip(hits, scores, final, relevance, strict=True)
     ]
     return [new[index] for index in np.argsort(-final, kind="stable")[:limit]]
 

@@ -9,11 +9,16 @@ import numpy as np
 from twinvec.arrays import FloatArray, ScoreArray, standardized
 from twinvec.errors import ConfigurationError
 from twinvec.rerankers.hit_lists import checked_hit_lists, reordered
+from twinvec.retrieval.analysis import NEWEST_ANALYSIS, Analyzer
 from twinvec.retrieval.base import Hit, TokenEncoder
+from twinvec.retrieval.passages import with_state_passages
+from twinvec.retrieval.relevance import relevance_by_states
 from twinvec.retrieval.retrieve_rerank import BatchReranker
 from twinvec.support.progress import progress_bar
+from twinvec.support.slicing import sliced_by_weight
 
-_QUERIES_AT_ONCE = 1024
+_QUERIES_AT_ONCE = 2**14
+_QUERY_CHARACTERS_AT_ONCE = 2**19  # their token states take about 200 MB
 _TEXTS_AT_ONCE = 256
 
 
@@ -26,9 +31,12 @@ class MaxSimReranker(BatchReranker):
 
     ``(1 - mix) * z(before) + mix * z(maxsim)``
 
+    The relevance of a hit joins that of the stage before and that of MaxSim, where the model's MaxSim is known.
+
     Args:
         encoder: The encoder that found the candidates, such as an ``Encoder``.
         mix: Weight of MaxSim, from 0 (the order of the stage before) to 1 (MaxSim alone).
+        analyzer: The analysis of words of the hits' index, which marks matches in passages. Default: English.
 
     Raises:
         ConfigurationError: ``mix`` lies outside 0 to 1.
@@ -36,11 +44,12 @@ class MaxSimReranker(BatchReranker):
 
     stage = "maxsim"
 
-    def __init__(self, encoder: TokenEncoder, *, mix: float = 0.4) -> None:
+    def __init__(self, encoder: TokenEncoder, *, mix: float = 0.4, analyzer: Analyzer | None = None) -> None:
         if not 0 <= mix <= 1:
             raise ConfigurationError(f"mix must lie between 0 and 1, got {mix}")
         self.encoder = encoder
         self._mix = mix
+        self._analyzer = analyzer or Analyzer(version=NEWEST_ANALYSIS)
 
     def rerank_many(
         self,
@@ -50,16 +59,41 @@ class MaxSimReranker(BatchReranker):
         *,
         progress: bool = False,
     ) -> list[list[Hit]]:
-        """Rerank the hits of each query. Memory holds the token states of about 1,000 queries and 256 texts."""
+        """Rerank the hits of each query.
+
+        The states of a text are computed once for all queries, or once for some thousands of them if there are more.
+        Memory holds those of these queries, and of 256 texts.
+        """
         queries, lists = checked_hit_lists(queries, hits_lists, limit)
         reranked: list[list[Hit]] = []
-        for start in range(0, len(queries), _QUERIES_AT_ONCE):
-            part = lists[start : start + _QUERIES_AT_ONCE]
-            found = self.compare(queries[start : start + _QUERIES_AT_ONCE], part, progress)
+        for block in sliced_by_weight(
+            range(len(queries)),
+            lambda row: len(queries[row]),
+            most=_QUERIES_AT_ONCE,
+            heaviest=_QUERY_CHARACTERS_AT_ONCE,
+        ):
+            part = [lists[row] for row in block]
+            found = self.compare([queries[row] for row in block], part, progress)
             for hits, scores in zip(part, found, strict=True):
                 before = np.array([hit.score for hit in hits], dtype=np.float64)
-                reranked.append(reordered(hits, self.stage, scores, mixed_scores(before, scores, self._mix), limit))
+                relevance = [
+                    relevance_by_states(hit.relevance, float(score), self.encoder)
+                    for hit, score in zip(hits, scores, strict=True)
+                ]
+                final = mixed_scores(before, scores, self._mix)
+                reranked.append(reordered(hits, self.stage, scores, final, limit, relevance))
         return reranked
+
+    def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
+        """Rerank the hits of one query; those that have a passage get the one that answers best by token states."""
+        return self.with_passages(query, super().rerank(query, hits, limit))
+
+    def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the hits of one query; those that have a passage get the one that answers best by token states.
+
+        The states of the first 20 of them are computed for it, some 10 ms a text.
+        """
+        return with_state_passages(query, hits, self.encoder, self._analyzer)
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
         """Return the MaxSim of each query with each of its hits. A subclass may read stored token states instead."""

@@ -1,8 +1,25 @@
 """Retrieval: hits, documents, filters, BM25, fusion, an exact index in memory, and retrieval with reranking."""
 
-from twinvec.retrieval.base import MAX_LIMIT, Hit, Mode, Reranker, Retriever, TokenEncoder, VectorEncoder, check_limit
-from twinvec.retrieval.memory_index import MemoryIndex
-from twinvec.retrieval.retrieve_rerank import BatchReranker, RetrieveRerank, rerank_many, search_many
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twinvec.support.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from twinvec.retrieval.base import (
+        MAX_LIMIT,
+        Hit,
+        Mode,
+        Passage,
+        Reranker,
+        Retriever,
+        TokenEncoder,
+        VectorEncoder,
+        check_limit,
+    )
+    from twinvec.retrieval.memory_index import MemoryIndex
+    from twinvec.retrieval.retrieve_rerank import BatchReranker, RetrieveRerank, rerank_many, search_many
 
 __all__ = [
     "MAX_LIMIT",
@@ -10,6 +27,7 @@ __all__ = [
     "Hit",
     "MemoryIndex",
     "Mode",
+    "Passage",
     "Reranker",
     "RetrieveRerank",
     "Retriever",
@@ -19,3 +37,23 @@ __all__ = [
     "rerank_many",
     "search_many",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "MAX_LIMIT": "base",
+        "BatchReranker": "retrieve_rerank",
+        "Hit": "base",
+        "MemoryIndex": "memory_index",
+        "Mode": "base",
+        "Passage": "base",
+        "Reranker": "base",
+        "RetrieveRerank": "retrieve_rerank",
+        "Retriever": "base",
+        "TokenEncoder": "base",
+        "VectorEncoder": "base",
+        "check_limit": "base",
+        "rerank_many": "retrieve_rerank",
+        "search_many": "retrieve_rerank",
+    },
+)

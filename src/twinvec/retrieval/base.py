@@ -8,18 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import is_integer
+
+if TYPE_CHECKING:
+    from twinvec.arrays import FloatArray, IntArray
+    from twinvec.retrieval.filters import Filter
 
 Mode = Literal["hybrid", "dense", "sparse"]
 """How to search: by vectors, by words (BM25), or by both, fused."""
 
 MAX_LIMIT = 2**31 - 1
 """Largest limit, and largest offset, of a search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The part of a hit's text that answers the query.
+
+    Attributes:
+        text: The passage.
+        start: Where it begins in the hit's text, in characters.
+        end: Where it ends there.
+        matches: Where words of the query stand in the passage: pairs of start and end, in characters, in order.
+    """
+
+    text: str
+    start: int
+    end: int
+    matches: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +52,8 @@ class Hit:
         scores: The score of every stage by its name ("dense", "sparse", "fused", "maxsim", "cross-encoder", ...).
         payload: The document's own payload. A chunk's hit also has ``source``, ``position`` and ``heading``, unless
             the payload itself has a key of that name.
+        relevance: How likely the hit answers the query, from 0 to 1; None where nothing is calibrated.
+        passage: The part of the text that answers the query; None where nobody has looked for it.
     """
 
     id: str
@@ -40,6 +61,8 @@ class Hit:
     score: float
     scores: Mapping[str, float] = field(default_factory=dict)
     payload: Mapping[str, Any] = field(default_factory=dict)
+    relevance: float | None = field(default=None, kw_only=True)
+    passage: Passage | None = field(default=None, kw_only=True)
 
 
 @runtime_checkable
@@ -61,6 +84,18 @@ class Reranker(Protocol):
 
 
 @runtime_checkable
+class PassageFinder(Protocol):
+    """A retriever or reranker that finds passages: a search is faster if only the hits that it returns get one.
+
+    ``search`` and ``search_many`` of such a retriever take ``passages=False``, which leaves the passages out.
+    """
+
+    def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the hits of one query, each with the passage that answers it."""
+        ...
+
+
+@runtime_checkable
 class TokenEncoder(Protocol):
     """An encoder of token states, for late interaction."""
 
@@ -68,6 +103,15 @@ class TokenEncoder(Protocol):
         self, texts: Sequence[str], *, prompt: str | None, on_batch: Callable[[int], None] | None = None
     ) -> list[FloatArray]:
         """Token states of each text, of length 1: shape (tokens, states dim). ``on_batch`` is as for ``Encoder``."""
+        ...
+
+
+@runtime_checkable
+class SpanEncoder(TokenEncoder, Protocol):
+    """A ``TokenEncoder`` that can tell where its tokens stand, for passages."""
+
+    def token_spans(self, texts: Sequence[str], *, prompt: str | None) -> list[IntArray]:
+        """Where the tokens of ``encode_tokens`` stand in each text, start and end: (tokens, 2); (0, 0) is nowhere."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""BM25: one analysis of text, an index in memory, and sparse vectors for a store.
+"""BM25 over the terms of texts (``retrieval.analysis``): an index in memory, and sparse vectors for a store.
 
 ``BM25Index`` computes BM25 as Lucene does (Robertson and Zaragoza 2009; Kamphuis et al. 2020, table 1, "Lucene
 (accurate)", without the constant factor k1 + 1, as in Lucene since version 8). In a store that multiplies by inverse
@@ -9,120 +9,20 @@ score. Only the index imports bm25s itself, because that import loads scipy and 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache, lru_cache
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
-from itertools import chain, groupby
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import Stemmer
-from tokenizers import Regex, normalizers
-
-from twinvec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import bm25s
 
 K1 = 1.5
 B = 0.75
-
-# Python's \w lacks the vowel signs of the Indic scripts; tokenizers' \w follows Unicode and has them.
-_WORDS = normalizers.Sequence(
-    [
-        normalizers.NFKC(),
-        normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=True),
-        normalizers.Replace(Regex(r"\W+"), " "),
-    ]
-)
-# A single Latin letter is dropped: it is an initial or the rest of "it's", and makes results worse. A digit ("type 2
-# diabetes"), a Greek letter and a Chinese character stay. Each Chinese character is a word, as in Lucene's
-# StandardAnalyzer.
-_TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
-
-# ``_WORDS`` is slow. For ASCII, two byte tables do the same. Other text goes through it piece by piece, cut at white
-# space, because none of its steps looks across a space; the words of a piece are cached, because most pieces recur.
-_ASCII_WORDS = bytes(code if chr(code).isalnum() or code == ord("_") else ord(" ") for code in range(128)).lower()
-_ASCII_WORDS += bytes(range(128, 256))
-_ASCII_CONTROLS = bytes(code for code in (*range(32), 127) if chr(code) not in "\t\n\r")
-_PIECE = re.compile(r"[^ \t\n\r]+")
-_REMEMBERED_LENGTH = 64  # characters; longer words hardly occur again
-_REMEMBERED_STEMS = 2**17
-
-
-class Analyzer:
-    """Turn text into stemmed terms; raise ConfigurationError for a ``language`` without a Snowball stemmer.
-
-    Text is lowercased and normalised (NFKC), and split into words of any script. Stop words are dropped if bm25s has a
-    list for the language. Except for Chinese, scripts without spaces are not split into words.
-    """
-
-    def __init__(self, language: str = "english") -> None:
-        if language not in Stemmer.algorithms():
-            raise ConfigurationError(f"no stemmer for {language!r}; there are {', '.join(Stemmer.algorithms())}")
-        self.language = language
-
-    def terms(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the terms of each text, in order and with repetitions."""
-        words = [_words(text) for text in texts]
-        known = _known_stems(self.language)
-        distinct = set().union(*words) - _stop_words(self.language)
-        unknown = [word for word in distinct if word not in known]
-        stemmer = Stemmer.Stemmer(self.language)  # not shared: it is not safe between threads
-        stems = dict(zip(unknown, stemmer.stemWords(unknown), strict=True))
-        if len(known) < _REMEMBERED_STEMS:
-            known.update((word, stem) for word, stem in stems.items() if len(word) <= _REMEMBERED_LENGTH)
-        stems.update((word, known[word]) for word in distinct - stems.keys())
-        return [[stem for stem in map(stems.get, each) if stem is not None] for each in words]
-
-
-def _words(text: str) -> list[str]:
-    """Return the words of a text in lower case, in order, without single Latin letters."""
-    if text.isascii():
-        return _ascii_words(text)
-    words: list[str] = []
-    for is_ascii, pieces in groupby(_PIECE.findall(text), str.isascii):
-        if is_ascii:
-            words += _ascii_words(" ".join(pieces))
-        else:
-            for piece in pieces:
-                words += _known_words(piece) if len(piece) <= _REMEMBERED_LENGTH else _normalized_words(piece)
-    return words
-
-
-def _ascii_words(text: str) -> list[str]:
-    words = text.encode("ascii").translate(_ASCII_WORDS, _ASCII_CONTROLS).decode("ascii").split()
-    return [word for word in words if len(word) > 1 or word.isdecimal()]
-
-
-def _normalized_words(text: str) -> list[str]:
-    return _TERM.findall(_WORDS.normalize_str(text))
-
-
-_known_words = lru_cache(maxsize=65536)(_normalized_words)
-
-
-@cache
-def _known_stems(language: str) -> dict[str, str]:
-    """Return the cache of stems by word, which takes new words until it is full."""
-    return {}
-
-
-@cache
-def _stop_words(language: str) -> frozenset[str]:
-    """Load a language's stop words from bm25s's module ``stopwords``, without an import of bm25s."""
-    package = find_spec("bm25s")
-    spec = package and PathFinder.find_spec("stopwords", package.submodule_search_locations)
-    assert spec is not None
-    assert spec.loader is not None
-    lists = module_from_spec(spec)
-    spec.loader.exec_module(lists)
-    name = "STOPWORDS_EN" if language == "english" else f"STOPWORDS_{language.upper()}"
-    return frozenset(getattr(lists, name, ()))
 
 
 class BM25Index:
@@ -177,6 +77,13 @@ def document_vectors(terms: Sequence[Sequence[str]], average_length: float) -> l
 def query_vector(terms: Sequence[str]) -> SparseVector:
     """Return the counts of a query's terms."""
     return _merged(*_counted(terms))
+
+
+def weighted_sum(vectors: Sequence[SparseVector], weights: Sequence[float]) -> SparseVector:
+    """Return the sum of the vectors, each times its weight."""
+    ids = np.concatenate([ids for ids, _ in vectors])
+    values = np.concatenate([values * weight for (_, values), weight in zip(vectors, weights, strict=True)])
+    return _merged(ids, values.astype(np.float64))
 
 
 def _counted(terms: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:

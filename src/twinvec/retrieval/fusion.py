@@ -9,6 +9,10 @@ better.
     only common words with the documents has small BM25 scores, which weigh little; methods that scale every query's
     scores to the same spread, or use ranks alone, inflate them. A keyword query has small scores because it has few
     terms. Its best score per term shows a match, and w = 0.1 (best / terms)^2 / sd(BM25) if that is above 0.25.
+    With the landmarks of a calibration (``retrieval.relevance``): 4 above(dense) + words max(0.25, 0.75 / terms) BM25.
+    Both parts are then log-odds up to one factor, and no score depends on the other candidates. ``above`` is the place
+    of a cosine between the landmarks with a soft floor, log(1 + exp(10 place)) / 10: cosines of unrelated texts tell
+    nothing by their order. If nothing is near a query, words decide; z(dense) would give its cosines the usual spread.
 ``"rrf"``: the sum of 1 / (60 + rank), reciprocal rank fusion (Cormack, Clarke and Büttcher 2009). Equal scores share a
     rank; a sparse score of 0 has no rank.
 ``"distribution"``: the sum of (score - (mean - 3 sd)) / (6 sd), distribution-based score fusion, as in Qdrant.
@@ -23,6 +27,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, ScoreArray, standardized
 from twinvec.errors import ConfigurationError, InputError
+from twinvec.retrieval.relevance import PLACE, Calibration
 from twinvec.support.checks import check_choice
 
 FusionMethod = Literal["adaptive", "rrf", "distribution"]
@@ -39,6 +44,12 @@ Values from 0.2 to 0.3 give similar results on sets from captions to abstracts; 
 KEYWORDS = 0.1
 """The factor of w for keyword queries; values from 0.1 to 0.2 give similar results."""
 
+NEAR = 4.0
+"""How many standard deviations of a usual query's dense scores lie between the two landmarks."""
+
+ONE_TERM = 0.75
+"""The factor of the BM25 score of a query of one term, with landmarks."""
+
 RRF_K = 60
 _LARGEST = 1e30  # of a weight; a larger one makes the sum infinite
 
@@ -51,6 +62,7 @@ def fuse(
     weights: tuple[float, float] = (1.0, 1.0),
     terms: int | None = None,
     first: int | None = None,
+    calibration: Calibration | None = None,
 ) -> FloatArray:
     """Fuse the scores of n candidates: shape (n,).
 
@@ -62,6 +74,7 @@ def fuse(
         terms: Number of terms of the query, if known; "adaptive" uses it.
         first: Means, deviations and ranks come from this many first candidates only (default: all), so that the
             candidates behind them do not change their scores.
+        calibration: That of the collection; "adaptive" uses it.
 
     Raises:
         InputError: the two arrays differ in length, or a score is not finite.
@@ -75,12 +88,24 @@ def fuse(
         raise InputError(f"expected a dense and a sparse score for each candidate, got {len(d)} and {len(s)}")
     among_d, among_s = d[:first], s[:first]
     if method == "adaptive":
-        d, s = _z(d, among_d), _evidence(among_s, terms) * s
+        if calibration is not None and calibration.landmarks is not None:
+            d, s = parts(d, s, terms, calibration)
+            s = calibration.words * s
+        else:
+            d, s = _z(d, among_d), _evidence(among_s, terms) * s
     elif method == "rrf":
         d, s = 1 / (RRF_K + _ranks(d, among_d)), np.where(s > 0, 1 / (RRF_K + _ranks(s, among_s)), 0.0)
     else:
         d, s = (_z(d, among_d) + 3) / 6, (_z(s, among_s) + 3) / 6
     return (weights[0] * d + weights[1] * s).astype(np.float32)
+
+
+def parts(
+    dense: ScoreArray, sparse: ScoreArray, terms: int | None, calibration: Calibration
+) -> tuple[ScoreArray, ScoreArray]:
+    """Return both parts of the adaptive sum with landmarks: of vectors, and of words before their weight."""
+    above: ScoreArray = np.logaddexp(0, PLACE * calibration.place(dense)) / PLACE
+    return NEAR * above, max(EVIDENCE, ONE_TERM / terms if terms else 0.0) * sparse
 
 
 def _evidence(sparse: ScoreArray, terms: int | None) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from twinvec.retrieval.base import Hit, Reranker, Retriever, check_limit
+from twinvec.retrieval.base import Hit, PassageFinder, Reranker, Retriever, check_limit
 from twinvec.retrieval.filters import Filter
 from twinvec.support.progress import progress_bar
 from twinvec.text import check_texts
@@ -38,7 +38,7 @@ class BatchReranker(Reranker, Protocol):
 
 
 class RetrieveRerank:
-    """Retrieves many candidates, reranks them and keeps the best.
+    """Retrieves many candidates, reranks them and keeps the best, which then get their passages.
 
     Args:
         retriever: Finds the candidates, by ``search_many`` if it has this method.
@@ -55,24 +55,57 @@ class RetrieveRerank:
         self.reranker = reranker
         self.candidates = candidates
 
-    def search(self, query: str, limit: int = 10, filter: Filter | None = None, **options: Any) -> list[Hit]:
+    def search(
+        self, query: str, limit: int = 10, filter: Filter | None = None, *, passages: bool = True, **options: Any
+    ) -> list[Hit]:
         """Return at most ``limit`` hits, best first, with the scores of all stages. The retriever gets ``options``.
+
+        Args:
+            query: The text.
+            limit: Largest number of hits to return.
+            filter: Conditions on the documents' payloads.
+            passages: Whether hits get the passage that answers the query, where retriever or reranker find it.
+            **options: What else the retriever's ``search`` takes.
 
         Raises:
             ConfigurationError: the limit is below 1; and what retriever and reranker raise.
         """
         check_limit(limit)
+        options |= without_passages(self.retriever)
         hits = self.retriever.search(query, limit=max(limit, self.candidates), filter=filter, **options)
-        return self.reranker.rerank(query, hits, limit=limit)
+        best = self.reranker.rerank(query, hits, limit=limit)
+        return self.with_passages(query, best) if passages else best
 
     def search_many(
-        self, queries: Sequence[str], limit: int = 10, filter: Filter | None = None, **options: Any
+        self,
+        queries: Sequence[str],
+        limit: int = 10,
+        filter: Filter | None = None,
+        *,
+        passages: bool = True,
+        **options: Any,
     ) -> list[list[Hit]]:
-        """``search`` for many queries at once."""
+        """``search`` for many queries at once; passages are those of the retriever."""
         check_limit(limit)
         queries = check_texts(queries)
+        options |= without_passages(self.retriever)
         found = search_many(self.retriever, queries, max(limit, self.candidates), filter=filter, **options)
-        return rerank_many(self.reranker, queries, found, limit)
+        best = rerank_many(self.reranker, queries, found, limit)
+        if not passages or not isinstance(self.retriever, PassageFinder):
+            return best
+        return [self.retriever.with_passages(query, hits) for query, hits in zip(queries, best, strict=True)]
+
+    def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the hits of one query with the passages that the retriever finds, and then the reranker."""
+        for stage in (self.retriever, self.reranker):
+            if isinstance(stage, PassageFinder):
+                hits = stage.with_passages(query, hits)
+        return list(hits)
+
+
+def without_passages(retriever: object) -> dict[str, Any]:
+    """Return the options that keep a retriever's ``search`` from finding passages: for candidates, and for measures."""
+    return {"passages": False} if isinstance(retriever, PassageFinder) else {}
 
 
 def search_many(retriever: Retriever, queries: Sequence[str], limit: int = 10, **options: Any) -> list[list[Hit]]:

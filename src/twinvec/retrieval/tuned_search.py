@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from twinvec.retrieval.base import Hit, Mode, Reranker
@@ -20,6 +20,7 @@ _KEY = "setting"
 class Setting:
     """How to search: the first stage's ``mode``, and the weight ``words`` of words in a hybrid search (vectors have 1).
 
+    ``feedback`` is the number of first hits towards which the query's vector moves, in another search; 0 for none.
     ``mix`` is the weight of MaxSim, which reranks ``candidates`` hits as a second stage; 0 leaves it out.
     """
 
@@ -27,34 +28,42 @@ class Setting:
     words: float = 1.0
     mix: float = 0.0
     candidates: int = 0
+    feedback: int = field(default=0, kw_only=True)
 
     @property
     def single(self) -> bool:
         """Whether the search has one stage only."""
-        return self.mode != "hybrid" and not self.mix
+        return self.mode != "hybrid" and not self.mix and not self.feedback
 
     @property
     def first_stage(self) -> dict[str, Any]:
         """Keyword arguments of ``search`` for the first stage."""
         weights = {"weights": (1.0, self.words)} if self.mode == "hybrid" else {}
-        return {"mode": self.mode, **weights}
+        feedback = {"feedback": self.feedback} if self.feedback else {}
+        return {"mode": self.mode, **weights, **feedback}
 
     def __str__(self) -> str:
         words = f", words x {self.words:g}" if self.words != 1 else ""
         maxsim = f", maxsim {self.mix:g} over {self.candidates}" if self.mix else ""
-        return f"{self.mode}{words}{maxsim}"
+        feedback = f", feedback of {self.feedback}" if self.feedback else ""
+        return f"{self.mode}{words}{feedback}{maxsim}"
 
 
 def save(collection: Any, setting: Setting, measure: str) -> None:
     """Write the setting, and the measure that chose it, into the collection's notes."""
-    collection.notes(NOTES).put({_KEY: {**asdict(setting), "measure": measure}})
+    fields = asdict(setting)
+    if not setting.feedback:  # as versions without feedback wrote it, so that they read it
+        del fields["feedback"]
+    collection.notes(NOTES).put({_KEY: {**fields, "measure": measure}})
 
 
 def saved(collection: Any) -> Setting | None:
     """Return the setting in the collection's notes, or None."""
     for key, fields in collection.notes(NOTES).find():
         if key == _KEY:
-            return Setting(fields["mode"], float(fields["words"]), float(fields["mix"]), int(fields["candidates"]))
+            mix, candidates = float(fields["mix"]), int(fields["candidates"])
+            feedback = int(fields.get("feedback", 0))
+            return Setting(fields["mode"], float(fields["words"]), mix, candidates, feedback=feedback)
     return None
 
 
@@ -80,12 +89,20 @@ class TunedSearch:
             self.reranker = collection.maxsim(mix=self.setting.mix)
             self._retriever = RetrieveRerank(collection, self.reranker, self.setting.candidates)
 
-    def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
-        """Search as the collection does, by the setting."""
-        hits: list[Hit] = self._retriever.search(query, limit, filter=filter, **self.setting.first_stage)
+    def search(self, query: str, limit: int = 10, filter: Filter | None = None, **options: Any) -> list[Hit]:
+        """Search as the collection does, by the setting; ``options``, such as ``words``, go to the collection."""
+        hits: list[Hit] = self._retriever.search(query, limit, filter=filter, **self.setting.first_stage | options)
         return hits
 
-    def search_many(self, queries: Sequence[str], limit: int = 10, filter: Filter | None = None) -> list[list[Hit]]:
+    def search_many(
+        self, queries: Sequence[str], limit: int = 10, filter: Filter | None = None, **options: Any
+    ) -> list[list[Hit]]:
         """``search`` for many queries at once."""
-        found: list[list[Hit]] = self._retriever.search_many(queries, limit, filter=filter, **self.setting.first_stage)
+        options = self.setting.first_stage | options
+        found: list[list[Hit]] = self._retriever.search_many(queries, limit, filter=filter, **options)
+        return found
+
+    def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the hits of one query with the passages that answer it."""
+        found: list[Hit] = self._retriever.with_passages(query, hits)
         return found

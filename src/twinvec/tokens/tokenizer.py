@@ -91,6 +91,14 @@ class TextTokenizer:
         counts = [len(encoding) for part in _parts(texts) for encoding in self._whole.encode_batch_fast(part)]
         return np.array(counts, dtype=np.int64)
 
+    def spans(self, texts: Sequence[str]) -> list[npt.NDArray[np.int64]]:
+        """Return where each token of ``encode`` stands in its text: shape (tokens, 2); (0, 0) for special tokens."""
+        return [
+            np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+            for part in _parts(texts)
+            for encoding in self._truncating.encode_batch(part)
+        ]
+
     def identity(self, probes: Sequence[str]) -> str:
         """Return the hex digest of vocabulary, ids of ``probes``, padding id and truncation side."""
         ids = [encoding.ids for encoding in self._whole.encode_batch(list(probes))]

@@ -135,3 +135,47 @@ def test_a_loop_that_ended_in_the_middle_does_not_stop_the_next() -> None:
 async def test_a_copy_from_another_process_works() -> None:
     copy = pickle.loads(pickle.dumps(Coalescer(upper, most=3)))
     assert await copy(["a"]) == ["A"]
+
+
+async def test_a_batch_is_full_by_the_weight_of_its_items() -> None:
+    recorder = Recorder()
+    gathered = Coalescer(recorder, most=10, weigh=len)
+    heavy = ["h" * 30, "i"]
+    await asyncio.gather(gathered(["a" * 6]), gathered(["b" * 4]), gathered(["c"]), gathered(heavy), gathered(["d"]))
+    assert recorder.calls == [["a" * 6, "b" * 4], ["c"], heavy, ["d"]]
+
+
+async def test_with_patience_callers_that_ask_again_are_computed_together_again() -> None:
+    recorder = Recorder()
+    gathered = Coalescer(recorder, patience=1e9)  # up to the longest pause
+
+    async def ask(client: int) -> None:
+        for turn in range(5):
+            await gathered([f"{client}-{turn}"])
+            for _ in range(client):  # the answers reach the callers one by one
+                await asyncio.sleep(0)
+
+    await asyncio.gather(*(ask(client) for client in range(4)))
+    assert [len(call) for call in recorder.calls] == [4] * 5
+
+
+async def test_with_patience_a_single_caller_never_waits(monkeypatch) -> None:
+    gathered = Coalescer(upper, patience=1e9)
+    monkeypatch.setattr("twinvec.adapters.coalescing._LONGEST_PAUSE", 1e9)
+    assert [await gathered([str(turn)]) for turn in range(3)] == [["0"], ["1"], ["2"]]
+
+
+async def test_closing_answers_what_waits() -> None:
+    recorder = Recorder()
+    recorder.free.clear()
+    gathered = Coalescer(recorder)
+    tasks = [asyncio.create_task(gathered(["first"]))]
+    await asyncio.to_thread(recorder.entered.wait, 30)
+    tasks.append(asyncio.create_task(gathered(["second"])))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(asyncio.to_thread(gathered.close))
+    recorder.free.set()
+    await closing
+    assert await asyncio.gather(*tasks) == [["FIRST"], ["SECOND"]]
+    with pytest.raises(RuntimeError):
+        await gathered(["late"])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pytest
 import typer
 
 import twinvec as package
-from twinvec.cli import app
-from twinvec.cli.uninstalled import COLLECTION_COMMANDS
+from twinvec.cli import commands
+from twinvec.cli.commands import COLLECTION_COMMANDS
 from twinvec.errors import ModelNotFoundError
 from twinvec.installation import install_line
 from twinvec_qdrant.cli.app import register
@@ -146,6 +147,7 @@ def test_a_broken_package_does_not_take_the_commands_of_others(twinvec, tmp_path
     assert "broken-plugin: OSError: no such library" in done.err
 
 
+@pytest.mark.slow
 def test_similarity(twinvec, encoder):
     texts = ["a dog runs", "a puppy is running", "stocks fell"]
     done = twinvec("similarity", *texts, "--json")
@@ -170,6 +172,7 @@ def test_encode_a_text_file(twinvec, encoder, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
 
 
+@pytest.mark.slow
 def test_encode_a_field_of_json_lines(twinvec, encoder, tmp_path):
     rows = [{"question": "who?"}, {"question": "what?"}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -214,7 +217,11 @@ def test_encode_into_a_folder_that_is_not_there(twinvec, tmp_path):
     [["ingest", "docs", "--collection", "docs", "--prune"], ["search", "a", "b", "-c", "docs"], ["migrate", "--help"]],
 )
 def test_a_command_of_collections_says_how_to_get_it(twinvec, monkeypatch, arguments):
-    monkeypatch.setattr(app, "entry_points", lambda group: [])
+    def not_there(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(commands, "entry_points", lambda group: [])
+    monkeypatch.setattr(commands, "distribution", not_there)
     done = twinvec(*arguments)
     assert done.code == 1
     line = install_line("twinvec-qdrant")

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinvec.cli.app import build_app
-from twinvec.cli.configuration import Settings, read_settings
 from twinvec.cli.init import _text
+from twinvec.cli.settings_file import Settings, read_settings
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant.cli import collections
 
@@ -155,6 +155,8 @@ def test_every_option_with_a_variable_shows_it_and_nothing_else_takes_it():
         for each in made.params
         if each.envvar
     }
+    own = {(command, name) for command, name in named if command == "serve" and name not in ("path", "url")}
+    assert {named.pop(each) for each in own} == {f"TWINVEC_SERVE_{name.upper()}" for _, name in own}
     assert set(named.values()) == VARIABLES
     assert all(variable == f"TWINVEC_{name.upper()}" for (_, name), variable in named.items())
     assert ("drop", "collection") not in named, "what deletes is named each time"

@@ -89,7 +89,7 @@ def test_no_library_reaches_the_terminal(folder, tiny_model, on_terminal, monkey
 
 
 def begin(monkeypatch, *, debug):
-    """Do as a fresh process does; pytest has handlers of its own."""
+    """Remove pytest's log handlers, so that the command finds none, as in a fresh process."""
     monkeypatch.setattr(logging.root, "handlers", [])
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     monkeypatch.setattr(logging, "_warnings_showwarning", None)

@@ -105,6 +105,7 @@ def test_what_a_killed_conversion_left_goes(cache, graph):
     assert not left_over.exists()
 
 
+@pytest.mark.slow
 def test_a_cross_encoder_has_a_graph_too(cache, tiny_cross_encoder):
     pairs = [("a fox", "the old cat"), ("a fox", "a quick fox")]
     for _ in range(2):

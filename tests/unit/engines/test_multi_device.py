@@ -79,6 +79,7 @@ def test_an_engines_error_comes_back(two):
     assert two.encode("fox").shape == (two.dim,)
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_named(folder):
     known = set(multiprocessing.active_children())
     encoder = make(folder)
@@ -93,6 +94,7 @@ def test_a_killed_process_is_named(folder):
             encoder.encode(TEXTS)
 
 
+@pytest.mark.slow
 def test_they_end_with_the_encoder(folder):
     known = set(multiprocessing.active_children())
     encoder = make(folder)
@@ -133,6 +135,7 @@ def test_a_script_without_a_guard_is_told(folder, tmp_path):
     assert 'if __name__ == "__main__":' in run.stderr.strip().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_command_takes_several_devices(twinvec, folder, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     known = set(multiprocessing.active_children())

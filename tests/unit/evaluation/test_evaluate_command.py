@@ -46,6 +46,7 @@ def test_evaluate_prints_tables_for_people(twinvec, write, beir, model):
         assert part in done.out
 
 
+@pytest.mark.slow
 def test_every_kind_of_task_is_measured(twinvec, write, model):
     arguments = [
         ("--nli", "label\tpremise\thypothesis\n" + "".join(f"{'ab'[n % 2]}\tp {n}\th {n}\n" for n in range(20))),
@@ -185,6 +186,7 @@ def test_errors_name_file_and_line_and_leave_1(twinvec, write, model):
     assert twinvec("evaluate", model).code == 1  # nothing to measure on
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_what_goes_on_within(beir):
     """In a process of its own: what libraries log is for their developers."""
     program = "from twinvec.cli.app import main; main()"
@@ -203,6 +205,7 @@ def test_compare_writes_a_report(twinvec, write, model, tmp_path):
     assert str(tmp_path / "report" / "report.md") in figures["files"]
 
 
+@pytest.mark.slow
 def test_pairs_are_found_among_different_texts(twinvec, write):
     source = write("texts.txt", "\n".join(TEXTS) + "\n")
     figures = json.loads(twinvec("pairs", source, "--limit", 3, "--json").out)

@@ -11,16 +11,21 @@ import pytest
 
 from twinvec import Encoder, MaxSimReranker, MemoryIndex
 from twinvec.errors import InputError
-from twinvec.evaluation.beir import BeirSet, load_beir
-from twinvec.evaluation.ir import evaluate_retriever
+from twinvec.evaluation import serving
+from twinvec.evaluation.beir import BeirSet, load_beir, pseudo_queries
+from twinvec.evaluation.ir import as_run, evaluate_retriever, measure_ir
+from twinvec.evaluation.serving import evaluate_collection, evaluate_reranked
+from twinvec.evaluation.statistics import assured_gains
 from twinvec.evaluation.tuning import (
     CANDIDATE_COUNTS,
+    FEEDBACK_COUNTS,
+    FEEDBACK_WORDS,
     MIXES,
     PLAIN,
     WORDS,
     choose,
+    cross_validated,
     measure_settings,
-    pseudo_queries,
     tune,
     tune_by_documents,
     tuned,
@@ -30,6 +35,7 @@ from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.tuned_search import NOTES, Setting, TunedSearch, save, saved
 from twinvec_qdrant import Collection
+from words import StateEncoder
 
 FAST = {"resamples": 100}
 QUERIES = {f"q{row}": f"query {row}" for row in range(30)}
@@ -85,15 +91,82 @@ def test_what_wins_by_chance_only_is_not_chosen():
 
 
 def test_the_choice_from_few_noisy_queries_does_no_harm():
-    """Settings all alike but for noise: the best mean would be luck, and plain hybrid search stays."""
+    """Settings all alike but for noise: the best mean would be luck, and plain hybrid search stays, however many."""
     random = np.random.default_rng(0)
-    kept = 0
-    for _ in range(50):
-        values = {Setting("hybrid", mix=n / 100, candidates=20): random.normal(50, 20, 30) for n in range(1, 8)}
-        kept += choose({PLAIN: random.normal(50, 20, 30), **values}) == PLAIN
-    assert kept > 25
+    for count in (7, 70):
+        kept = 0
+        for _ in range(60):
+            values = {Setting("hybrid", mix=n / 100, candidates=20): random.normal(50, 20, 30) for n in range(count)}
+            kept += choose({PLAIN: random.normal(50, 20, 30), **values}) == PLAIN
+        assert kept > 50, f"{count} settings: at most one choice in ten is by chance"
     better = {PLAIN: np.full(30, 50.0), Setting("dense"): random.normal(60, 10, 30)}
     assert choose(better) == Setting("dense")
+
+
+def test_settings_that_are_much_worse_do_not_hide_the_one_that_is_better():
+    random = np.random.default_rng(1)
+    plain = random.normal(50, 20, 40)
+    better = Setting("hybrid", 2.0)
+    worse = {Setting("dense", mix=n / 100, candidates=20): plain - 30 + random.normal(0, 20, 40) for n in range(300)}
+    values = {PLAIN: plain, better: plain + random.normal(4, 10, 40)}
+    alone, among = (
+        assured_gains(np.stack([each - plain for each in measured.values()])) for measured in (values, values | worse)
+    )
+    assert alone[1] == among[1] > 0
+    assert np.isneginf(among[2:]).sum() > 290
+    assert choose(values | worse) == better
+
+
+def test_a_choice_that_does_not_gain_in_cross_validation_is_not_kept():
+    """A setting may beat plain hybrid search over all queries, and no fold of them shows it."""
+    random = np.random.default_rng(5)
+    taken = left = 0
+    for _ in range(200):
+        values = {
+            PLAIN: np.full(20, 50.0),
+            **{Setting("hybrid", n): 50 + random.normal(2.2, 8, 20) for n in (0.5, 2.0)},
+        }
+        gained = (cross_validated(values) - values[PLAIN]).mean() > 0
+        chosen = choose(values)
+        assert chosen == PLAIN or gained
+        taken += chosen != PLAIN
+        left += bool((assured_gains(np.stack([values[each] - 50 for each in values])) > 0).any()) and not gained
+    assert taken > 20
+    assert left > 0
+
+
+def test_similar_settings_cost_little():
+    """A hundred copies of a setting are one setting: the correction knows how they go together."""
+    random = np.random.default_rng(2)
+    gains = random.normal(3, 10, 50)
+    copies = gains + random.normal(0, 0.1, (100, 50))
+    assert assured_gains(copies).max() == pytest.approx(assured_gains(gains[None])[0], abs=0.3)
+    strangers = np.concatenate([gains[None], random.normal(0, 10, (100, 50))])
+    assert assured_gains(strangers)[0] < assured_gains(gains[None])[0] - 1
+
+
+def test_the_gain_over_plain_hybrid_search_is_told_and_what_the_choice_costs():
+    found = tune(Ranks(dense=[1] * 30, sparse=[9] * 30, hybrid=[3] * 30), DATA, **FAST)
+    assert found.setting == Setting("dense")
+    assert found.gain_over_plain.difference == pytest.approx(found.expected - found.figures[PLAIN])
+    assert found.gain_over_plain.interval.low > 0
+    assert set(found.milliseconds) == {"plain", "chosen"}
+    assert all(figure > 0 for figure in found.milliseconds.values())
+    told = json.loads(json.dumps(found.as_json()))
+    assert told["gain_over_plain"]["difference"] == found.gain_over_plain.difference
+    assert told["milliseconds"] == found.milliseconds
+
+
+def test_feedback_is_tried_where_the_retriever_has_it(words_matter):
+    """And is measured as the index then searches."""
+    index, data = words_matter
+    measured = measure_settings(index, data, None, "ndcg@10")
+    setting = Setting("hybrid", 2.0, feedback=2)
+    direct = evaluate_retriever(index, data, measures=["ndcg@10"], **setting.first_stage)
+    assert direct.figures["ndcg@10"] == pytest.approx(measured[setting].mean())
+    assert {each.feedback for each in measured} == {0, *FEEDBACK_COUNTS}
+    without = measure_settings(Ranks(dense=[1] * 30, sparse=[1] * 30, hybrid=[1] * 30), DATA, None, "ndcg@10")
+    assert {each.feedback for each in without} == {0}
 
 
 @pytest.fixture
@@ -120,7 +193,8 @@ def test_maxsim_is_mixed_as_the_reranker_does(encoder, beir):
     data = BeirSet("repeated", data.documents, queries, qrels)
     index = MemoryIndex(encoder, data.documents)
     found = tune(index, data, encoder=encoder, measure="mrr@5", **FAST)
-    assert len(found.figures) == (2 + len(WORDS)) * (1 + len(MIXES) * len(CANDIDATE_COUNTS))
+    alone = (2 + len(WORDS)) * (1 + len(MIXES) * len(CANDIDATE_COUNTS))
+    assert len(found.figures) == alone + len(FEEDBACK_COUNTS) * (1 + len(FEEDBACK_WORDS))
     setting = Setting("dense", mix=0.75, candidates=20)
     from twinvec.evaluation.ir import as_run, measure_ir, search_all
 
@@ -146,7 +220,7 @@ def test_passages_cannot_say_that_words_weigh_too_little(words_matter):
     index, data = words_matter
     found = tuned(measure_settings(index, data, None, "ndcg@10"), "ndcg@10", pseudo=True, **FAST)
     assert found.setting == PLAIN
-    assert all(setting.words <= 1 for setting in found.figures)
+    assert all(setting.words <= 1 and not setting.feedback for setting in found.figures)
     assert {Setting("dense"), Setting("sparse")} < set(found.figures)  # to be compared with
 
 
@@ -207,6 +281,28 @@ def test_the_choice_is_kept_with_the_collection(tiny_model, tmp_path):
         assert collection.count() >= 15
 
 
+def test_a_saved_setting_of_an_older_version_is_read_and_a_new_one_without_feedback_looks_like_it(tmp_path):
+    with Collection.open("c", tmp_path, encoder=StateEncoder(), chunking=False) as collection:
+        old = {"mode": "hybrid", "words": 0.5, "mix": 0.4, "candidates": 50, "measure": "ndcg@10"}
+        collection.notes(NOTES).put({"setting": old})
+        assert saved(collection) == Setting("hybrid", 0.5, 0.4, 50)
+        save(collection, Setting("hybrid", 0.5, 0.4, 50), "ndcg@10")
+        assert dict(collection.notes(NOTES).find()) == {"setting": old}
+
+
+def test_a_search_goes_by_the_feedback_that_was_chosen(tmp_path):
+    with Collection.open("c", tmp_path, encoder=StateEncoder(), chunking=False) as collection:
+        collection.ingest([(f"d{row}", f"note {row} about topic {row % 4}") for row in range(12)])
+        save(collection, Setting("hybrid", 2.0, 0.5, 20, feedback=2), "ndcg@10")
+        tuned = TunedSearch(collection)
+        assert str(tuned.setting) == "hybrid, words x 2, feedback of 2, maxsim 0.5 over 20"
+        (hit, *_) = tuned.search("topic 3", 3)
+        assert list(hit.scores) == ["dense", "feedback", "sparse", "fused", "maxsim"]
+        assert tuned.search("topic 3", 3, words="note 7")[0].scores["sparse"] > hit.scores["sparse"] / 2
+        save(collection, Setting("dense", feedback=2), "ndcg@10")
+        assert TunedSearch(collection).search("topic 3", 3) == collection.search("topic 3", 3, "dense", feedback=2)
+
+
 def test_a_search_goes_by_the_choice(tiny_model, tmp_path):
     encoder = Encoder(tiny_model("bert"))
     with Collection.open("c", tmp_path, encoder=encoder) as collection:
@@ -237,8 +333,17 @@ def test_the_command_prints_and_keeps_the_choice(twinvec, tiny_model, tmp_path):
         assert list(hit["scores"]) == ["dense"]  # what is asked for comes first
     shown = twinvec("tune", *place)
     assert shown.err == ""
-    for said in ("chosen: ", "15 passages, each cut out of a document; the search had to find the rest", "gain over "):
+    passages = "15 passages, each cut out of a document; the search had to find the rest"
+    for said in (
+        "chosen: ",
+        passages,
+        "gain over plain hybrid search: ",
+        "a search takes ",
+        " ms by plain hybrid search",
+    ):
         assert said in shown.out
+    assert set(figures["gain_over_plain"]) == {"difference", "interval", "p_value"}
+    assert set(figures["milliseconds"]) == {"plain", "chosen"}
     assert twinvec("tune", "--collection", "none", "--path", tmp_path).code == 1
 
 
@@ -264,6 +369,45 @@ def test_a_collection_is_measured_as_it_was_tuned(twinvec, tiny_model, tmp_path,
     assert figures["setting"] == "hybrid, words x 2, maxsim 0.5 over 20"
     assert set(figures["reranked"]) == {"made"}
     assert "reranked" not in json.loads(twinvec("evaluate", *place, "--mode", "dense").out)
+
+
+def test_a_tuned_setting_is_measured_at_the_depth_at_which_it_serves(twinvec, tmp_path, make_beir):
+    """With recall@100 among the measures, a search for 10 hits still reranks 20, and finds the others behind them."""
+    documents = {f"d{row}": ("", text_of(row)) for row in range(40)}
+    queries = {f"q{row}": f"Sentence {row} speaks of topic {7 * row + 2}" for row in range(8)}
+    judged = make_beir("deep", documents=documents, queries=queries, qrels={f"q{n}": {f"d{n}": 1} for n in range(8)})
+    with Collection.open("c", tmp_path / "store", encoder=StateEncoder(max_tokens=600)) as collection:
+        collection.ingest([(name, text) for name, (_, text) in documents.items()])
+        save(collection, Setting("dense", mix=1.0, candidates=20), "ndcg@10")
+        tuned, data = TunedSearch(collection), load_beir(judged)
+        served = as_run({query: tuned.search(text, 10) for query, text in queries.items()})
+        deep = as_run({query: tuned.search(text, 40) for query, text in queries.items()})
+        expected = measure_ir(served, data, measures=["ndcg@10"], **FAST).figures["ndcg@10"]
+        assert expected != measure_ir(deep, data, measures=["ndcg@10"], **FAST).figures["ndcg@10"]
+        before = evaluate_collection(collection, data, measures=["ndcg@10", "recall@100"], mode="dense", **FAST)
+        found = evaluate_reranked(collection, tuned.reranker, before, candidates=20, mode="dense", **FAST)
+    assert found.result.figures["ndcg@10"] == pytest.approx(expected)
+    assert found.result.figures["recall@100"] == before.figures["recall@100"] == 100
+
+
+def test_the_token_states_of_a_text_are_computed_once_for_all_queries(monkeypatch):
+    """However many queries there are; only the searches that are timed compute them for themselves."""
+    monkeypatch.setattr(serving, "TIMED", 2)
+    hits = [Hit(f"d{row}", f"note {row}", 1 - row / 100) for row in range(15)]
+    documents = [Document(hit.id, hit.text) for hit in hits]
+    queries = {f"q{row}": f"note {row}" for row in range(1100)}
+    data = BeirSet("many", documents, queries, {query: {"d1": 1} for query in queries})
+
+    class Everything:
+        def search(self, query, limit=10, filter=None):
+            return hits[:limit]
+
+    encoder, retriever = StateEncoder(states_dim=4), Everything()
+    before = evaluate_retriever(retriever, data, measures=["mrr@5"], resamples=9)
+    evaluate_reranked(retriever, MaxSimReranker(encoder), before, candidates=12, resamples=9)
+    once, timed = encoder.states_of[:12], encoder.states_of[12:]
+    assert once == [hit.text for hit in hits[:12]]
+    assert len(timed) == 3 * 12  # the first search is to load, and two are timed
 
 
 def test_short_documents_give_no_queries(tiny_model, tmp_path):

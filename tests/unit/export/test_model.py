@@ -71,6 +71,7 @@ def cosines(a, b):
     return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
 
 
+@pytest.mark.slow
 def test_the_folder_is_the_whole_model(int8, source):
     folder, report = int8
     of_model = {name for name in files_of(source) if not name.endswith(".md")}
@@ -141,6 +142,7 @@ def test_precisions_by_name(int8, source):
             Encoder(int8[0], precision="int8", **options).encode("fox")
 
 
+@pytest.mark.slow
 def test_dimensions_can_be_cut(int8):
     found = Encoder(int8[0], dim=7)
     assert found.engine.name == "openvino, cpu, int8"
@@ -185,6 +187,7 @@ def test_ranges_for_int8_storage(int8, source):
     assert (low < vectors.min(axis=0) + 0.2).all()
 
 
+@pytest.mark.slow
 def test_int8_storage_of_cut_vectors(source, tmp_path):
     folder = export_model(source, tmp_path / "out", calibrate=TEXTS, dims=[5, 12]).folder
     for dim in (5, 12, 24):
@@ -280,7 +283,8 @@ def test_a_graph_of_other_weights_is_refused(copy, tiny_model):
         Encoder(copy, engine="torch").encode("fox", storage="int8")
 
 
-@pytest.mark.parametrize("elsewhere", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("elsewhere", [False, True])
 def test_exports_of_other_settings_give_way(copy, source, elsewhere):
     export_model(source, copy)
     pooling = copy / "1_Pooling" / "config.json"

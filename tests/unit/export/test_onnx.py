@@ -52,6 +52,7 @@ def cosines(a, b):
     return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
 
 
+@pytest.mark.slow
 def test_engines_by_name(exported, source):
     folder, report = exported
     assert (report.engine, report.precision, report.passed) == ("onnx", "float32", True)
@@ -248,7 +249,7 @@ def register():
         ("mpnet", {"lower_case": True, "normalize": False}),
         ("roberta", {"include_prompt": False, "prompts": {"query": "find: "}, "pooling": ("cls", "mean")}),
         ("xlm-roberta", {}),
-        ("modernbert", {"pooling": ("lasttoken",)}),
+        pytest.param("modernbert", {"pooling": ("lasttoken",)}, marks=pytest.mark.slow),
     ],
 )
 def test_fastembed_gives_the_same_vectors(tiny_model, tmp_path, register, kind, options):

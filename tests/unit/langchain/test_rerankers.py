@@ -53,6 +53,7 @@ def test_scores_of_the_stages_before_are_kept(encoder, maxsim) -> None:
     assert list(best[0].metadata["twinvec_scores"]) == ["dense", "sparse", "fused", "maxsim"]
 
 
+@pytest.mark.slow
 def test_a_model_is_opened_by_name(tiny_cross_encoder, documents) -> None:
     folder = str(tiny_cross_encoder("bert"))
     best = TwinvecReranker(model=folder, top_n=3).compress_documents(documents, QUESTION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from langchain_core.documents import Document
@@ -68,10 +69,26 @@ def test_a_store_has_a_mode_of_its_own(embeddings, documents) -> None:
     store = TwinvecVectorStore(embeddings, mode="sparse")
     store.add_documents(documents)
     assert [document.id for document in store.similarity_search("portal")] == ["vpn.md"]
-    with pytest.raises(ConfigurationError, match="cosines"):
-        store.similarity_search_with_relevance_scores("portal")
     (found, *_) = store.similarity_search_with_relevance_scores("portal", mode="hybrid")
     assert found[0].id == "vpn.md"
+
+
+@pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
+def test_relevance_scores_are_the_relevance_of_the_hits(filled, mode, monkeypatch) -> None:
+    hits = filled.collection.search(QUESTION, 4, mode)
+    scored = filled.similarity_search_with_relevance_scores(QUESTION, 4, mode=mode)
+    cosines = [(1 + hit.scores.get("dense", 0.0)) / 2 for hit in hits]
+    expected = [cosine if hit.relevance is None else hit.relevance for hit, cosine in zip(hits, cosines, strict=True)]
+    assert [score for _, score in scored] == pytest.approx(expected, abs=1e-6)
+    assert hits
+    unknown = [replace(hit, relevance=None) for hit in hits]  # those of a collection of before
+    monkeypatch.setattr(filled.collection, "search", lambda *_, **__: unknown)
+    if mode == "sparse":
+        with pytest.raises(ConfigurationError, match="reindex"):
+            filled.similarity_search_with_relevance_scores(QUESTION, 4, mode=mode)
+    else:
+        scored = filled.similarity_search_with_relevance_scores(QUESTION, 4, mode=mode)
+        assert [score for _, score in scored] == pytest.approx(cosines, abs=1e-6)
 
 
 def test_filters_look_at_the_metadata(filled) -> None:
@@ -94,6 +111,22 @@ def test_relevance_scores_lie_between_0_and_1_and_thresholds_work(filled) -> Non
         search_type="similarity_score_threshold", search_kwargs={"score_threshold": middle, "k": 4}
     )
     assert [document.id for document in retriever.invoke(QUESTION)] == ["leave.md"]
+
+
+@pytest.mark.parametrize("search_type", ["similarity", "mmr", "similarity_score_threshold"])
+async def test_the_filter_of_a_call_is_added_to_the_retrievers_own(filled, search_type) -> None:
+    own = {"k": 4, "filter": {"rank": {"gte": 2}}, "score_threshold": 0.0}
+    if search_type == "mmr":
+        del own["score_threshold"]
+    retriever = filled.as_retriever(search_type=search_type, search_kwargs=own)
+    assert {document.id for document in retriever.invoke(QUESTION)} == {"pay.md", "überstunden"}
+    for outside in ({"source.file": "vpn.md"}, {"rank": 1}):
+        assert retriever.invoke(QUESTION, filter=outside) == []
+        assert await retriever.ainvoke(QUESTION, filter=outside) == []
+    within = {"rank": filled.get_by_ids(["pay.md"])[0].metadata["rank"]}
+    assert [document.id for document in retriever.invoke(QUESTION, filter=within)] == ["pay.md"]
+    assert {document.id for document in retriever.invoke(QUESTION, filter=None)} == {"pay.md", "überstunden"}
+    assert "TwinvecVectorStore" in retriever.tags
 
 
 def test_mmr_weighs_relevance_against_difference(filled, embeddings) -> None:

@@ -58,6 +58,7 @@ def test_a_model_is_opened_by_name_and_read_back(tiny_cross_encoder, nodes) -> N
     assert again.postprocess_nodes(nodes, query_str=QUESTION) == best
 
 
+@pytest.mark.slow
 def test_late_interaction_is_read_back_with_its_encoder(tiny_model, nodes) -> None:
     encoder = Encoder(tiny_model("bert"))
     rerank = TwinvecRerank(3, encoder=encoder)

@@ -47,6 +47,7 @@ def test_nodes_are_the_hits_of_a_collection(collection) -> None:
     assert node.metadata == dict(hit.payload)
     assert [each.scores for each in nodes] == [dict(hit.scores) for hit in hits]
     assert list(nodes[0].scores) == ["dense", "sparse", "fused"]
+    assert [each.relevance for each in nodes] == [hit.relevance for hit in hits]
 
 
 def test_filter_options_and_reranking_reach_the_core(index, encoder) -> None:

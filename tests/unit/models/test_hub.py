@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import pty
 import subprocess
 import sys
+import termios
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -37,6 +40,7 @@ class Hub(BaseHTTPRequestHandler):
 
     folder: Path | None
     heard: list[tuple[str, str | None]]
+    environment: dict[str, str]
 
     def do_GET(self):
         self.heard.append((self.path, self.headers.get("Authorization")))
@@ -78,6 +82,7 @@ def hub():
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}"}
+        handler.environment = environment
 
         def ask(options: dict) -> str:
             command = [sys.executable, "-c", PROGRAM, json.dumps(options)]
@@ -97,6 +102,7 @@ def test_a_hub_out_of_reach(tmp_path, monkeypatch):
         find_model("org/name@0123", cache_folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_the_token_that_is_given_is_sent_and_none_where_no_hub_is_to_be_asked(hub, tmp_path):
     handler, ask = hub
     asking = ("/api/models/org/name/revision/main", "Bearer hf_mine")
@@ -108,6 +114,7 @@ def test_the_token_that_is_given_is_sent_and_none_where_no_hub_is_to_be_asked(hu
         assert (asking in handler.heard, bool(handler.heard)) == (asked, asked), handler.heard
 
 
+@pytest.mark.slow
 def test_an_exported_model_comes_with_its_graph_and_then_needs_no_hub(hub, tiny_copy, tmp_path):
     handler, ask = hub
     handler.folder = tmp_path / "exported"
@@ -121,6 +128,42 @@ def test_an_exported_model_comes_with_its_graph_and_then_needs_no_hub(hub, tiny_
     assert "onnx/model_of_somebody_else.onnx" not in got
     handler.folder = None
     assert ask({"cache_folder": str(tmp_path / "cache"), "local_files_only": True}).split() == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", [0, 3600])
+def test_a_download_shows_bars_on_a_terminal_if_it_takes_more_than_a_moment(hub, tiny_copy, tmp_path, moment):
+    handler, _ = hub
+    handler.folder = tmp_path / "exported"
+    export_model(tiny_copy, handler.folder, engine="onnx")
+    program = f"""
+import logging, os
+os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # as the commands do
+logging.basicConfig(format="%(message)s", level=logging.INFO)
+logging.getLogger("httpx").disabled = True
+from twinvec.models import downloads, finding
+downloads.MOMENT = {moment}
+for _ in range(2):
+    finding.find_model("org/name", cache_folder={str(tmp_path / "cache")!r})
+"""
+    terminal, end = pty.openpty()
+    termios.tcsetwinsize(end, (24, 80))
+    with os.fdopen(terminal, "rb", buffering=0) as shown:
+        done = subprocess.run([sys.executable, "-c", program], env=handler.environment, stderr=end, timeout=120)
+        os.close(end)
+        printed = read_all(shown)
+    assert done.returncode == 0, printed
+    assert printed.count("downloading org/name from the hub") == 1, "the second time, it is in the cache"
+    assert ("Fetching" in printed) == (moment == 0), printed
+
+
+def read_all(terminal) -> str:
+    """What was written to a terminal whose other end is closed."""
+    parts = []
+    with contextlib.suppress(OSError):  # Linux says so at the end
+        while part := terminal.read(65_536):
+            parts.append(part)
+    return b"".join(parts).decode()
 
 
 def test_a_graph_that_the_hub_does_not_have_is_named(hub, tiny_copy, tmp_path):

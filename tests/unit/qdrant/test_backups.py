@@ -50,7 +50,9 @@ def check(folder: Path, notes: dict[str, str], **options) -> None:
 
 def test_a_backup_is_restored_as_it_was(store, tmp_path):
     made = backup_collection("notes", tmp_path / "backup", store)
-    assert (made.collection, dict(made.points)) == ("notes", {"chunk": 20, "record": 20, "note": 0})
+    assert (made.collection, dict(made.points)) == ("notes", {"chunk": 20, "record": 20, "note": 1}), (
+        "a note has the vocabulary"
+    )
     with opened(store) as collection:
         collection.delete(["n00"])
     assert restore_collection(tmp_path / "backup", tmp_path / "elsewhere") == made

@@ -59,6 +59,15 @@ def test_another_model_is_refused_and_nothing_is_written(place, words, tmp_path)
         assert collection.count() == 1
 
 
+def test_an_error_shows_the_first_digits_of_spaces(place, words):
+    words.space, other = "0123456789ab" + "c" * 52, WordEncoder(seed=1)
+    other.space = "ba9876543210" + "c" * 52
+    with Collection.open("notes", encoder=words, chunking=False, **place):
+        pass
+    with pytest.raises(SpaceMismatchError, match=r"space 0123456789ab\).*space ba9876543210\)"):
+        Collection.open("notes", encoder=other, **place)
+
+
 def test_a_model_whose_vectors_have_moved_is_caught_by_the_probes(place, words):
     class Moved(WordEncoder):
         def encode_document(self, texts):
@@ -194,7 +203,8 @@ def test_many_documents_are_removed_some_at_a_time(collection, monkeypatch):
     upsert = collection._backend.upsert
     monkeypatch.setattr(collection._backend, "upsert", lambda points: written.extend(points) or upsert(points))
     assert collection.delete([*names[1:], "none"]) == 7
-    assert [len(point.payload["sources"]) for point in written] == [3, 3, 1], "an intent fits into a request"
+    intents = [point for point in written if point.payload["kind"] == "intent"]
+    assert [len(point.payload["sources"]) for point in intents] == [3, 3, 1], "an intent fits into a request"
     assert collection.find() == names[:1]
 
 

@@ -170,6 +170,7 @@ def test_states_of_many_texts_are_encoded_some_at_a_time(monkeypatch):
         np.testing.assert_allclose(states, StateEncoder().encode_tokens([text], prompt="document")[0], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_another_index_leaves_states_as_they_are(tmp_path, encoder):
     with Collection.open("notes", tmp_path, encoder=encoder, late_interaction=True) as collection:
         collection.ingest(NOTES.items())

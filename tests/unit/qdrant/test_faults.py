@@ -133,6 +133,7 @@ def test_a_collection_whose_maker_died_gets_its_payload_indexes_all_the_same(ser
     assert server.fields == {*OWN_FIELDS, "metadata.team"}
 
 
+@pytest.mark.slow
 def test_another_index_of_a_server(server):
     with opened(server) as collection:
         collection.ingest(NOTES.items())

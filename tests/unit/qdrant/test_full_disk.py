@@ -32,6 +32,7 @@ def disk(tmp_path):
     subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_ends_the_ingest_and_loses_nothing(disk, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.ingest.document_gate.GROUP_DOCUMENTS", 8)
     monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 8)

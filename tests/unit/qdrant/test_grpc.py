@@ -63,6 +63,7 @@ def everything(place: dict) -> list:
     return found
 
 
+@pytest.mark.slow
 def test_everything_over_grpc_is_what_it_is_over_rest(server):
     running, place = server
     over_grpc = everything(place)

@@ -32,6 +32,7 @@ def scores(collection: Collection) -> dict[str, float]:
     return {hit.id: hit.score for hit in collection.search("rye tea harbour bread", 50, "sparse", group=False)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 def test_every_step_may_be_the_last(place, done, monkeypatch):
     encoder = StateEncoder(max_tokens=16)

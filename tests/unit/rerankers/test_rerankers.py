@@ -7,6 +7,7 @@ import logging
 import math
 import pickle
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ from twinvec.errors import (
     TextError,
     UnsupportedModelError,
 )
+from twinvec.models.cross_encoder_spec import ACTIVATIONS
 from twinvec.rerankers.maxsim import maxsim
+from twinvec.retrieval.base import Passage
 
 QUERIES = ["a fox in the sun", "two men on the moon", "compare two files"]
 PASSAGES = [
@@ -296,3 +299,49 @@ def test_settings_that_cannot_work(tiny_cross_encoder, options):
 def test_numbers_that_are_none(tiny_cross_encoder, options):
     with pytest.raises(ConfigurationError, match="must be a whole number"):
         CrossEncoderReranker(tiny_cross_encoder("bert"), **options)
+
+
+def test_the_relevance_after_a_cross_encoder_is_the_logistic_function_of_the_logit(cross_encoder):
+    (first, second) = cross_encoder.rerank(QUERIES[0], hits_of(PASSAGES[:2]))
+    for hit in (first, second):
+        assert hit.relevance == pytest.approx(hit.scores["cross-encoder"], abs=1e-4)  # its activation is the sigmoid
+    spec = cross_encoder._model.spec
+    logits = np.array([0.0, 2.0, -2.0], dtype=np.float32)
+    plain = replace(spec, activate=ACTIVATIONS["torch.nn.Identity"])
+    assert plain.probabilities(plain.activate(logits)) == pytest.approx(1 / (1 + np.exp(-logits)))
+    assert spec.probabilities(spec.activate(logits)) == pytest.approx(1 / (1 + np.exp(-logits)))
+
+
+def test_maxsim_keeps_the_relevance_of_hits_where_its_model_is_not_known(maxsim_reranker, encoder):
+    hits = [replace(hit, relevance=0.5) for hit in hits_of([PASSAGES[0], "Interest rates rose again."])]
+    assert {hit.relevance for hit in maxsim_reranker.rerank(QUERIES[0], hits)} == {0.5}
+    fox, rates = sorted(MaxSimReranker(encoder).rerank(QUERIES[0], hits), key=lambda hit: hit.id)
+    assert fox.relevance > 0.5 > rates.relevance
+
+
+def test_a_reranker_with_token_states_finds_the_passage_anew(tiny, maxsim_reranker):
+    text = f"{PASSAGES[0]} {PASSAGES[1] * 4} Then nothing. {PASSAGES[2]}"
+    asked = PASSAGES[2].rstrip(".")
+    before = Passage(text[:4], 0, 4)
+    hits = [Hit("a", text, 1.0, passage=before), Hit("b", "No passage is wanted here.", 0.5)]
+    found = {hit.id: hit.passage for hit in maxsim_reranker.rerank(asked, hits)}
+    assert found["b"] is None
+    assert PASSAGES[2] in found["a"].text
+    assert found["a"].text == text[found["a"].start : found["a"].end]
+    assert "lines" in [found["a"].text[start:end] for start, end in found["a"].matches]
+
+    class Mute:
+        encode_tokens = tiny.encode_tokens
+
+    assert {hit.id: hit.passage for hit in MaxSimReranker(Mute()).rerank(asked, hits)} == {"a": before, "b": None}
+
+
+def test_tokens_of_the_prompt_stand_nowhere(tiny):
+    text = "fox in the sun"
+    (spans,) = tiny.token_spans([text], prompt="query")
+    (states,) = tiny.encode_tokens([text], prompt="query")
+    assert len(spans) == len(states)
+    places = [tuple(each) for each in spans.tolist() if each[1] > each[0]]
+    assert places[0][0] == 0
+    assert places[-1][1] == len(text)
+    assert len(places) < len(spans) - 2, "those of the prompt and the special ones"

@@ -1,18 +1,14 @@
-"""Words for BM25: the analysis of texts, the index in memory, and the vectors for stores."""
+"""BM25: the index in memory, and the vectors for stores."""
 
 import math
 import zlib
 
-import bm25s
 import numpy as np
 import pytest
-import Stemmer
-from hypothesis import given
-from hypothesis import strategies as st
 
-from twinvec.errors import ConfigurationError
 from twinvec.retrieval import bm25 as lexical
-from twinvec.retrieval.bm25 import Analyzer, BM25Index, document_vector, document_vectors, query_vector, term_id
+from twinvec.retrieval.analysis import Analyzer
+from twinvec.retrieval.bm25 import BM25Index, document_vector, document_vectors, query_vector, term_id
 
 TEXTS = [
     "Hybrid search fuses the scores of vectors and words; words are found by an inverted index.",
@@ -23,58 +19,6 @@ TEXTS = [
     "Words, words, words.",
 ]
 QUERIES = ["inverted index of words", "words words and vectors", "cat", "zebra", "the"]
-
-
-def terms(text: str, language: str = "english") -> list[str]:
-    return Analyzer(language).terms([text])[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("The cats are running", ["cat", "run"]),
-        ("type 2 diabetes and vitamin D", ["type", "2", "diabet", "vitamin"]),
-        ("It's Smith's", ["smith"]),
-        ("café cafe\u0301", ["café", "café"]),
-        ("ﬁnal １２３", ["final", "123"]),
-        ("TNF-β", ["tnf", "β"]),
-        ("数据库", ["数", "据", "库"]),
-        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
-        ("a\x00b\u200bc", ["abc"]),
-        ("", []),
-        (" \n\t!?", []),
-    ],
-)
-def test_terms(text: str, expected: list[str]) -> None:
-    assert terms(text) == expected
-
-
-def test_stop_words_and_stems_follow_the_language() -> None:
-    assert terms("die Häuser und der Garten", "german") == ["haus", "gart"]
-    assert "die" in terms("die Häuser", "english")
-    assert terms("talot", "finnish") == ["talo"]  # a language for which bm25s has no stop words
-
-
-def test_an_unknown_language_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigurationError, match=r"klingon.*english"):
-        Analyzer("klingon")
-
-
-@pytest.mark.parametrize("language", ["english", "german", "french", "russian", "turkish", "finnish"])
-def test_terms_are_those_of_bm25s(language: str) -> None:
-    known = lexical._stop_words(language)
-    assert bool(known) == (language != "finnish")  # for which bm25s has none
-    plain = [*(text for text in TEXTS if text), " ".join(sorted(known)), "Größe, café, привет мир"]
-    expected = bm25s.tokenize(
-        [lexical._WORDS.normalize_str(text) for text in plain],
-        lower=False,
-        token_pattern=lexical._TERM.pattern,
-        stopwords=language if known else None,
-        stemmer=Stemmer.Stemmer(language),
-        return_ids=False,
-        show_progress=False,
-    )
-    assert Analyzer(language).terms(plain) == expected
 
 
 def test_scores_of_a_worked_example() -> None:
@@ -142,17 +86,6 @@ def test_ids_of_terms_are_the_same_in_every_process() -> None:
     assert term_id("cat") == 1787499195  # stored vectors rely on it
 
 
-@given(
-    st.lists(
-        st.text(alphabet="abcXYZ019_ \t\n\x00\x1c\x7f\x85\xa0.'é\u0301\u200bßİΣς数ह\u093f각\u1161ﬁ①😀", max_size=40)
-    )
-)
-def test_words_of_any_text_are_those_of_the_whole_normalisation(texts: list[str]) -> None:
-    words = [lexical._TERM.findall(lexical._WORDS.normalize_str(text)) for text in texts]
-    assert [lexical._words(text) for text in texts] == words
-    assert Analyzer("finnish").terms(texts) == list(map(Stemmer.Stemmer("finnish").stemWords, words))
-
-
 @pytest.mark.parametrize("average", [0.0, 3.7])
 @pytest.mark.parametrize("shared", [False, True])
 def test_vectors_of_many_documents_are_those_of_each(average: float, shared: bool, monkeypatch) -> None:
@@ -167,10 +100,3 @@ def test_vectors_of_many_documents_are_those_of_each(average: float, shared: boo
             for numbers, wanted in zip(found, expected, strict=True):
                 assert numbers.dtype == wanted.dtype
                 assert numbers.tolist() == wanted.tolist()
-
-
-def test_a_full_memory_of_stems_gives_the_same_stems(monkeypatch) -> None:
-    monkeypatch.setattr(lexical, "_REMEMBERED_STEMS", 0)
-    monkeypatch.setattr(lexical, "_known_stems", lambda language: {})
-    assert terms("The cats are running") == ["cat", "run"]
-    assert terms("running " + "x" * 100) == ["run", "x" * 100]

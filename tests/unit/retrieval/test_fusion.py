@@ -1,10 +1,13 @@
 """Fusion: worked examples of each method, what the default is for, and what is refused."""
 
+import math
+
 import numpy as np
 import pytest
 
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.retrieval.fusion import fuse
+from twinvec.retrieval.relevance import Calibration
 
 DENSE = np.array([0.9, 0.5, 0.1], dtype=np.float32)
 SPARSE = np.array([0.0, 8.0, 4.0], dtype=np.float32)
@@ -96,3 +99,32 @@ def test_bad_weights_are_refused(weights):
 def test_an_unknown_method_is_refused():
     with pytest.raises(ConfigurationError, match="'sum' is not one of adaptive, rrf, distribution"):
         fuse(DENSE, SPARSE, method="sum")
+
+
+SCALE = Calibration(unrelated=0.25, near=0.65, words=0.5)
+
+
+def test_landmarks_make_both_parts_log_odds_that_no_other_candidate_changes():
+    above = [math.log1p(math.exp(10 * place)) / 10 for place in (0.65 / 0.4, 0.25 / 0.4, -0.15 / 0.4)]
+    assert above == pytest.approx([1.625, 0.625, 0], abs=0.003)
+    expected = [4 * each + 0.5 * 0.25 * words for each, words in zip(above, (0, 8, 4), strict=True)]
+    assert fuse(DENSE, SPARSE, terms=5, calibration=SCALE) == pytest.approx(expected, abs=1e-5)
+    assert fuse(DENSE[1:], SPARSE[1:], terms=5, calibration=SCALE) == pytest.approx(expected[1:], abs=1e-5)
+    assert fuse(DENSE, SPARSE, calibration=SCALE) == pytest.approx(expected, abs=1e-5)
+    one = fuse(DENSE, SPARSE, terms=1, calibration=SCALE, weights=(0, 1))
+    assert one == pytest.approx(0.5 * 0.75 * SPARSE)
+
+
+def test_vectors_of_which_none_is_near_do_not_get_the_usual_spread():
+    """The only document with a rare word, among documents that are all far from the query."""
+    far = np.array([0.18, 0.16, 0.15, 0.11, 0.10], dtype=np.float32)
+    word = np.array([0.0, 0.0, 0.4, 0.0, 3.0], dtype=np.float32)
+    assert np.argmax(fuse(far, word, terms=4)) == 0
+    assert np.argmax(fuse(far, word, terms=4, calibration=Calibration(unrelated=0.25, near=0.65))) == 4
+    assert np.argmax(fuse(4 * far, word, terms=4, calibration=SCALE)) == 0
+
+
+def test_a_calibration_without_landmarks_and_other_methods_leave_the_scores_as_they_were():
+    assert (fuse(DENSE, SPARSE, terms=2, calibration=Calibration()) == fuse(DENSE, SPARSE, terms=2)).all()
+    for method in ("rrf", "distribution"):
+        assert (fuse(DENSE, SPARSE, method=method, calibration=SCALE) == fuse(DENSE, SPARSE, method=method)).all()

@@ -11,6 +11,7 @@ from twinvec import Document, Hit, MaxSimReranker, MemoryIndex, RetrieveRerank
 from twinvec.errors import BadVectorError, ConfigurationError, DocumentError, FilterError, TextError
 from twinvec.retrieval.base import Reranker, Retriever
 from twinvec.retrieval.fusion import fuse
+from twinvec.retrieval.relevance import MODELS
 
 DOCUMENTS = [
     {"id": "cats", "title": "Cats", "text": "Felines that purr.", "kind": "animal", "legs": 4},
@@ -54,6 +55,15 @@ def test_dense_scores_are_the_cosines_of_all_documents_in_order(encoder, index):
     assert ids(hits) == sorted(cosines, key=cosines.get, reverse=True)
     assert [hit.score for hit in hits] == pytest.approx(sorted(cosines.values(), reverse=True), abs=2e-6)
     assert [hit.text for hit in hits] == [texts[hit.id] for hit in hits]
+
+
+def test_hits_have_the_passage_that_answers_unless_it_is_left_out(encoder):
+    text = "The portal is open all day. Holidays are requested two weeks ahead. Ask the team lead for anything else."
+    index = MemoryIndex(encoder, [Document("leave", text)])
+    (hit,) = index.search("when are holidays requested")
+    assert "Holidays are requested two weeks ahead." in hit.passage.text
+    assert [hit.passage.text[start:end] for start, end in hit.passage.matches] == ["Holidays", "requested"]
+    assert index.search_many(["holidays"], passages=False)[0][0].passage is None
 
 
 def test_sparse_search_finds_only_what_shares_a_term(index):
@@ -242,10 +252,13 @@ def test_an_unknown_fusion_is_refused_at_once(encoder):
 
 def test_fusion_is_that_of_the_index(encoder):
     for method in ("adaptive", "rrf", "distribution"):
-        hits = MemoryIndex(encoder, DOCUMENTS, fusion=method).search("a dog fetches a ball")
-        dense, sparse = (np.array([hit.scores[stage] for hit in hits]) for stage in ("dense", "sparse"))
-        expected = fuse(dense, sparse, method=method, terms=3)  # dog, fetch, ball
-        assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=1e-5)
+        for calibration in (None, MODELS["default"]):
+            hits = MemoryIndex(encoder, DOCUMENTS, fusion=method, calibration=calibration).search(
+                "a dog fetches a ball"
+            )
+            dense, sparse = (np.array([hit.scores[stage] for hit in hits]) for stage in ("dense", "sparse"))
+            expected = fuse(dense, sparse, method=method, terms=3, calibration=calibration)  # dog, fetch, ball
+            assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
 def test_vectors_of_any_length_are_compared_by_their_cosine(encoder):

@@ -37,6 +37,17 @@ def test_ids_are_those_of_transformers(folder):
     assert TextTokenizer(folder, 20).pad_id == theirs.pad_token_id
 
 
+def test_spans_say_where_tokens_stand(folder):
+    tokenizer = TextTokenizer(folder, 20)
+    spans = tokenizer.spans(TEXTS)
+    assert [len(each) for each in spans] == tokenizer.encode(TEXTS).lengths.tolist()
+    assert all(each.shape[1] == 2 for each in spans)
+    text, places = TEXTS[2], [tuple(each) for each in spans[2].tolist() if each[1] > each[0]]
+    assert places == sorted(places)
+    assert "".join(text[start:end] for start, end in places).replace(" ", "").startswith("thequickbrown")
+    assert {text[start] for start, end in places} <= set(text)
+
+
 def test_pairs_are_those_of_transformers(folder):
     from transformers import AutoTokenizer
 

@@ -8,15 +8,9 @@ from typing import Annotated
 
 import typer
 
-from twinvec.cli.options import MAINTENANCE_PANEL, AsJson, CollectionName, StorePath
+from twinvec.cli.options import AsJson, CollectionName, StorePath
 from twinvec.cli.terminal import show_json
 from twinvec_qdrant.cli.options import WAIT_SECONDS, Wait
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``."""
-    app.command("backup", rich_help_panel=MAINTENANCE_PANEL)(backup_command)
-    app.command("restore", rich_help_panel=MAINTENANCE_PANEL)(restore_command)
 
 
 def backup_command(

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from twinvec.cli.options import (
-    COLLECTIONS_PANEL,
-    MAINTENANCE_PANEL,
     AsJson,
     CollectionName,
     StorePath,
@@ -26,13 +24,11 @@ from twinvec_qdrant.cli.options import (
     grpc_options,
     open_from_options,
 )
+from twinvec_qdrant.cli.served.searching import client_of
+from twinvec_qdrant.serving.client import collection_path
 
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``."""
-    app.command("info", rich_help_panel=COLLECTIONS_PANEL)(info_command)
-    app.command("collections", rich_help_panel=COLLECTIONS_PANEL)(collections_command)
-    app.command("drop", rich_help_panel=MAINTENANCE_PANEL)(drop_command)
+_FOR_PROGRAMS = frozenset({"space", "dim", "distance", "average_length", "indexed"})
+"""What ``info`` tells programs only."""
 
 
 def info_command(
@@ -45,19 +41,36 @@ def info_command(
 ) -> None:
     """Show the contents, the model and the settings of a collection.
 
+    Settings that are off are left out; --json has all of them, and the digests.
+
     \b
     twinvec info --collection docs
     """
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
-        values = opened.info()
+    values = _info(CollectionPlace(collection, path, url, wait, grpc_port))
     if as_json:
         show_json(values)
         return
     title = f"{values.pop('name')} at {values.pop('location')}"
-    contents = {"points": values.pop("points"), "documents": values.pop("sources")}
+    contents = {"documents": values.pop("sources"), "chunks": values.pop("points")}
     sources = {"sources": "\n".join(map(_source, values.pop("roots", []))) or "not known"}
-    shown = {key.replace("_", " "): as_text(value) for key, value in (contents | sources | values).items()}
-    show(title, properties(shown))
+    values["model"] = f"{values['model']} ({values['dim']:,} dimensions)"
+    told = {name: _set(value) for name, value in values.items() if name not in _FOR_PROGRAMS}
+    rows = contents | sources | {name: value for name, value in told.items() if value not in (None, False, {})}
+    show(title, properties({name.replace("_", " "): as_text(value) for name, value in rows.items()}))
+
+
+def _info(place: CollectionPlace) -> dict[str, Any]:
+    """Return what a collection holds; the process that serves the store tells it, if there is one."""
+    if (client := client_of(place)) is not None:
+        with client:
+            return client.get(collection_path(place.name))
+    with open_from_options(place) as opened:
+        return opened.info()
+
+
+def _set(value: Any) -> Any:
+    """Return a group of settings without those that are not set."""
+    return {name: each for name, each in value.items() if each is not None} if isinstance(value, dict) else value
 
 
 def _source(root: dict[str, Any]) -> str:
@@ -83,20 +96,30 @@ def collections_command(
     twinvec collections
     twinvec collections --url http://localhost:6333
     """
-    from twinvec_qdrant.list_and_drop import list_collections
-
-    check_store(path, url)
-    found = list_collections(path, url=url, wait_seconds=wait, **grpc_options(url, grpc_port))
+    found = _entries(CollectionPlace("", path, url, wait, grpc_port))
     if as_json:
-        show_json({"collections": [asdict(each) for each in found]})
+        show_json({"collections": found})
         return
     if not found:
         typer.echo("the store has no collections")
         return
     lines = table("Collections", "name", "model", "dimensions", numbers=("dimensions",))
     for each in found:
-        lines.add_row(each.name, each.model or "not a twinvec collection, or damaged", str(each.dim or ""))
+        model = each["model"] or "not a twinvec collection, or damaged"
+        lines.add_row(each["name"], model, str(each["dim"] or ""))
     show(lines)
+
+
+def _entries(place: CollectionPlace) -> list[dict[str, Any]]:
+    """Return the name, the model and the size of vectors of each collection of the store."""
+    if (client := client_of(place)) is not None:
+        with client:
+            listed = client.get("/v1/collections")["data"]
+        return [{name: each[name] for name in ("name", "model", "dim")} for each in listed]
+    from twinvec_qdrant.list_and_drop import list_collections
+
+    reached = grpc_options(place.url, place.grpc_port)
+    return [asdict(each) for each in list_collections(place.path, url=place.url, wait_seconds=place.wait, **reached)]
 
 
 def drop_command(

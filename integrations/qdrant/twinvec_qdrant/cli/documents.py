@@ -1,24 +1,29 @@
-"""The commands ``twinvec get`` and ``twinvec delete``: documents by their ids."""
+"""The commands ``twinvec get``, ``twinvec show`` and ``twinvec delete``: documents by their ids."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import COLLECTIONS_PANEL, AsJson, CollectionName, StorePath, StoreUrl
-from twinvec.cli.terminal import show_json
+from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl
+from twinvec.cli.terminal import complain, show_json
 from twinvec_qdrant.cli.filters import parse_filter_options
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, FilterOption, GrpcPort, Wait, open_from_options
+from twinvec_qdrant.cli.options import (
+    WAIT_SECONDS,
+    AnyCollection,
+    CollectionPlace,
+    FilterOption,
+    GrpcPort,
+    Wait,
+    open_from_options,
+)
+
+if TYPE_CHECKING:
+    from twinvec_qdrant.collection import Collection
 
 _SHOWN = 10
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``."""
-    app.command("get", rich_help_panel=COLLECTIONS_PANEL)(get_command)
-    app.command("delete", rich_help_panel=COLLECTIONS_PANEL)(delete_command)
 
 
 def get_command(
@@ -30,29 +35,60 @@ def get_command(
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print documents as the collection holds them.
+    """Print documents as the collection holds them, for programs: what was embedded, in --json with the payload.
 
-    The exit code is 1 if a document is not there; the others are printed.
+    "twinvec show" prints a document for people. The exit code is 1 if a document is not there; the others are printed.
 
     \b
-    twinvec get README.md guides/tls.md --collection docs
+    twinvec get README.md guides/tls.md --collection docs --json
     """
     with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
         documents = opened.get(ids)
         described = opened.described(ids)
-    missing = _missing(ids, [each.id for each in documents])
+        missing = _missing(ids, [each.id for each in documents], opened)
     if as_json:
         shown: list[dict[str, Any]] = [
             {"id": each.id, "text": each.text, "payload": dict(each.payload)}
             | ({"described": described[each.id]} if each.id in described else {})
             for each in documents
         ]
-        show_json({"documents": shown, "missing": missing})
+        show_json({"documents": shown, "missing": list(missing)})
     else:
         for number, each in enumerate(documents):
             name = f"{each.id} ({described[each.id]})" if each.id in described else each.id
             typer.echo(("\n" if number else "") + typer.style(name, bold=True) + f"\n\n{each.text}")
     _end(missing)
+
+
+def show_command(
+    identity: Annotated[str, typer.Argument(metavar="ID", help="Id of a document, as search shows it.")],
+    collection: AnyCollection = None,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    launch: Annotated[
+        bool, typer.Option("--open", help="Open the document's file, or its web address, in the system's program.")
+    ] = False,
+    wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
+) -> None:
+    """Print a document for people, or open it.
+
+    A text file is printed as it is now, any other document as the collection holds it. Without --collection, the
+    document is looked for in all collections of the store.
+
+    \b
+    twinvec show guides/tls.md -c docs
+    twinvec show contracts/lease.pdf --open
+    """
+    from twinvec_qdrant.cli.results.showing import find_document, open_document, print_document
+
+    found = find_document(CollectionPlace(collection or "", path, url, wait, grpc_port), identity)
+    if found.document is None:
+        _end({identity: found.nearest})
+    elif launch and open_document(found):
+        return
+    else:
+        print_document(found)
 
 
 def delete_command(
@@ -85,13 +121,13 @@ def delete_command(
             found = sorted(opened.find(parse_filter_options(where)))
         else:
             found = [each.id for each in opened.get(ids or [])]
+        missing = _missing(ids or [], found, opened)
         if where and found and not yes and not dry_run:
             _list(found)
             typer.confirm(f"Delete {_documents(len(found))} from {collection!r}?", abort=True, err=True)
         deleted = 0 if dry_run else opened.delete(found)
-    missing = _missing(ids or [], found)
     if as_json:
-        show_json({"deleted": deleted, "documents": found, "missing": missing})
+        show_json({"deleted": deleted, "documents": found, "missing": list(missing)})
     elif dry_run:
         typer.echo(f"would delete {_documents(len(found))}")
         _list(found)
@@ -100,9 +136,10 @@ def delete_command(
     _end(missing)
 
 
-def _missing(ids: Sequence[str], found: Sequence[str]) -> list[str]:
+def _missing(ids: Sequence[str], found: Sequence[str], opened: Collection) -> dict[str, list[str]]:
+    """Return the ids that are not there, each with the nearest ones that are."""
     there = set(found)
-    return [each for each in dict.fromkeys(ids) if each not in there]
+    return {each: opened.nearest_ids(each) for each in dict.fromkeys(ids) if each not in there}
 
 
 def _list(ids: Sequence[str]) -> None:
@@ -116,8 +153,9 @@ def _documents(count: int) -> str:
     return "1 document" if count == 1 else f"{count:,} documents"
 
 
-def _end(missing: Sequence[str]) -> None:
-    for each in missing:
-        typer.echo(f"twinvec: the collection has no document {each!r}", err=True)
+def _end(missing: Mapping[str, Sequence[str]]) -> None:
+    for each, nearest in missing.items():
+        hint = f"; the nearest: {', '.join(map(repr, nearest))}" if nearest else ""
+        complain(f"twinvec: the collection has no document {each!r}{hint}")
     if missing:
         raise typer.Exit(1)

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from twinvec.cli.options import (
-    COLLECTIONS_PANEL,
     AsJson,
     CollectionName,
     NewCollectionModel,
+    Ray,
     StorePath,
     StoreUrl,
     is_flag,
 )
 from twinvec.cli.terminal import properties, show, show_json
+from twinvec.errors import ConfigurationError
+from twinvec.support.runners import ray_runner
+from twinvec_qdrant.cli.cutting import NewSurroundings, new_chunking
 from twinvec_qdrant.cli.options import (
+    SOME_FAILED,
     WAIT_SECONDS,
     Cluster,
     CollectionPlace,
@@ -30,7 +35,9 @@ from twinvec_qdrant.cli.options import (
     Wait,
     as_text,
     cluster_settings,
+    grpc_options,
     open_from_options,
+    open_in_memory,
     payload_indexes,
     show_not_ingested,
 )
@@ -47,18 +54,12 @@ from twinvec_qdrant.cli.sources import (
     reading_options,
     roots_of,
 )
-from twinvec_qdrant.settings import ChunkSettings, IndexSettings
+from twinvec_qdrant.settings import IndexSettings
 
 if TYPE_CHECKING:
+    from twinvec_qdrant.cli.served.ingesting import ServedCollection
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.report import IngestReport
-
-_SOME_FAILED = 3
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``twinvec``."""
-    app.command("ingest", rich_help_panel=COLLECTIONS_PANEL)(ingest_command)
 
 
 def ingest_command(
@@ -91,6 +92,7 @@ def ingest_command(
     overlap: Annotated[
         int | None, typer.Option(min=0, help="New collection: tokens that neighbouring chunks share. Default: 0.")
     ] = None,
+    surroundings: NewSurroundings = None,
     language: Annotated[
         str, typer.Option(help="New collection: language of the stemmer for BM25 (Snowball).")
     ] = "english",
@@ -107,6 +109,7 @@ def ingest_command(
     no_payload_indexes: NoPayloadIndexes = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
+    ray: Ray = None,
     as_json: AsJson = False,
 ) -> None:
     """Add documents to a collection, and update changed ones.
@@ -124,6 +127,7 @@ def ingest_command(
     twinvec ingest ./docs --collection docs --prune
     twinvec ingest ./guides ./minutes 'papers/**/*.pdf' -c docs
     twinvec ingest articles.jsonl -c articles --url http://localhost:6333
+    twinvec ingest articles.jsonl -c articles --url http://host:6333 --ray
     """
     from twinvec_qdrant.report import IngestReport
 
@@ -133,24 +137,28 @@ def ingest_command(
         raise typer.BadParameter("--source and --describe are about one SOURCE: ingest the others by themselves")
     described = descriptions(describe, next(iter(roots.values())))
     kept: dict[str, Any] = {} if cluster is None else {"cluster": cluster_settings(cluster)}
-    with open_from_options(
-        CollectionPlace(collection, path, url, wait, grpc_port),
-        model,
-        keep_model=not is_flag(ctx, "model"),
-        create=True,
-        dry_run=dry_run,
-        chunking=_chunking(whole, chunk_tokens, overlap),
-        index=None if quantization is None else IndexSettings(quantization),
-        tenant_key=tenant_key,
-        late_interaction=late_interaction,
-        language=language,
-        **kept,
-        payload_indexes=payload_indexes(payload_index, no_payload_indexes),
-    ) as opened:
+    place = CollectionPlace(collection, path, url, wait, grpc_port)
+    with (
+        helpers_on(ray, place) as helpers,
+        _opened(
+            place,
+            model,
+            helpers=helpers,
+            keep_model=not is_flag(ctx, "model"),
+            dry_run=dry_run,
+            chunking=new_chunking(whole, chunk_tokens, overlap, surroundings),
+            index=None if quantization is None else IndexSettings(quantization),
+            tenant_key=tenant_key,
+            late_interaction=late_interaction,
+            language=language,
+            **kept,
+            payload_indexes=payload_indexes(payload_index, no_payload_indexes),
+        ) as opened,
+    ):
         start, report = time.perf_counter(), IngestReport()
         names = list(roots) if source is None else [source]
         switches: dict[str, Any] = {"prune": prune, "allow_empty": allow_empty, "dry_run": dry_run}
-        switches |= {"progress": not as_json, "allow_all_failed": True}
+        switches |= {"progress": not as_json, "allow_all_failed": True, **helpers}
         try:
             for root in roots.values():
                 opened.ingest(root, **switches, report=report, source=source, describe=described)
@@ -160,21 +168,46 @@ def ingest_command(
         if not as_json:
             _show_report(opened, report, names, time.perf_counter() - start)
     if report.failed:
-        raise typer.Exit(1 if report.all_failed else _SOME_FAILED)
+        raise typer.Exit(1 if report.all_failed else SOME_FAILED)
 
 
-def _chunking(whole: bool, max_tokens: int | None, overlap: int | None) -> ChunkSettings | Literal[False] | None:
-    """Return the chunk settings that the options give, or None for the collection's own."""
-    if whole:
-        if max_tokens is not None or overlap is not None:
-            raise typer.BadParameter("--no-chunking excludes --chunk-tokens and --overlap")
-        return False
-    if max_tokens is None and overlap is None:
-        return None
-    return ChunkSettings(max_tokens=max_tokens, overlap=overlap or 0)
+@contextmanager
+def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, Any]]:
+    """Yield the argument of ``Collection.ingest`` that --ray stands for; nothing without it."""
+    if ray is None:
+        yield {}
+        return
+    reached = {"name": place.name, "url": place.url, "wait_seconds": place.wait}
+    with ray_runner(ray).helpers({**reached, **grpc_options(place.url, place.grpc_port)}) as helpers:
+        yield {"helpers": helpers}
 
 
-def _show_report(collection: Collection, report: IngestReport, roots: Sequence[str], seconds: float) -> None:
+def _opened(
+    place: CollectionPlace,
+    model: str | None,
+    *,
+    helpers: Mapping[str, Any],
+    keep_model: bool,
+    dry_run: bool,
+    **settings: Any,
+) -> Collection | ServedCollection:
+    """Open the collection, or let the process that serves the store do so."""
+    from twinvec_qdrant.cli.served.searching import client_of
+
+    if (client := client_of(place)) is None:
+        return open_from_options(place, model, keep_model=keep_model, create=True, dry_run=dry_run, **settings)
+    if helpers:
+        raise ConfigurationError("--ray: a process serves the store and writes by itself; stop it first")
+    from twinvec_qdrant.cli.served.ingesting import ServedCollection, exists
+
+    if dry_run and not exists(client, place.name):
+        return open_in_memory(place.name, model, settings)
+    return ServedCollection(client, place.name, model, keep_model=keep_model, settings=settings)
+
+
+def _show_report(
+    collection: Collection | ServedCollection, report: IngestReport, roots: Sequence[str], seconds: float
+) -> None:
     figures = {
         "source" if len(roots) == 1 else "sources": list(roots),
         "chunks written": report.chunks,

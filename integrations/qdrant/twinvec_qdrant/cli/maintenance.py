@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import MAINTENANCE_PANEL, AsJson, CollectionName, StorePath, StoreUrl
+from twinvec.cli.options import AsJson, CollectionName, StorePath, StoreUrl
 from twinvec.cli.terminal import properties, show, show_json
+from twinvec_qdrant.cli.cutting import CutCode, KeepPages, OtherSurroundings, other_chunking
 from twinvec_qdrant.cli.options import (
     WAIT_SECONDS,
     Cluster,
@@ -31,14 +32,6 @@ from twinvec_qdrant.settings import IndexSettings, Quantization
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.maintenance.migration_check import JudgedCheck
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``."""
-    app.command("verify", rich_help_panel=MAINTENANCE_PANEL)(verify_command)
-    app.command("migrate", rich_help_panel=MAINTENANCE_PANEL)(migrate_command)
-    app.command("reindex", rich_help_panel=MAINTENANCE_PANEL)(reindex_command)
-    app.command("push", rich_help_panel=MAINTENANCE_PANEL)(push_command)
 
 
 def verify_command(
@@ -103,7 +96,8 @@ def migrate_command(
         bool, typer.Option("--allow-truncation", help="Migrate even if the new model truncates some of the chunks.")
     ] = False,
     quantization: Annotated[
-        Quantization | None, typer.Option(help="The same as twinvec reindex --quantization.")
+        Quantization | None,
+        typer.Option(metavar="FORMAT", help="The same as twinvec reindex --quantization."),
     ] = None,
     drop: Annotated[
         bool, typer.Option("--drop-others", help="Delete the vectors of every model but the current one.")
@@ -163,6 +157,9 @@ def reindex_command(
     cluster: Cluster = None,
     payload_index: PayloadIndexOption = None,
     no_payload_indexes: NoPayloadIndexes = False,
+    cut_code: CutCode = None,
+    pages: KeepPages = None,
+    surroundings: OtherSurroundings = None,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
@@ -170,15 +167,23 @@ def reindex_command(
     """Rebuild the indexes of a collection, with other settings if they are given.
 
     Searches go on meanwhile. The command reports the recall of the vectors' index on a sample, and the payload keys
-    with an index. With the options of payload keys alone, the index of the vectors stays as it is.
+    with an index. With the options of payload keys or of cutting alone, the index of the vectors stays as it is.
+
+    --cut-code, --pages and --surroundings say how documents are cut from now on. "twinvec update" or the next ingest
+    cuts those anew for which that matters, and encodes what has changed.
 
     \b
     twinvec reindex --collection docs --quantization int8
     twinvec reindex -c docs --payload-index team:keyword
+    twinvec reindex -c docs --surroundings 64 && twinvec update -c docs
     """
     wanted = payload_indexes(payload_index, no_payload_indexes)
     with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
-        _reindex(opened, quantization, as_json, cluster=cluster_settings(cluster), payload_indexes=wanted)
+        chunking = other_chunking(opened, cut_code, pages, surroundings)
+        settings = {"cluster": cluster_settings(cluster), "payload_indexes": wanted, "chunking": chunking}
+        _reindex(opened, quantization, as_json, **settings)
+    if chunking is not None and not as_json:
+        typer.echo(f'documents are cut anew by the next ingest: "twinvec update --collection {collection}" ingests all')
 
 
 def push_command(

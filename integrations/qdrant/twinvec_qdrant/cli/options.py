@@ -23,6 +23,20 @@ if TYPE_CHECKING:
     from twinvec_qdrant.report import IngestReport
 
 _SHOWN = 10
+SOME_FAILED = 3
+"""The exit code of a command that was done but for some documents or sources."""
+
+AnyCollection = Annotated[
+    str | None,
+    typer.Option(
+        "--collection",
+        "-c",
+        envvar="TWINVEC_COLLECTION",
+        metavar="NAME",
+        help="Name of the collection. Default: all collections of the store.",
+        show_default=False,
+    ),
+]
 WAIT_SECONDS = 10.0
 Wait = Annotated[
     float,
@@ -54,7 +68,11 @@ Cluster = Annotated[
 ]
 QuantizationOption = Annotated[
     Quantization | None,
-    typer.Option("--quantization", help="Number format of the small copies of vectors that the index searches."),
+    typer.Option(
+        "--quantization",
+        metavar="FORMAT",
+        help="Number format of the small copies of vectors that the index searches: none, int8, binary or turbo.",
+    ),
 ]
 FilterOption = Annotated[
     list[str] | None,
@@ -128,9 +146,18 @@ def open_from_options(
     except CollectionNotFoundError:
         if not dry_run:
             raise
-        from qdrant_client import QdrantClient
+        return open_in_memory(place.name, None, options)
 
-        return Collection.open(place.name, client=QdrantClient(":memory:"), **options)
+
+def open_in_memory(name: str, model: str | None, settings: Mapping[str, Any]) -> Collection:
+    """Return an empty collection in memory; ``settings`` are arguments of ``Collection.open``."""
+    from qdrant_client import QdrantClient
+
+    from twinvec.encoder import Encoder
+    from twinvec_qdrant.collection import Collection
+
+    given = dict(settings) if model is None else {**settings, "encoder": Encoder(model)}
+    return Collection.open(name, client=QdrantClient(":memory:"), **given)
 
 
 def grpc_options(url: str | None, port: int | None) -> dict[str, Any]:

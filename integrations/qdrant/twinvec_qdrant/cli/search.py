@@ -1,40 +1,45 @@
-"""The command ``twinvec search``: this module prints its hits."""
+"""The command ``twinvec search``: its options, and what it prints.
+
+``asking`` searches a collection, ``served`` asks the process that serves the store, and ``hits`` shows a hit.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from twinvec.cli.options import (
-    COLLECTIONS_PANEL,
-    AsJson,
-    CollectionModel,
-    CollectionName,
-    SearchMode,
-    StorePath,
-    StoreUrl,
-)
-from twinvec.cli.terminal import named_text, show, show_json, table
+from twinvec.cli.options import AsJson, CollectionModel, SearchMode, StorePath, StoreUrl
+from twinvec.cli.terminal import complain, show, show_json
 from twinvec_qdrant.cli.filters import parse_filter_options
-from twinvec_qdrant.cli.options import WAIT_SECONDS, CollectionPlace, FilterOption, GrpcPort, Wait, open_from_options
+from twinvec_qdrant.cli.options import (
+    SOME_FAILED,
+    WAIT_SECONDS,
+    AnyCollection,
+    CollectionPlace,
+    FilterOption,
+    GrpcPort,
+    Wait,
+    grpc_options,
+    open_from_options,
+)
 
 if TYPE_CHECKING:
-    from twinvec.retrieval.base import Hit, Reranker
+    from twinvec.retrieval.base import SpaceEncoder
+    from twinvec_qdrant.asking import Answer, Asked
+    from twinvec_qdrant.cli.results.searching import RootsOf
     from twinvec_qdrant.collection import Collection
+    from twinvec_qdrant.stored_roots import StoredRoot
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``twinvec``."""
-    app.command("search", rich_help_panel=COLLECTIONS_PANEL)(search_command)
+_SHOWING = "What is shown"
+_NEAREST = 3  # hits shown if none is relevant
 
 
 def search_command(
-    queries: Annotated[list[str], typer.Argument(metavar="QUERY", help="One or more queries.")],
-    collection: CollectionName,
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY", help="One or more queries.", show_default=False)],
+    collection: AnyCollection = None,
     path: StorePath = None,
     url: StoreUrl = None,
     model: CollectionModel = None,
@@ -52,88 +57,190 @@ def search_command(
     offset: Annotated[int, typer.Option(min=0, help="Skip the best N hits: the earlier pages.")] = 0,
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100,
     where: FilterOption = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Option("--words", metavar="WORDS", help="The query in key words, for BM25. Repeatable."),
+    ] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option("--answer", metavar="TEXT", help="A made-up answer, for the vectors (HyDE). Repeatable."),
+    ] = None,
+    min_relevance: Annotated[
+        float | None,
+        typer.Option(
+            "--min-relevance", min=0, max=1, metavar="X", help="Leave out hits of less relevance, from 0 to 1."
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All relevant hits instead of --limit; .5 is the default of --min-relevance.")
+    ] = False,
     chunks: Annotated[
         bool, typer.Option("--chunks", help="Show every chunk. Default: the best chunk of each document.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show the whole text of each hit.", rich_help_panel=_SHOWING)
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the score of every stage.", rich_help_panel=_SHOWING)
+    ] = False,
+    files: Annotated[
+        bool,
+        typer.Option("--files", help="Print only where the hits are: PATH:LINE, or an id.", rich_help_panel=_SHOWING),
     ] = False,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search a collection, and show the score of every stage.
+    """Search a collection, or all collections of a store, and show the passages that answer.
 
     The defaults of --mode and --rerank are the settings that "twinvec tune" chose for the collection, else hybrid and
-    none.
+    none. Without --collection, each collection is searched with its own model; the exit code is 3 if some of them
+    cannot be searched.
 
     \b
     twinvec search "how do I renew a certificate" -c docs --rerank maxsim
     twinvec search "late fees" "refunds" -c docs --filter "year>=2020"
+    twinvec search "late fees" --all --min-relevance .4 --files
     """
-    from twinvec.retrieval.tuned_search import Setting, TunedSearch
+    from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
+    from twinvec_qdrant.asking import Asked
+    from twinvec_qdrant.cli.served.searching import passages_for_output
 
-    conditions = parse_filter_options(where or [])
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port), model) as opened:
-        reranker: Reranker | None
-        if mode is None and rerank is None:
-            tuned = TunedSearch(opened)
-            setting, reranker = tuned.setting, tuned.reranker
-            candidates = setting.candidates or candidates
-        else:
-            setting, reranker = Setting(mode or "hybrid"), _reranker(rerank or "none", opened)
-        if setting.mode != "sparse":
-            opened.encoder.encode_query(["ready"])  # load the model first: the times below are those of the queries
-        depth, skipped = (limit, offset) if reranker is None else (max(limit + offset, candidates), 0)
-        options = {"filter": conditions, "group": not chunks, "offset": skipped, **setting.first_stage}
-        results = []
-        for query in queries:
-            start = time.perf_counter()
-            hits = opened.search(query, depth, **options)
-            retrieved = time.perf_counter()
-            if reranker is not None:
-                hits = reranker.rerank(query, hits, limit + offset)[offset:]
-            seconds = (retrieved - start, time.perf_counter() - retrieved)
-            described = _described(opened, hits, chunks=chunks)
-            results.append(
-                {"query": query, "hits": [asdict(hit) | said for hit, said in zip(hits, described, strict=True)]}
-            )
-            if not as_json:
-                _show_hits(query, hits, described, seconds, reranked=reranker is not None)
+    if as_json and files:
+        raise typer.BadParameter("give --json or --files")
+    if everything and offset:
+        raise typer.BadParameter("--all has no pages: leave --offset out")
+    asked = Asked(
+        mode,
+        rerank,
+        limit,
+        offset,
+        candidates,
+        parse_filter_options(where or []),
+        chunks,
+        DEFAULT_MIN_RELEVANCE if everything and min_relevance is None else min_relevance,
+        everything=everything,
+        phrasings={"words": words or [], "answers": answer or []} if words or answer else {},
+        passages=passages_for_output(),
+    )
+    queries = [_checked(query) for query in queries]
+    place = CollectionPlace(collection or "", path, url, wait, grpc_port)
+    answers, roots, failed = _search(place, model, queries, asked)
     if as_json:
-        show_json({"hits": results[0]["hits"]} if len(results) == 1 else {"results": results})
+        _print_json(answers, failed)
+    elif files:
+        _print_places(answers, roots, full=full)
+    else:
+        for each in answers:
+            _show(each, asked, roots, _Shown(named=len(answers) > 1, full=full, explain=explain))
+    for name, error in failed.items():
+        complain(f"twinvec: the collection {name!r} was not searched: {error}")
+    if failed:
+        raise typer.Exit(SOME_FAILED)
 
 
-def _reranker(name: str, collection: Collection) -> Reranker | None:
-    from twinvec.rerankers.cross_encoder import CrossEncoderReranker
-
-    if name == "none":
-        return None
-    return collection.maxsim() if name == "maxsim" else CrossEncoderReranker(name)
-
-
-def _described(collection: Collection, hits: Sequence[Hit], *, chunks: bool) -> list[dict[str, str]]:
-    """Return for each hit what the user has said of its source, under "described"; nothing for most collections."""
-    sources = [hit.id.rpartition("#")[0] if chunks else hit.id for hit in hits]
-    found = collection.described(sources)
-    return [{"described": found[source]} if source in found else {} for source in sources]
+def _checked(query: str) -> str:
+    """Return a query without the blanks around it."""
+    if not query.strip():
+        raise typer.BadParameter("the query is empty")
+    return query.strip()
 
 
-def _show_hits(
-    query: str,
-    hits: Sequence[Hit],
-    described: Sequence[Mapping[str, str]],
-    seconds: tuple[float, float],
-    *,
-    reranked: bool,
-) -> None:
-    """Print the hits of one query; ``seconds`` are those of the search and of the reranker."""
-    stages = list(dict.fromkeys(stage for hit in hits for stage in hit.scores))
-    total = ("score",) if reranked else ()  # a reranker may mix its score with the score before
-    lines = table(query, "", "source and text", *stages, *total, numbers=("", *stages, *total), rest="source and text")
-    for rank, (hit, said) in enumerate(zip(hits, described, strict=True), 1):
-        scores = (f"{hit.scores[stage]:.3f}" if stage in hit.scores else "" for stage in stages)
-        body = hit.text.removeprefix(str(hit.payload.get("heading", "")))
-        name = f"{hit.id} ({said['described']})" if said else hit.id
-        lines.add_row(str(rank), named_text(name, body), *scores, *(f"{hit.score:.3f}" for _ in total))
-    times = f"found in {1000 * seconds[0]:,.0f} ms"
-    if reranked:
-        times += f", reranked in {1000 * seconds[1]:,.0f} ms"
-    show(lines, f"{times if hits else 'nothing found'}\n")
+class _Shown(NamedTuple):
+    """What people want to see of each query."""
+
+    named: bool
+    full: bool
+    explain: bool
+
+
+def _search(
+    place: CollectionPlace, model: str | None, queries: Sequence[str], asked: Asked
+) -> tuple[list[Answer], RootsOf, dict[str, str]]:
+    """Search the collection that the options name, or all of the store; also return roots, and why some failed."""
+    from twinvec_qdrant.cli.served.searching import client_of, search_served
+
+    if (client := client_of(place)) is not None:
+        with client:
+            return search_served(client, place.name, model, queries, asked)
+    from twinvec_qdrant.asking import search_as_asked
+
+    if place.name:
+        with open_from_options(place, model) as opened:
+            return search_as_asked(opened, queries, asked, load_first=True), {"": opened.roots()}, {}
+    return _search_all(place, model, queries, asked)
+
+
+def _search_all(
+    place: CollectionPlace, model: str | None, queries: Sequence[str], asked: Asked
+) -> tuple[list[Answer], RootsOf, dict[str, str]]:
+    from twinvec_qdrant.asking import joined_answers, search_as_asked
+    from twinvec_qdrant.list_and_drop import list_collections
+    from twinvec_qdrant.several import collections_of, in_each
+
+    reached = grpc_options(place.url, place.grpc_port)
+    entries = list_collections(place.path, url=place.url, wait_seconds=place.wait, **reached)
+    entries = collections_of(entries, remote=place.url is not None)
+
+    def opened_one(name: str, encoder: SpaceEncoder | None) -> Collection:
+        return open_from_options(place._replace(name=name), model, encoder=encoder)
+
+    def searched(opened: Collection) -> tuple[list[Answer], list[StoredRoot]]:
+        return search_as_asked(opened, queries, whole, load_first=True), opened.roots()
+
+    several = len(entries) > 1
+    whole = replace(asked, limit=asked.limit + asked.offset, offset=0) if several else asked
+    done = in_each(entries, opened_one, searched)
+    failed = {name: str(error) for name, error in done.failed.items()}
+    if not several:
+        found, roots = done.results[entries[0].name]
+        return found, {"": roots}, failed
+    answers = zip(*(each for each, _ in done.results.values()), strict=True)
+    joined = [joined_answers(dict(zip(done.results, each, strict=True)), asked) for each in answers]
+    return joined, {name: roots for name, (_, roots) in done.results.items()}, failed
+
+
+def _print_json(answers: Sequence[Answer], failed: dict[str, str]) -> None:
+    results = [{"query": each.query, "hits": [found.as_fields() for found in each.hits]} for each in answers]
+    printed: dict[str, Any] = {"hits": results[0]["hits"]} if len(results) == 1 else {"results": results}
+    show_json(printed | ({"failed": failed} if failed else {}))
+
+
+def _print_places(answers: Sequence[Answer], roots: RootsOf, *, full: bool) -> None:
+    from twinvec_qdrant.cli.results.hits import place
+    from twinvec_qdrant.cli.results.searching import placed
+
+    for line in dict.fromkeys(place(each) for answer in answers for each in placed(answer.hits, roots, full=full)):
+        typer.echo(line)
+
+
+def _show(answer: Answer, asked: Asked, roots: RootsOf, shown: _Shown) -> None:
+    """Print the hits of one query for people."""
+    from rich.text import Text
+
+    from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
+    from twinvec.retrieval.syntax import parse_query
+    from twinvec_qdrant.cli.results.hits import rendered
+    from twinvec_qdrant.cli.results.searching import placed
+
+    if shown.named:
+        show(Text(answer.query, "bold underline"), "")
+    hits, times = answer.hits, f"found in {1000 * answer.searched:,.0f} ms"
+    if answer.reranked is not None:
+        times += f", reranked in {1000 * answer.reranked:,.0f} ms"
+    if not hits:
+        times = "nothing found" if asked.least is None else "nothing relevant found"
+    elif (
+        asked.least is None
+        and not parse_query(answer.query).has_conditions
+        and all(_is_below(each.hit.relevance, DEFAULT_MIN_RELEVANCE) for each in hits)
+    ):
+        hits = hits[:_NEAREST]
+        show(Text("nothing relevant found; the nearest:", "bold"), "")
+    for rank, each in enumerate(placed(hits, roots, full=shown.full), asked.offset + 1):
+        show(*rendered(rank, each, full=shown.full, explain=shown.explain))
+    show(Text(times, "dim"), *([""] if shown.named else []))
+
+
+def _is_below(relevance: float | None, least: float) -> bool:
+    return relevance is not None and relevance < least

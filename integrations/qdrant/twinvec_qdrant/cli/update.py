@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinvec.cli.options import COLLECTIONS_PANEL, AsJson, StorePath, StoreUrl, check_store
+from twinvec.cli.options import AsJson, StorePath, StoreUrl, check_store
 from twinvec.cli.terminal import complain, show_json, tell
 from twinvec_qdrant.cli.options import (
+    SOME_FAILED,
     WAIT_SECONDS,
     CollectionPlace,
     GrpcPort,
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.updates.updating import UpdateReport
-
-_SOME_FAILED = 3
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``twinvec``."""
-    app.command("update", rich_help_panel=COLLECTIONS_PANEL)(update_command)
 
 
 def update_command(
@@ -66,13 +60,13 @@ def update_command(
     if watch:
         _watch(names, place, prune=not no_prune, as_json=as_json)
         return
-    from twinvec_qdrant.updates.updating import update
+    from twinvec_qdrant.updates.updating import update_collection
 
     reports = {}
     for name in names:
         with open_from_options(place._replace(name=name)) as opened:
             start = time.perf_counter()
-            reports[name] = update(opened, prune=not no_prune, progress=not as_json)
+            reports[name] = update_collection(opened, prune=not no_prune, progress=not as_json)
         if not as_json:
             _show(name, reports[name], time.perf_counter() - start)
     if as_json:
@@ -131,4 +125,4 @@ def _end(reports: Mapping[str, Any]) -> None:
     """End with 3 if some sources or documents failed, and with 1 if all did."""
     done = any(each.new + each.updated + each.unchanged + each.deleted for each in reports.values())
     if any(each.failed or each.missing for each in reports.values()):
-        raise typer.Exit(_SOME_FAILED if done else 1)
+        raise typer.Exit(SOME_FAILED if done else 1)

@@ -47,9 +47,9 @@ def query_space(collection: Collection, text: str, vector: Vector) -> str | None
 
 
 def check_vectors(collection: Collection, documents: Sequence[Document], vectors: Mapping[str, Vector]) -> None:
-    """Check the vector of every document that comes with one, by the id of the document.
+    """Check the given vectors, which are named by the ids of their documents.
 
-    Raise ``SpaceMismatchError`` for a vector of another model, and ``BadVectorError`` for one that is no direction.
+    Raise ``SpaceMismatchError`` for a vector of another model, ``BadVectorError`` for one that is zero or not finite.
     """
     encoder = collection.encoder
     unknown = []
@@ -61,8 +61,8 @@ def check_vectors(collection: Collection, documents: Sequence[Document], vectors
             unknown.append(document)
         elif origin not in (None, encoder.space):
             raise SpaceMismatchError(
-                f"document {document.id!r}: its vector is of the space {origin}, but the collection's model is "
-                f"{encoder.name!r} (space {encoder.space}): {_REMEDY}"
+                f"document {document.id!r}: its vector is of the space {origin:.12}, but the collection's model is "
+                f"{encoder.name!r} (space {encoder.space:.12}): {_REMEDY}"
             )
     if unknown:
         names, texts = [f"document {each.id!r}" for each in unknown], [each.text for each in unknown]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from twinvec.arrays import FloatArray
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.encoders import document_vectors, token_states
-from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, WeighedText, texts
+from twinvec_qdrant.ingest.chunking import Chunk
+from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, WeighedText, distinct
 from twinvec_qdrant.records.description import Generation
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import States
@@ -37,39 +38,40 @@ class ChunkVectors:
         self._given = given
 
     def known(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
-        """Return the vectors that need no encoding, by the key of their text."""
+        """Return the vectors that need no encoding, by key."""
         known = self._stored(batch)
         given = [planned for planned in batch if planned.document.id in self._given]
-        others = texts(planned for planned in batch if planned.document.id not in self._given)
+        others = distinct(planned for planned in batch if planned.document.id not in self._given)
         for planned in given:
             vectors = TextVectors(self._given[planned.document.id])
             known.update((key, vectors) for key in planned.keys if key not in others)
         return known
 
     def given_to(self, planned: PlannedDocument, chunks: Mapping[str, WeighedText]) -> Mapping[str, WeighedText]:
-        """Return what is known of the texts by key, with the document's own vector if the caller gives it one."""
+        """Return what is known of chunks by key, with the document's own vector if the caller gives it one."""
         vector_D = self._given.get(planned.document.id)
         if vector_D is None:
             return chunks
         return {key: chunks[key]._replace(vectors=TextVectors(vector_D)) for key in planned.keys if key in chunks}
 
-    def encoded(self, texts: Sequence[str], on_texts: OnTexts) -> list[TextVectors]:
-        """Encode texts without reading the store; raise ``BadVectorError`` or ``InputError`` on a bad text."""
-        vectors_ND = document_vectors(self._encoder, texts, on_texts=on_texts)
-        states: Sequence[States | None] = [None] * len(texts)
+    def encoded(self, chunks: Sequence[Chunk], on_texts: OnTexts) -> list[TextVectors]:
+        """Encode chunks without reading the store; raise ``BadVectorError`` or ``InputError`` on a bad text."""
+        vectors_ND = document_vectors(self._encoder, [chunk.embedded for chunk in chunks], on_texts=on_texts)
+        states: Sequence[States | None] = [None] * len(chunks)
         if self._states_dim is not None:
-            states = token_states(self._encoder, texts, self._states_dim)
+            states = token_states(self._encoder, [chunk.text for chunk in chunks], self._states_dim)
         return list(map(TextVectors, vectors_ND, states))
 
     def _stored(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
-        """Return the vectors of the batch that the store holds already, by the key of their text."""
+        """Return the vectors of the batch that the store holds already, by key."""
         ids = [chunk for planned in batch if planned.old for chunk in planned.old.chunks]
         ids += [chunk for planned in batch if planned.document.id in self.left for chunk in planned.ids]
         if not ids:
             return {}
-        points = self._backend.retrieve(list(dict.fromkeys(ids)), ["content"], self._vector).values()
-        wanted = texts(batch)
-        kept = {each.payload["content"]: each for each in points if each.payload["content"] in wanted}
+        points = self._backend.retrieve(list(dict.fromkeys(ids)), ["content", "key"], self._vector).values()
+        wanted = distinct(batch)
+        there = {each.payload.get("key", each.payload["content"]): each for each in points}
+        kept = {key: each for key, each in there.items() if key in wanted}
         states: Mapping[str, States] = {}
         if self._states_dim is not None:
             states = self._backend.states([point.id for point in kept.values()], self._vector)

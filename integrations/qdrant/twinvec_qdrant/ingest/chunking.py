@@ -7,10 +7,12 @@ word stays: the part of a heading of Markdown that does not fit into the heading
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twinvec.errors import ConfigurationError, DocumentError, EngineError, MissingExtraError
@@ -20,6 +22,7 @@ from twinvec_qdrant.encoders import truncated
 from twinvec_qdrant.ingest.code import code_language, code_name, code_sections, grammar
 from twinvec_qdrant.ingest.markdown import is_markdown, markdown_sections
 from twinvec_qdrant.ingest.reading import PagedDocument
+from twinvec_qdrant.ingest.surroundings import surrounded
 from twinvec_qdrant.settings import ChunkSettings
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ _STEP = 8  # token capacities are multiples of this, so that few splitters serve
 _FILL = 0.92  # share of the capacity to aim at when cutting by characters: few pieces are then too long
 _WINDOW = 32_768  # characters a splitter gets at once: its time grows faster than the text
 _SPLITTERS = ("text", "markdown")  # the kinds of text that are no code
+_FENCE = re.compile(r"\s*(?:```|~~~)[^\n]*\s*")
+_WORD = re.compile(r"\w")
 _CHARACTERS_PER_TOKEN = 16  # upper bound: a word of 10,000 letters may be one token, and is cut by characters
 
 
@@ -41,11 +46,12 @@ class Chunk:
     """A piece of a document.
 
     Attributes:
-        text: Exactly what is embedded: heading, blank line, body.
+        text: Heading, blank line, body.
         heading: The document's title and the headings above the piece, "Guide > Install"; may be empty.
         position: Its place in the document, from 0.
         truncated: Whether the model truncates it.
         page: The page on which it starts, from 1; None if that is not known.
+        in_context: The text, and again with what stands around it (``ChunkSettings.surroundings``); None without.
     """
 
     text: str
@@ -53,14 +59,21 @@ class Chunk:
     position: int
     truncated: bool
     page: int | None = field(default=None, kw_only=True)
+    in_context: str | None = field(default=None, kw_only=True)
+
+    @property
+    def embedded(self) -> str:
+        """Exactly what is embedded, and of which the words are found."""
+        return self.text if self.in_context is None else self.in_context
 
 
 class _Piece(NamedTuple):
-    """The heading of a chunk, its text, and the part of the document in it."""
+    """The heading of a chunk, its text, the part of the document in it, and its text in context."""
 
     heading: str
     text: str
     body: str
+    in_context: str | None = None
 
 
 class Chunker:
@@ -102,6 +115,8 @@ class Chunker:
                 f"an overlap of {self.settings.overlap} tokens: expected at most {self._room // 2}, half of a chunk"
             )
         self._by_tokens = lru_cache(maxsize=64)(self._new_by_tokens)
+        if self.settings.surroundings:
+            self._measuring = self._tokenizer.for_chunking()
 
     def ways(self, document: Document) -> dict[str, Any]:
         """Return what cuts this document otherwise than its text alone does: the language of its code, its pages."""
@@ -126,7 +141,10 @@ class Chunker:
         found = [each for each in pieces if each.text.strip()]
         cut = truncated(self._encoder, [each.text for each in found])
         pages = _pages(found, document.text, ways["pages"]) if "pages" in ways else [None] * len(found)
-        return [Chunk(each.text, each.heading, row, cut[row], page=pages[row]) for row, each in enumerate(found)]
+        return [
+            Chunk(each.text, each.heading, row, cut[row], page=pages[row], in_context=each.in_context)
+            for row, each in enumerate(found)
+        ]
 
     def _pieces(self, document: Document, language: str | None) -> Iterator[_Piece]:
         markdown = language is None and is_markdown(document)
@@ -147,8 +165,9 @@ class Chunker:
                 body = f"{path[-1]}\n\n{body}"
             if not body.strip() and index + 1 < len(sections) and headings[index + 1].startswith(heading):
                 continue  # the next section repeats this heading
-            for piece in self._split(body, heading, kind):
-                yield _Piece(heading, _under(heading, piece), piece)
+            yield from self._in_context(
+                body, [_Piece(heading, _under(heading, piece), piece) for piece in self._split(body, heading, kind)]
+            )
 
     def _code_sections(self, document: Document, language: str) -> list[tuple[list[str], str]]:
         file = [document.title if document.title.strip() else code_name(document)]
@@ -181,7 +200,44 @@ class Chunker:
             pieces: Iterable[str] = self._cut(window, capacity, kind)
             if kind not in _SPLITTERS and not self.settings.overlap:
                 pieces = self._joined(pieces, capacity)
+            elif kind == "markdown":
+                pieces = self._with_fences(pieces, heading)
             yield from filter(None, map(_trimmed, pieces))
+
+    def _in_context(self, section: str, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
+        """Return the pieces of a section, each followed by itself and the text around it if the model has room for it.
+
+        The piece comes twice, so that its own words count more than those of its neighbours.
+        """
+        if not self.settings.surroundings or len(pieces) < 2:
+            return pieces
+        assert self._tokenizer is not None
+        longest = self._tokenizer.max_tokens
+        rooms = longest - _MARGIN - 2 * self._tokenizer.count([self._prompt + each.text for each in pieces])
+        bodies = [each.body for each in pieces]
+        around = list(surrounded(section, bodies, rooms.tolist(), self.settings.surroundings, self._measuring))
+        texts = [f"{each.text}\n\n{text}" for each, text in zip(pieces, around, strict=True)]
+        counts = self._tokenizer.count([self._prompt + text for text in texts])
+        return [
+            piece._replace(in_context=text) if len(wide) > len(piece.body) and count <= longest else piece
+            for piece, wide, text, count in zip(pieces, around, texts, counts.tolist(), strict=True)
+        ]
+
+    def _with_fences(self, pieces: Iterable[str], heading: str) -> Iterator[str]:
+        """Join the fence of a long block of code with the code behind it: the splitter parts them.
+
+        A fence that finds no room there stays a piece if it has a word, such as the name of a language.
+        """
+        fence = ""
+        for piece in chain(pieces, [""]):
+            if _FENCE.fullmatch(piece):
+                fence += piece
+            elif self._fits(_under(heading, _trimmed(fence + piece))) and piece:
+                yield fence + piece
+                fence = ""
+            else:
+                yield from (fence, piece) if _WORD.search(fence) else (piece,)
+                fence = ""
 
     def _joined(self, pieces: Iterable[str], capacity: int) -> Iterator[str]:
         """Join neighbouring pieces of code that fit together: the splitter parts a function's head from its body.

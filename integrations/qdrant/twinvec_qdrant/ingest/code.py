@@ -230,7 +230,7 @@ class _Sections:
                 last = end
 
     def _defined(self, node: Node) -> Node | None:
-        """Return the definition that a node is or wraps."""
+        """Return the node if it is a definition, or the definition inside a wrapper such as a decorator; else None."""
         if node.type in _WRAPPERS:
             inner = (self._defined(child) for child in node.named_children)
             return next((each for each in inner if each is not None), None)

@@ -16,6 +16,7 @@ from twinvec_qdrant.ingest.code import code_language, installed_languages, langu
 from twinvec_qdrant.ingest.reading import PagedDocument
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import stored_description
+from twinvec_qdrant.settings import ChunkSettings
 
 
 class Cutting:
@@ -26,6 +27,11 @@ class Cutting:
         self._chunker = chunker
         self.records = True
         """Whether decisions are stored."""
+
+    @property
+    def settings(self) -> ChunkSettings:
+        """How chunks are cut, with what has been decided so far."""
+        return self._chunker.settings
 
     def ways(self, document: Document) -> dict[str, Any]:
         """Return what cuts this document otherwise than its text alone does; the first of its kind decides."""

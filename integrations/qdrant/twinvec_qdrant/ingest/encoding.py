@@ -19,15 +19,19 @@ from twinvec_qdrant.ingest import pace
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
 from twinvec_qdrant.ingest.chunking import Chunk
 from twinvec_qdrant.ingest.pace import Pace
-from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, texts
+from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, distinct
 
 
-class _Text(NamedTuple):
-    """A text to encode: the row of its document in the batch, the hash of the text, and the text."""
+class _Unknown(NamedTuple):
+    """A chunk to encode: the row of its document in the batch, its key, and the chunk."""
 
     row: int
     key: str
-    text: str
+    chunk: Chunk
+
+    @property
+    def text(self) -> str:
+        return self.chunk.embedded
 
 
 @dataclass(slots=True)
@@ -36,7 +40,7 @@ class Portion:
 
     Attributes:
         batch: The documents of the batch.
-        vectors: The new vectors by the key of their text; those that were known come with the first portion.
+        vectors: The new vectors by key; those that were known come with the first portion.
         encoded: How many texts were encoded.
         failures: (source, reason) of each document that failed.
         is_first: Whether the batch begins here.
@@ -58,9 +62,9 @@ class Portion:
 class Encoding:
     """Encodes the batches of one ingest."""
 
-    def __init__(self, vectors: ChunkVectors, encoder: object) -> None:
+    def __init__(self, vectors: ChunkVectors, pace: Pace) -> None:
         self._vectors = vectors
-        self._pace = Pace(encoder)
+        self._pace = pace
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")
 
     def portions(self, batches: Iterator[Sequence[PlannedDocument]], advance: Advance) -> Iterator[Portion]:
@@ -108,13 +112,13 @@ class _Batch:
         self._pace = pace
         self._advance = advance
         self._known = vectors.known(documents)
-        self._done = set(self._known)  # keys of texts that have their vectors
+        self._done = set(self._known)  # keys of the chunks that have their vectors
         # documents of like length together: the calls of an encoder pad short texts to the longest
         self._order = sorted(range(len(documents)), key=lambda row: max(map(_length, documents[row].chunks), default=0))
         self._next = 0  # the first place in this order whose document may lack vectors
         self._failed: dict[int, str] = {}
         self._began = False
-        unknown = (text for key, text in texts(documents).items() if key not in self._done)
+        unknown = (chunk.embedded for key, chunk in distinct(documents).items() if key not in self._done)
         self._left_weight = self._weight = sum(map(pace.weight, unknown))
         self._work = sum(planned.work for planned in documents)
         self._moved, self._moved_work = 0, 0.0
@@ -136,8 +140,8 @@ class _Batch:
         portion.failures = [(self._documents[row].document.id, self._failed[row]) for row in failed]
         return portion
 
-    def _left(self) -> Iterator[_Text]:
-        """Yield the distinct texts that lack vectors, document by document."""
+    def _left(self) -> Iterator[_Unknown]:
+        """Yield the distinct chunks that lack vectors, document by document."""
         coming: set[str] = set()
         for place in range(self._next, len(self._order)):
             row = self._order[place]
@@ -145,20 +149,20 @@ class _Batch:
             for key, chunk in zip(planned.keys, planned.chunks, strict=True):
                 if row not in self._failed and key not in self._done and key not in coming:
                     coming.add(key)
-                    yield _Text(row, key, chunk.text)
+                    yield _Unknown(row, key, chunk)
             if not coming:
                 self._next = place + 1
 
-    def _taken(self) -> list[_Text]:
-        """Return the texts of the next call: those of whole documents, if they are at least half of what fits."""
+    def _taken(self) -> list[_Unknown]:
+        """Return the chunks of the next call: those of whole documents, if they are at least half of what fits."""
         count = len(self._pace.next(each.text for each in self._left()))
         taken = list(islice(self._left(), count + 1))
         cut = taken[count].row if len(taken) > count else None  # the document of the first text that does not fit
         whole = [each for each in taken[:count] if each.row != cut]
         return whole if 2 * len(whole) >= count else taken[:count]
 
-    def _encode(self, taken: Sequence[_Text], portion: Portion) -> None:
-        """Encode texts; if one of them is bad, each document by itself."""
+    def _encode(self, taken: Sequence[_Unknown], portion: Portion) -> None:
+        """Encode chunks; if one of them is bad, each document by itself."""
         try:
             self._call(taken, portion)
         except (BadVectorError, InputError):
@@ -168,7 +172,7 @@ class _Batch:
                 except (BadVectorError, InputError) as error:
                     self._failed[row] = str(error)
 
-    def _call(self, taken: Sequence[_Text], portion: Portion) -> None:
+    def _call(self, taken: Sequence[_Unknown], portion: Portion) -> None:
         wanted = [each.text for each in taken]
         weight, encoded, began = sum(map(self._pace.weight, wanted)), 0, pace.clock()
 
@@ -177,7 +181,7 @@ class _Batch:
             encoded += count
             self._move(self._left_weight - weight * min(encoded / len(wanted), 1))
 
-        vectors = self._source.encoded(wanted, on_texts)
+        vectors = self._source.encoded([each.chunk for each in taken], on_texts)
         self._pace.took(wanted, pace.clock() - began)
         self._left_weight -= weight
         self._move(self._left_weight)
@@ -196,4 +200,4 @@ class _Batch:
 
 
 def _length(chunk: Chunk) -> int:
-    return len(chunk.text)
+    return len(chunk.embedded)

@@ -30,8 +30,17 @@ from twinvec_qdrant.ingest.chunking import Chunker
 from twinvec_qdrant.ingest.cutting import Cutting
 from twinvec_qdrant.ingest.document_gate import DocumentGate, total_work
 from twinvec_qdrant.ingest.encoding import Encoding, Portion
-from twinvec_qdrant.ingest.planned import PlannedDocument, Planner, TextVectors, WeighedText, document_batches, texts
-from twinvec_qdrant.records.commits import Catalog, Draft
+from twinvec_qdrant.ingest.pace import Pace
+from twinvec_qdrant.ingest.planned import (
+    Changed,
+    PlannedDocument,
+    Planner,
+    TextVectors,
+    WeighedText,
+    distinct,
+    document_batches,
+)
+from twinvec_qdrant.records.commits import Catalog, Draft, Leftovers
 from twinvec_qdrant.records.description import Description, check_current_model
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.roots import Membership
@@ -48,7 +57,8 @@ class Ingestion:
     """One ingest into one collection.
 
     ``given`` holds the caller's vectors of whole documents, by id. ``refreshed`` returns the present description and
-    the encoder of its model, or raises ``SpaceMismatchError`` if that cannot be loaded.
+    the encoder of its model, or raises ``SpaceMismatchError`` if that cannot be loaded. ``pace`` is that of an ingest
+    before with the same encoder.
     """
 
     def __init__(
@@ -59,6 +69,7 @@ class Ingestion:
         given: Mapping[str, Sequence[float]],
         report: IngestReport,
         refreshed: Callable[[], tuple[Description, SpaceEncoder]],
+        pace: Pace | None = None,
     ) -> None:
         vectors = _checked(given, description)
         chunking, key = description.chunking, description.tenant_key
@@ -70,7 +81,7 @@ class Ingestion:
         self._tenants = Tenants(catalog, key)
         chunker = Chunker(encoder, chunking)
         self._cutting = Cutting(catalog, chunker)
-        self._planner = Planner(catalog, self._tenants, chunker, report)
+        self._planner = Planner(catalog, self._tenants, chunker, report, description.layout)
         self._gate = DocumentGate(
             chunking.sizes(),
             key,
@@ -80,7 +91,8 @@ class Ingestion:
             self._cutting.ways,
         )
         self._vectors = ChunkVectors(self._backend, encoder, description, vectors)
-        self._encoding = Encoding(self._vectors, encoder)
+        self._pace = pace or Pace(encoder)
+        self._encoding = Encoding(self._vectors, self._pace)
         self._has_given = bool(vectors)
         self._refreshed = refreshed
         self._taken: deque[Sequence[PlannedDocument]] = deque()  # the batches that are not written whole
@@ -107,11 +119,11 @@ class Ingestion:
                 self._backend.writing,
                 progress_bar("Ingesting", total, "documents", work=work, shown=progress) as self._planner.advance,
             ):
-                batches = document_batches(self._planner.planned(groups, self._gate.seen, self._gate.work))
+                changed = self._planner.changed(groups, self._gate.seen, self._gate.work)
                 if dry_run:
-                    self._count_only(batches)
+                    self._count_only(document_batches(self._planner.planned(changed)))
                 else:
-                    self._write(batches)
+                    self._bring(changed)
                 if prune:
                     self._prune(membership, allow_empty=allow_empty, dry_run=dry_run)
                 if not dry_run:
@@ -125,9 +137,13 @@ class Ingestion:
             self._catalog.leave(self._drafts.values())
         return self._report
 
+    def _bring(self, changed: Iterator[Changed]) -> None:
+        """Cut, encode and commit documents."""
+        self._write(document_batches(self._planner.planned(changed)))
+
     def _count_only(self, batches: Iterable[Sequence[PlannedDocument]]) -> None:
         for batch in batches:
-            self._report.encoded += len(texts(batch).keys() - self._vectors.known(batch).keys())
+            self._report.encoded += len(distinct(batch).keys() - self._vectors.known(batch).keys())
             for planned in batch:
                 self._count(planned, planned.new_chunks())
             self._planner.advance(len(batch), work=sum(planned.work for planned in batch))
@@ -146,7 +162,7 @@ class Ingestion:
                     raise
                 logger.info("%s: the ingest goes on with %r", self._backend.location, self._description.model)
                 self._vectors = ChunkVectors(self._backend, encoder, self._description, {})
-                self._encoding = Encoding(self._vectors, encoder)
+                self._encoding = Encoding(self._vectors, Pace(encoder))
                 batches = chain(self._uncommitted(), batches)
 
     def _next_of(self, batches: Iterator[Sequence[PlannedDocument]]) -> Sequence[PlannedDocument] | None:
@@ -168,20 +184,15 @@ class Ingestion:
         return left
 
     def _write_with_model(self, batches: Iterator[Sequence[PlannedDocument]]) -> None:
-        left = self._catalog.leftovers()
+        left = self._begin()
         self._vectors.left = left.sources
-        self._bm25.refresh()
-        if not self._backend.holds([CHUNKS]):
-            self._backend.begin_load(tenant_path(self._description.tenant_key))
-            if self._backend.exclusive:
-                self._bm25.count_from_nothing()
         vectors: dict[str, TextVectors] = {}
         for portion in self._encoding.portions(batches, self._planner.advance):
             failed = self._report.failed
             if portion.is_first:
                 self._waiting, vectors = list(portion.batch), {}
                 self._indexing.see(payload for planned in portion.batch for payload in planned.payloads())
-                self._bm25.begin([chunk.text for planned in portion.batch for chunk in planned.chunks])
+                self._bm25.begin([chunk.embedded for planned in portion.batch for chunk in planned.chunks])
             vectors.update(portion.vectors)
             self._write_portion(portion, vectors)
             if portion.is_last:
@@ -189,6 +200,16 @@ class Ingestion:
                 self._waiting = None
             self._planner.advance(portion.unseen, failed=self._report.failed - failed, work=portion.unseen_work)
         self._catalog.clear(left)
+
+    def _begin(self) -> Leftovers:
+        """Prepare the collection for writing; return what killed writers have left."""
+        left = self._catalog.leftovers()
+        self._bm25.refresh()
+        if not self._backend.holds([CHUNKS]):
+            self._backend.begin_load(tenant_path(self._description.tenant_key))
+            if self._backend.exclusive:
+                self._bm25.count_from_nothing()
+        return left
 
     def _write_portion(self, portion: Portion, vectors: Mapping[str, TextVectors]) -> None:
         """Commit the documents that have all their vectors, and draft the others; drop those that failed."""
@@ -212,7 +233,9 @@ class Ingestion:
     def _stage(self, planned: PlannedDocument, vectors: Mapping[str, TextVectors]) -> None:
         """Write the chunks that have just got their vectors."""
         rows = [row for row, key in enumerate(planned.keys) if key in vectors]
-        chunks = self._weighed([planned.keys[row] for row in rows], [planned.chunks[row].text for row in rows], vectors)
+        chunks = self._weighed(
+            [planned.keys[row] for row in rows], [planned.chunks[row].embedded for row in rows], vectors
+        )
         draft = self._drafts.get(planned.document.id) or Draft(planned.document.id, uuid4().hex)
         chunks = self._vectors.given_to(planned, chunks)
         if points := planned.points(rows, chunks, self._description.vector, draft.revision):
@@ -234,7 +257,7 @@ class Ingestion:
     ) -> list[PlannedDocument]:
         """Commit documents; return those that another writer won."""
         keys = [key for planned in batch for key in planned.keys]
-        chunks = self._weighed(keys, [chunk.text for planned in batch for chunk in planned.chunks], vectors)
+        chunks = self._weighed(keys, [chunk.embedded for planned in batch for chunk in planned.chunks], vectors)
         revision = uuid4().hex
         changes = []
         for planned in batch:

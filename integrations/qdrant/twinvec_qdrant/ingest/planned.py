@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import DocumentError, InputError
+from twinvec.errors import InputError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.documents import Document
 from twinvec.support.progress import Advance, unseen
 from twinvec_qdrant.ingest.chunking import Chunk, Chunker
+from twinvec_qdrant.layout import Layout
 from twinvec_qdrant.records.commits import Catalog, Change, Draft
-from twinvec_qdrant.records.schema import Record, canonical, chunk_id, digest, point_payload
+from twinvec_qdrant.records.schema import Record, canonical, chunk_id, chunk_key, digest, point_payload
 from twinvec_qdrant.records.tenancy import FOREIGN, Tenants
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.stores.points import Point, States
@@ -24,14 +25,14 @@ BATCH_CHUNKS = 1024
 
 
 class TextVectors(NamedTuple):
-    """The dense vector of a text, and its token states if the collection keeps them."""
+    """The dense vector of a chunk, and its token states if the collection keeps them."""
 
     dense: FloatArray
     states: States | None = None
 
 
 class WeighedText(NamedTuple):
-    """All vectors of a text, and its number of terms."""
+    """All vectors of a chunk, and its number of terms."""
 
     vectors: TextVectors
     sparse: SparseVector
@@ -40,10 +41,11 @@ class WeighedText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedDocument:
-    """A document to write, its chunks, and for each the hash of its text (``keys``) and its point id (``ids``).
+    """A document to write, its chunks, and for each the hash of what is embedded (``keys``) and its point id (``ids``).
 
     ``version`` is the hash of all that decides the chunks. ``old`` is the committed version that this plan starts from;
-    None for a new document. ``work`` is what has been read for the document (``DocumentGate.work``).
+    None for a new document. ``work`` is what has been read for the document (``DocumentGate.work``). ``layout`` is that
+    of the collection, if it was adopted.
     """
 
     document: Document
@@ -53,6 +55,7 @@ class PlannedDocument:
     ids: list[str]
     old: Record | None
     work: int
+    layout: Layout | None = None
 
     def new_chunks(self) -> int:
         """Return the number of chunks that the committed version lacks."""
@@ -68,7 +71,7 @@ class PlannedDocument:
     def points(self, rows: Iterable[int], chunks: Mapping[str, WeighedText], vector: str, revision: str) -> list[Point]:
         """Return the points of those chunks among ``rows`` that the committed version lacks.
 
-        ``chunks`` has what is known of a text by its key, and ``vector`` names the dense vectors.
+        ``chunks`` has what is known of a chunk by its key, and ``vector`` names the dense vectors.
         """
         kept = self._kept()
         points = []
@@ -100,22 +103,43 @@ class PlannedDocument:
             "text": chunk.text,
             "content": self.keys[row],
         }
-        return {**point_payload(own, _chunk_payload(self.document, chunk)), "revision": revision}
+        if chunk.embedded != chunk.text:
+            own |= {"content": digest(chunk.text), "embedded": chunk.embedded, "key": self.keys[row]}
+        payload = _chunk_payload(self.document, chunk)
+        foreign = {} if self.layout is None else self.layout.foreign(chunk.text, payload)
+        return {**foreign, **point_payload(own, payload), "revision": revision}
+
+
+class Changed(NamedTuple):
+    """A new or changed document: its version, its record if it has one, and the work of reading it."""
+
+    document: Document
+    version: str
+    old: Record | None
+    work: int
 
 
 class Planner:
     """Plans the documents of one ingest; counts unchanged and refused ones in ``report`` and on the progress bar."""
 
-    def __init__(self, catalog: Catalog, tenants: Tenants, chunker: Chunker, report: IngestReport) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        tenants: Tenants,
+        chunker: Chunker,
+        report: IngestReport,
+        layout: Layout | None = None,
+    ) -> None:
         self._catalog = catalog
+        self._layout = layout
         self._tenants = tenants
         self._chunker = chunker
         self._report = report
         self.advance: Advance = unseen
 
-    def planned(
+    def changed(
         self, groups: Iterable[Sequence[Document]], versions: Mapping[str, str], work: MutableMapping[str, int]
-    ) -> Iterator[PlannedDocument]:
+    ) -> Iterator[Changed]:
         """Yield the new and changed documents; ``versions`` holds the hash of each by id, and ``work`` its work."""
         for group in groups:
             records = self._catalog.records(document.id for document in group)
@@ -128,15 +152,27 @@ class Planner:
                     changed.append(document)
             foreign = self._tenants.foreign(changed, records)
             for document in changed:
-                try:
-                    if document.id in foreign:
-                        raise DocumentError(FOREIGN)
-                    chunks = self._chunker.chunks(document)
-                except InputError as error:
-                    self.refused(document.id, str(error), work.pop(document.id))
+                if document.id in foreign:
+                    self.refused(document.id, FOREIGN, work.pop(document.id))
                 else:
-                    old = records.get(document.id)
-                    yield _planned(document, versions[document.id], chunks, old, work.pop(document.id))
+                    version, old = versions[document.id], records.get(document.id)
+                    yield Changed(document, version, old, work.pop(document.id))
+
+    def planned(self, changed: Iterable[Changed]) -> Iterator[PlannedDocument]:
+        """Cut documents into chunks; refuse those that cannot be cut."""
+        for each in changed:
+            try:
+                planned = self.cut(each)
+            except InputError as error:
+                self.refused(each.document.id, str(error), each.work)
+            else:
+                yield planned
+
+    def cut(self, changed: Changed) -> PlannedDocument:
+        """Return a document with its chunks; raise ``InputError`` if it cannot be cut."""
+        document, version, old, work = changed
+        planned = _planned(document, version, self._chunker.chunks(document), old, work)
+        return planned if self._layout is None else replace(planned, layout=self._layout)
 
     def planned_again(self, lost: Sequence[PlannedDocument]) -> list[PlannedDocument]:
         """Return the same documents, planned on the versions that other writers have committed meanwhile."""
@@ -163,7 +199,7 @@ class Planner:
 
 
 def _planned(document: Document, version: str, chunks: list[Chunk], old: Record | None, work: int) -> PlannedDocument:
-    keys = [digest(chunk.text) for chunk in chunks]
+    keys = [chunk_key(chunk.text, chunk.embedded) for chunk in chunks]
     payload = canonical(document.payload)
     ids = []
     for chunk, key in zip(chunks, keys, strict=True):
@@ -177,9 +213,9 @@ def _chunk_payload(document: Document, chunk: Chunk) -> Mapping[str, Any]:
     return document.payload if chunk.page is None else {"page": chunk.page, **document.payload}
 
 
-def texts(batch: Iterable[PlannedDocument]) -> dict[str, str]:
-    """Return the distinct texts of a batch, by key."""
-    return {key: chunk.text for planned in batch for key, chunk in zip(planned.keys, planned.chunks, strict=True)}
+def distinct(batch: Iterable[PlannedDocument]) -> dict[str, Chunk]:
+    """Return a chunk for each key in a batch; chunks with one key have the same vectors."""
+    return {key: chunk for planned in batch for key, chunk in zip(planned.keys, planned.chunks, strict=True)}
 
 
 def document_batches(documents: Iterable[PlannedDocument]) -> Iterator[list[PlannedDocument]]:
@@ -189,7 +225,7 @@ def document_batches(documents: Iterable[PlannedDocument]) -> Iterator[list[Plan
     for planned in documents:
         batch.append(planned)
         chunks += len(planned.chunks)
-        characters += sum([len(chunk.text) for chunk in planned.chunks])
+        characters += sum([len(chunk.embedded) for chunk in planned.chunks])
         if chunks >= BATCH_CHUNKS or characters >= BATCH_CHARACTERS:
             yield batch
             batch, chunks, characters = [], 0, 0

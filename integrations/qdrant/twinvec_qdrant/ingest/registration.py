@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from twinvec.errors import ConfigurationError
+from twinvec_qdrant.ingest.lines import RootElsewhere
 from twinvec_qdrant.ingest.reading import STANDARD_INPUT, Root, printable
-from twinvec_qdrant.records.roots import Membership, Roots, StoredRoot
+from twinvec_qdrant.records.roots import Membership, Roots
+from twinvec_qdrant.stored_roots import StoredRoot
 
 NOT_BELOW = "/*/"
 """Pattern that leaves out the folders in a folder, so that they are not even listed."""
@@ -34,6 +36,9 @@ def registered(
         DocumentError: the root's folder or file cannot be read.
         ConfigurationError: as for ``Roots.register``, or there is nothing that ``describe`` could describe.
     """
+    if isinstance(documents, RootElsewhere):
+        wanted = StoredRoot.of_fields(documents.root)
+        return documents.documents, roots.register(wanted, named=documents.named, prune=prune, write=write)
     if not isinstance(documents, Root):
         if source is None:
             if describe:

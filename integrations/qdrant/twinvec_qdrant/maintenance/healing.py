@@ -9,7 +9,18 @@ from twinvec_qdrant.encoders import document_vectors, token_states
 from twinvec_qdrant.maintenance.reindex import index_payload
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description
-from twinvec_qdrant.records.schema import CHUNKS, canonical, chunk_id, digest, record_id, tenant_path, user_payload
+from twinvec_qdrant.records.schema import (
+    CHUNKS,
+    EMBEDDED_FIELDS,
+    canonical,
+    chunk_id,
+    chunk_key,
+    digest,
+    embedded_text,
+    record_id,
+    tenant_path,
+    user_payload,
+)
 from twinvec_qdrant.stores.conditions import LacksVector
 from twinvec_qdrant.stores.points import Point, States, pages, states_name
 
@@ -22,10 +33,10 @@ def heal(catalog: Catalog, model: Description, encoder: SpaceEncoder) -> None:
     backend.delete([point.id for point in backend.scroll(()) if not _is_whole(point)])
     names = [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
     for name in names:
-        for page in pages(backend.scroll([CHUNKS, LacksVector(name)], ["text"]), _PAGE):
+        for page in pages(backend.scroll([CHUNKS, LacksVector(name)], EMBEDDED_FIELDS), _PAGE):
             backend.update_dense(_encoded(page, model, encoder))
-    for page in pages(backend.scroll([CHUNKS], ["text"]), _PAGE):
-        weights = catalog.weights.documents(catalog.weights.terms([point.payload["text"] for point in page]))
+    for page in pages(backend.scroll([CHUNKS], EMBEDDED_FIELDS), _PAGE):
+        weights = catalog.weights.documents(catalog.weights.terms([embedded_text(point.payload) for point in page]))
         backend.update_sparse({point.id: weight for point, weight in zip(page, weights, strict=True)})
     if (path := tenant_path(model.tenant_key)) is not None:
         backend.index_field(path, "keyword")
@@ -43,7 +54,8 @@ def _is_whole(point: Point) -> bool:
         if own["kind"] != "chunk":
             return True
         payload = canonical(user_payload(own))
-        content = digest(digest(own["text"]), own["heading"], own.get("title", ""), payload)
+        key = chunk_key(own["text"], embedded_text(own))
+        content = digest(key, own["heading"], own.get("title", ""), payload)
         return point.id == chunk_id(own["source"], own["position"], content)
     except (KeyError, TypeError, AttributeError, ValueError):
         return False
@@ -51,7 +63,7 @@ def _is_whole(point: Point) -> bool:
 
 def _encoded(chunks: Sequence[Point], model: Description, encoder: SpaceEncoder) -> list[Point]:
     texts = [point.payload["text"] for point in chunks]
-    vectors_ND = document_vectors(encoder, texts)
+    vectors_ND = document_vectors(encoder, [embedded_text(point.payload) for point in chunks])
     states: Sequence[States | None] = [None] * len(texts)
     if model.states_dim is not None:
         states = token_states(encoder, texts, model.states_dim)

@@ -37,7 +37,7 @@ from twinvec_qdrant.records.description import (
     generation,
     stored_description,
 )
-from twinvec_qdrant.records.schema import CHUNKS, model_id
+from twinvec_qdrant.records.schema import CHUNKS, EMBEDDED_FIELDS, embedded_text, model_id
 from twinvec_qdrant.report import MigrationReport
 from twinvec_qdrant.stores.base import Backend, update_existing
 from twinvec_qdrant.stores.conditions import LacksVector, StoreCondition
@@ -149,8 +149,8 @@ class Migration:
         encoder: Any = self._encoder
         total, longer = 0, 0
         with progress_bar("Measuring", self._backend.count(unread), "chunks", shown=self._progress) as advance:
-            for page in pages(self._backend.scroll(unread, ["text"]), _PAGE):
-                texts = [point.payload["text"] for point in page]
+            for page in pages(self._backend.scroll(unread, EMBEDDED_FIELDS), _PAGE):
+                texts = [embedded_text(point.payload) for point in page]
                 cut = list(compress(texts, truncated(encoder, texts)))
                 if cut and not now.chunking.enabled:  # whole documents may be longer than what any model reads
                     with suppress(ModelError):  # the present model need not be there any more
@@ -174,7 +174,7 @@ class Migration:
         due, found = 0.0, True
         while found:  # again, for what writers have added to pages that were read before
             found = False
-            without = self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", "text"])
+            without = self._backend.scroll([CHUNKS, LacksVector(self._next.vector)], ["source", *EMBEDDED_FIELDS])
             for page in pages(without, _PAGE):
                 found = True
                 time.sleep(max(due - time.monotonic(), 0))
@@ -192,7 +192,7 @@ class Migration:
 
     def _encoded(self, points: Sequence[Point], advance: Advance) -> list[Point]:
         """Return the points with their new vectors only."""
-        texts = [point.payload["text"] for point in points]
+        texts = [embedded_text(point.payload) for point in points]
         names = [f"document {point.payload['source']!r}" for point in points]
         left = len(points)
 
@@ -207,7 +207,7 @@ class Migration:
         self.report.truncated += sum(truncated(self._encoder, texts))
         states: Sequence[States | None] = [None] * len(points)
         if self._next.states_dim is not None:
-            states = token_states(self._encoder, texts, self._next.states_dim)
+            states = token_states(self._encoder, [each.payload["text"] for each in points], self._next.states_dim)
         return [
             Point(point.id, dense=vector_D, vector=self._next.vector, states=states_TD)
             for point, vector_D, states_TD in zip(points, vectors_ND, states, strict=True)
@@ -215,11 +215,11 @@ class Migration:
 
     def _check_sample(self) -> None:
         """Encode some unchanged chunks again: the stored vectors must be the same, and searches must find them."""
-        sample = list(islice(self._backend.scroll([CHUNKS], ["source", "text"]), _SAMPLE))
+        sample = list(islice(self._backend.scroll([CHUNKS], ["source", *EMBEDDED_FIELDS]), _SAMPLE))
         if not sample:
             return
         name = self._next.vector
-        vectors_ND = document_vectors(self._encoder, [point.payload["text"] for point in sample])
+        vectors_ND = document_vectors(self._encoder, [embedded_text(point.payload) for point in sample])
         self.target()
         scores = self._best_scores([Query(vector_D, 1, (CHUNKS,), name=name) for vector_D in vectors_ND])
         stored = self._backend.retrieve([point.id for point in sample], [], name)

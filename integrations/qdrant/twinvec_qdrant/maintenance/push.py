@@ -17,7 +17,8 @@ from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing, shown_indexes
-from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, tenant_path, user_payload
+from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, embedded_text, tenant_path, user_payload
+from twinvec_qdrant.records.words.vocabulary import VOCABULARY
 from twinvec_qdrant.report import PushReport
 from twinvec_qdrant.settings import ChunkSettings
 from twinvec_qdrant.stores.base import Backend, Store
@@ -46,7 +47,7 @@ def push(source: Catalog, store: Store, *, prune: bool, allow_empty: bool, progr
 def open_target(store: Store, source: Description) -> Backend:
     """Open the other store's collection, or create it with this one's settings; raise as ``_check_target`` does."""
     if store.peek() is None:
-        fresh = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0}
+        fresh = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0, "layout": None}
         backend = store.create(source.model_copy(update=fresh).new_collection())
         PayloadIndexing(backend, source.payload_indexes).begin()
     else:
@@ -63,8 +64,8 @@ def _check_target(target: Description, source: Description, location: str) -> No
     """Raise ``SpaceMismatchError`` on another model, and ``ConfigurationError`` on settings that give other chunks."""
     if target.space != source.space:
         raise SpaceMismatchError(
-            f"{location}: made with the model {target.model!r} (space {target.space}), but the pushed collection with "
-            f"{source.model!r} (space {source.space}). Migrate one of them, or push to another name"
+            f"{location}: made with the model {target.model!r} (space {target.space:.12}), but the pushed collection "
+            f"with {source.model!r} (space {source.space:.12}). Migrate one of them, or push to another name"
         )
     for name in ("chunking", "language", "tenant_key"):
         theirs, ours = getattr(target, name), getattr(source, name)
@@ -163,7 +164,7 @@ class _Push:
     def _change(
         self, record: Record, old: Record | None, points: Mapping[str, Point], states: Mapping[str, States]
     ) -> Change:
-        terms = self._bm25.terms([points[chunk].payload["text"] for chunk in record.chunks])
+        terms = self._bm25.terms([embedded_text(points[chunk].payload) for chunk in record.chunks])
         revision, there = uuid4().hex, frozenset(old.chunks) if old else frozenset()
         copies = []
         for chunk, sparse in zip(record.chunks, self._bm25.documents(terms), strict=True):
@@ -174,8 +175,8 @@ class _Push:
         return Change(replace(record, revision=revision), copies, old)
 
     def _copy_notes(self) -> set[str]:
-        copied: set[str] = set()
-        for page in pages(self._source.scroll([NOTES]), _PAGE):
+        copied = {VOCABULARY}  # which the copy counts from its own chunks
+        for page in pages((each for each in self._source.scroll([NOTES]) if each.id != VOCABULARY), _PAGE):
             self._indexing.see(note.payload["metadata"] for note in page)
             self._target.upsert(page)
             copied.update(note.id for note in page)

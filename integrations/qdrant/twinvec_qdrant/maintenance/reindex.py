@@ -1,17 +1,20 @@
 """Rebuild the indexes of a collection.
 
 The index of the vectors is measured: by the share of the exact nearest chunks that it finds. The indexes of payload
-keys follow the settings and all payloads, which are read for that.
+keys follow the settings and all payloads, which are read for that. Where the index of the vectors is rebuilt, words are
+analysed anew too if the collection has an older analysis.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
 
 from twinvec.errors import ConfigurationError, StoreLimitError
+from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.payload_indexes import (
     MAX_PATHS,
@@ -40,7 +43,8 @@ def reindex(
     index: IndexSettings | Mapping[str, Any] | None,
     cluster: ClusterSettings | None,
     payload_indexes: Mapping[str, Any] | Literal[False] | None,
-    chunking: ChunkSettings | None = None,
+    chunking: ChunkSettings | None,
+    weights: BM25Weights,
 ) -> IndexReport:
     """Rebuild the indexes; see ``Collection.reindex``."""
     requested = IndexSettings.from_dict(index) if isinstance(index, Mapping) else index
@@ -54,7 +58,10 @@ def reindex(
         settings = requested or now.index
         wanted = now.payload_indexes if payload_indexes is None else PayloadIndexes.of(payload_indexes)
         index_payload(backend, wanted, now.tenant_key)
-        backend.build_index(settings, force=index is not None or (payload_indexes is None and chunking is None))
+        rebuild = index is not None or (payload_indexes is None and chunking is None)
+        if rebuild:
+            weights.renew()
+        backend.build_index(settings, force=rebuild)
         updated = now.model_copy(update={"index": settings, "payload_indexes": wanted, "chunking": cutting})
         backend.write_metadata(updated.changes(now))
     chunks = backend.count([CHUNKS])
@@ -66,9 +73,10 @@ def _cutting(now: ChunkSettings, wanted: ChunkSettings | None, location: str) ->
     """Return the settings of chunking with the wanted ways of cutting; raise if the chunks would have other sizes."""
     if wanted is None:
         return now
-    if wanted.sizes() != now.sizes():
+    if replace(wanted, surroundings=now.surroundings).sizes() != now.sizes():
         raise ConfigurationError(
-            f"{location}: holds {now}, not {wanted}; only code and pages can change: ingest into a new collection"
+            f"{location}: holds {now}, not {wanted}; only code, pages and surroundings can change: ingest into a new "
+            "collection"
         )
     return wanted.decided(now)
 

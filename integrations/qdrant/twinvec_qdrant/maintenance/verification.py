@@ -13,21 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
+from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec.retrieval.bm25 import Analyzer
 from twinvec_qdrant.maintenance.healing import heal
 from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
-from twinvec_qdrant.records.schema import CHUNKS, INTENTS, RECORDS, Record, digest
+from twinvec_qdrant.records.schema import (
+    CHUNKS,
+    EMBEDDED_FIELDS,
+    INTENTS,
+    RECORDS,
+    Record,
+    chunk_key,
+    digest,
+    embedded_text,
+)
 from twinvec_qdrant.report import RepairReport, VerifyReport
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import IdIs, LacksVector, StoreCondition, field_is
 from twinvec_qdrant.stores.points import pages, states_name
 
 _BATCH = 256
+_COMPARED = ("source", "revision", "position", "text", "content", "embedded", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +107,10 @@ def _compare(catalog: Catalog, model: Description) -> _Compared:
     names = [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
     chunks: dict[str, _Place] = {}
     changed = set()
-    for each in backend.scroll([CHUNKS], ["source", "revision", "position", "text", "content"]):
+    for each in backend.scroll([CHUNKS], _COMPARED):
         own = each.payload
         chunks[each.id] = _Place(own.get("source", ""), own.get("revision", ""), own.get("position", -1))
-        if digest(own.get("text", "")) != own.get("content"):
+        if not _as_written(own):
             changed.add(each.id)
     bare = _bare(backend, CHUNKS, names)
     busy = _busy(backend)
@@ -112,10 +122,18 @@ def _compare(catalog: Catalog, model: Description) -> _Compared:
     seen = {chunk: chunks[chunk].revision for chunk, source in loose.items() if source in recorded}
     # read a second time: a chunk that was removed or written again meanwhile is not stray
     stray = dict(catalog.revisions(seen).items() & seen.items())
-    forgotten = list(_forgotten(catalog, set(loose.values()) - recorded, Analyzer(model.language)))
+    forgotten = list(_forgotten(catalog, set(loose.values()) - recorded, model.analyzer))
     whole = chunks.keys() - bare - changed
     suspects = (record.source for record in records if not whole.issuperset(record.chunks))
     return _Compared(records, changed, stray, list(_incomplete(catalog, suspects, names, changed)), forgotten)
+
+
+def _as_written(own: Mapping[str, Any]) -> bool:
+    """Return whether the texts of a chunk are those whose hashes were written with them."""
+    text = own.get("text", "")
+    if digest(text) != own.get("content"):
+        return False
+    return own.keys().isdisjoint(("embedded", "key")) or chunk_key(text, own.get("embedded", text)) == own.get("key")
 
 
 def _misplaced(record: Record, chunks: Mapping[str, _Place]) -> Iterator[str]:
@@ -159,9 +177,9 @@ def _forgotten(catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Itera
     """
     sources = sources - _busy(catalog.backend)
     for source in sorted(sources - catalog.records(sources).keys()):
-        chunks = catalog.backend.scroll([field_is("source", source), CHUNKS], ["position", "text"])
+        chunks = catalog.backend.scroll([field_is("source", source), CHUNKS], ["position", *EMBEDDED_FIELDS])
         if places := {chunk.payload["position"]: chunk for chunk in chunks}:
             there = [places[position] for position in sorted(places)]
-            terms = sum(map(len, analyzer.terms([chunk.payload["text"] for chunk in there])))
+            terms = sum(map(len, analyzer.terms([embedded_text(chunk.payload) for chunk in there])))
             record = Record(source, "", uuid4().hex, tuple(chunk.id for chunk in there), terms, {})
             yield Change(record, (), None)

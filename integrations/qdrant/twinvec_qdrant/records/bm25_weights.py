@@ -3,22 +3,39 @@
 The store keeps saturated term frequencies (``twinvec.retrieval.bm25``), which depend on the average length of all
 chunks. The collection therefore records the average that its weights assume. When the true average has moved too far
 from it, all weights are computed again from the stored texts.
+
+The first ingest records the newest analysis of words (``twinvec.retrieval.analysis``) together with the first average.
+A collection keeps its analysis, for texts and queries, until ``renew``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
-from twinvec.retrieval.bm25 import Analyzer, SparseVector, document_vectors, query_vector
+from twinvec.errors import StoreLimitError
+from twinvec.retrieval import analysis as analyses
+from twinvec.retrieval.analysis import Analyzer
+from twinvec.retrieval.base import Hit
+from twinvec.retrieval.bm25 import SparseVector, document_vectors, query_vector, weighted_sum
+from twinvec.retrieval.passages import with_passages
 from twinvec_qdrant.records.description import Description, stored_description
-from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record
+from twinvec_qdrant.records.schema import CHUNKS, EMBEDDED_FIELDS, RECORDS, Record, embedded_text
+from twinvec_qdrant.records.words.spelling import Speller
+from twinvec_qdrant.records.words.vocabulary import Vocabulary
 from twinvec_qdrant.stores.base import Backend, update_existing
 from twinvec_qdrant.stores.points import Point, pages
+from twinvec_qdrant.stores.steps import Steps
 
 DRIFT = 0.05
 """Relative change of the average at which all weights are computed again."""
 
+CORRECTED = 0.75
+"""Weight of a corrected word; what was typed keeps the rest."""
+
 _PAGE = 1000
+_RECORDS = 100
 
 
 class BM25Weights:
@@ -26,9 +43,20 @@ class BM25Weights:
 
     def __init__(self, backend: Backend, description: Description) -> None:
         self._backend = backend
-        self._analyzer = Analyzer(description.language)
+        self._analyzer = description.analyzer
         self.average_length = description.average_length
         self._totals: tuple[int, int] | None = None  # chunks and terms; None until they are counted
+        self._vocabulary = Vocabulary(backend)
+
+    @property
+    def chunks(self) -> int | None:
+        """Number of the collection's chunks; None before ``rebalance``."""
+        return None if self._totals is None else self._totals[0]
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """The analysis of words that the collection records."""
+        return self._analyzer
 
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each text."""
@@ -44,12 +72,46 @@ class BM25Weights:
         if not self.average_length:
             self._assume(self.terms(texts))
 
-    def queries(self, texts: Sequence[str]) -> list[SparseVector]:
-        """Return the vectors of queries."""
-        return [query_vector(each) for each in self.terms(texts)]
+    def queries(self, texts: Sequence[str], instead: Sequence[str] | None = None) -> list[SparseVector]:
+        """Return the vectors of queries; with corrected queries ``instead``, mostly of their terms."""
+        vectors = [query_vector(each) for each in self._analyzer.query_terms(texts)]
+        if instead is None or list(instead) == list(texts):
+            return vectors
+        return [
+            vector if text == right else weighted_sum([vector, self.queries([right])[0]], (1 - CORRECTED, CORRECTED))
+            for text, right, vector in zip(texts, instead, vectors, strict=True)
+        ]
+
+    def written(self, texts: Iterable[str]) -> None:
+        """Add chunks that have been written to the vocabulary."""
+        if self._analyzer.version > 1:
+            self._vocabulary.see(texts, self._analyzer)
+
+    def taken_words(self) -> tuple[Counter[str], int]:
+        """Return the words and the number of chunks that have been written, for the writer that leads this one."""
+        return self._vocabulary.taken(self._analyzer) if self._analyzer.version > 1 else (Counter(), 0)
+
+    def add_words(self, words: Mapping[str, int], chunks: int) -> None:
+        """Add what other writers have written (``taken_words``); the totals are counted again when they are needed."""
+        self._vocabulary.add(words, chunks)
+        self._totals = None
+
+    def read_vocabulary(self) -> None:
+        """Read the words of the collection now, so that the first search need not."""
+        if self.average_length and self._analyzer.version > 1:
+            self._backend.run(self._vocabulary.read())
+
+    def speller(self) -> Steps[Speller | None]:
+        """Return what corrects queries; None if the collection has no vocabulary."""
+        return (yield from self._vocabulary.speller(self._analyzer)) if self._analyzer.version > 1 else None
+
+    def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the hits of a query, each with its best passage by words."""
+        return with_passages(query, hits, self._analyzer)
 
     def changed(self, old: Record | None, new: Record | None) -> None:
         """Add a commit to the totals, which are counted in the store only once."""
+        self._vocabulary.changed(len(new.chunks if new else ()) - len(old.chunks if old else ()))
         if self._totals is not None:
             chunks, terms = self._totals
             for record, sign in ((old, -1), (new, 1)):
@@ -63,23 +125,63 @@ class BM25Weights:
         self._totals = (0, 0)
 
     def refresh(self) -> None:
-        """Read the average again; other writers may have changed it."""
-        average = stored_description(self._backend).average_length
-        if average != self.average_length:
-            self.average_length, self._totals = average, None
+        """Read the average and the analysis again; other writers may have changed them."""
+        now = stored_description(self._backend)
+        self._analyzer = now.analyzer
+        if now.average_length != self.average_length:
+            self.average_length, self._totals = now.average_length, None
 
-    def rebalance(self) -> None:
-        """Compute all weights again if the average has drifted. After a kill, the next call starts over."""
-        if self._totals is not None and not self._drifted(*self._totals):
-            return
-        chunks, terms = self._totals = self._counted()  # also counts the commits of other writers
-        if not self._drifted(chunks, terms):
-            return
+    def rebalance(self, *, recount: bool = False) -> None:
+        """Compute all weights again if the average has drifted. After a kill, the next call starts over.
+
+        Also store the words that have been written; with ``recount``, count those of all chunks.
+        """
+        if self._totals is None or self._drifted(*self._totals):
+            chunks, terms = self._totals = self._counted()  # also counts the commits of other writers
+            if self._drifted(chunks, terms):
+                self._weigh_all(chunks, terms)
+        if self._analyzer.version > 1:
+            with suppress(StoreLimitError):  # a full collection takes no vocabulary: the next ingest writes it
+                self._vocabulary.save(self._totals[0], self._analyzer, anew=recount)
+
+    def _weigh_all(self, chunks: int, terms: int) -> None:
         average = terms / chunks
-        for page in pages(self._backend.scroll([CHUNKS], ["text"]), _PAGE):
+        for page in pages(self._backend.scroll([CHUNKS], EMBEDDED_FIELDS), _PAGE):
             self._weigh(page, average)
         self._backend.flush()
         self._record(average)
+
+    def renew(self) -> None:
+        """Bring the analysis of all texts up to the newest version, and count all words again.
+
+        Searches continue meanwhile. After a kill, the collection has its old version, and the next call starts over.
+        """
+        self.refresh()
+        if not self.average_length:
+            return
+        if self._analyzer.version != analyses.NEWEST_ANALYSIS:
+            analyzer = Analyzer(self._analyzer.language, analyses.NEWEST_ANALYSIS)
+            for page in pages(self._backend.scroll([RECORDS]), _RECORDS):
+                self._analyse(page, analyzer)
+            self._backend.flush()
+            self._backend.write_metadata({"analysis": analyzer.version})
+            self._analyzer, self._totals = analyzer, None
+        self.rebalance(recount=True)
+
+    def _analyse(self, records: Sequence[Point], analyzer: Analyzer) -> None:
+        """Write the weights of the records' chunks, and their numbers of terms to the records."""
+        chunks = [chunk for each in records for chunk in each.payload["chunks"]]
+        there = self._backend.retrieve(chunks, EMBEDDED_FIELDS)
+        texts = [embedded_text(point.payload) for point in there.values()]
+        terms = dict(zip(there, analyzer.terms(texts), strict=True))
+        self._update(terms, self.average_length)
+        counted = [sum(len(terms.get(chunk, ())) for chunk in each.payload["chunks"]) for each in records]
+        changed = [
+            Point(each.id, {**each.payload, "terms": count})
+            for each, count in zip(records, counted, strict=True)
+            if count != each.payload["terms"]
+        ]
+        self._backend.commit(changed, [each.payload["revision"] for each in changed])
 
     def _assume(self, terms: Sequence[Sequence[str]]) -> None:
         if not self.average_length and any(terms):
@@ -93,13 +195,17 @@ class BM25Weights:
         return sum(each.payload["size"] for each in records), sum(each.payload["terms"] for each in records)
 
     def _weigh(self, page: Sequence[Point], average: float) -> None:
-        terms = self.terms([point.payload["text"] for point in page])
-        vectors = document_vectors(terms, average)
-        weights = {point.id: vector for point, vector in zip(page, vectors, strict=True)}
+        terms = self.terms([embedded_text(point.payload) for point in page])
+        self._update(dict(zip([point.id for point in page], terms, strict=True)), average)
+
+    def _update(self, terms: Mapping[str, Sequence[str]], average: float) -> None:
+        """Write the weights of chunks, by id."""
+        weights = dict(zip(terms, document_vectors(list(terms.values()), average), strict=True))
         update_existing(
             self._backend, weights, lambda ids: self._backend.update_sparse({key: weights[key] for key in ids})
         )
 
     def _record(self, average: float) -> None:
-        self._backend.write_metadata({"average_length": average})
+        first = {} if self.average_length or self._analyzer.version == 1 else {"analysis": self._analyzer.version}
+        self._backend.write_metadata({"average_length": average, **first})
         self.average_length = average

@@ -21,7 +21,7 @@ writer looks for chunks of its own that another one has removed or made its own 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import compress
@@ -31,6 +31,7 @@ from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.description import check_current_model
 from twinvec_qdrant.records.intents import Intents, new_intent
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS, Record, record_id
+from twinvec_qdrant.records.writer_process import Writer
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Point, pages
@@ -117,6 +118,7 @@ class Catalog:
             self._intents.remove([change.draft.intent for change in changes if change.draft and change.draft.chunks])
         for change in compress(changes, won):
             self.weights.changed(change.old, change.record)
+            self.weights.written(point.payload["text"] for point in change.points)
         return lost
 
     def stage(self, draft: Draft, points: Sequence[Point]) -> None:
@@ -149,9 +151,9 @@ class Catalog:
         found = self.backend.retrieve(list(ids), ["revision"])
         return {key: point.payload["revision"] for key, point in found.items()}
 
-    def leftovers(self) -> Leftovers:
-        """Return what killed writers have left."""
-        intents = self._intents.abandoned()
+    def leftovers(self, ended: Collection[Writer] = ()) -> Leftovers:
+        """Return what killed writers have left; ``ended`` are writers that the caller knows to have ended."""
+        intents = self._intents.abandoned(ended)
         return Leftovers(intents, frozenset(source for intent in intents for source in intent.payload["sources"]))
 
     def clear(self, leftovers: Leftovers) -> None:

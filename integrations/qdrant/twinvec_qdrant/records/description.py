@@ -24,9 +24,12 @@ from pydantic import (
 from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.arrays import unit
 from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreCorruptError
+from twinvec.retrieval import analysis as analyses
+from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec.retrieval.bm25 import Analyzer
+from twinvec.retrieval.relevance import Calibration, completed
 from twinvec_qdrant.encoders import document_vectors, states_dim
+from twinvec_qdrant.layout import Layout
 from twinvec_qdrant.records.schema import tenant_path
 from twinvec_qdrant.settings import AUTOMATIC, DEFAULT_INDEX, ChunkSettings, IndexSettings, PayloadIndexes
 from twinvec_qdrant.stores.base import Backend, NewCollection
@@ -38,6 +41,9 @@ COLLECTION_PROBES = (
     "Größe, naïve café, Ελληνικά, русский, 日本語, العربية",
     "def retry(times: int) -> None: ...",
 )
+ADOPTION = "twinvec_adoption"
+"""Key of a collection's metadata that holds its future description while it is being adopted for the first time."""
+
 SAME_VECTOR_COSINE = 0.98
 """Smallest cosine of two vectors that count as the same: exact engines give 1, 8-bit engines more than 0.99."""
 
@@ -79,6 +85,8 @@ class Generation(BaseModel):
     external: Literal[True] | None = None
     """Whether the model is known by its vectors only: it is that of another library (``ExternalEncoder``)."""
     probes: list[Probe] = Field(min_length=1)
+    calibration: Calibration | None = None
+    """How the scores lie, once it has been measured; stored only then."""
 
     @model_validator(mode="after")
     def _probes_have_vectors(self) -> Self:
@@ -101,8 +109,12 @@ class Description(Generation):
     """Payload key that names a document's tenant, in a collection of many tenants."""
     average_length: float = 0.0
     """Average terms of a chunk that the stored BM25 weights assume; 0 before the first ingest."""
+    analysis: int = 1
+    """Version of the analysis of words; stored if it is not 1, together with the first ``average_length``."""
     payload_indexes: PayloadIndexes = AUTOMATIC
     """Stored only if it differs from the default, which older versions of twinvec do not know."""
+    layout: Layout | None = None
+    """Stored only for a collection that was adopted: what the class of its framework still reads."""
     next: Generation | None = None
     """The model of an unfinished migration."""
     previous: Generation | None = None
@@ -139,9 +151,32 @@ class Description(Generation):
         Analyzer(value)
         return value
 
+    @field_validator("analysis")
+    @classmethod
+    def _is_a_known_analysis(cls, value: int) -> int:
+        Analyzer(version=value)
+        return value
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """The analysis of the collection's texts and queries: the newest one before the first ingest."""
+        return Analyzer(self.language, self.analysis if self.average_length else analyses.NEWEST_ANALYSIS)
+
+    @property
+    def scale(self) -> Calibration | None:
+        """How searches judge scores; None for a collection of before calibrations, until it is calibrated."""
+        measured = self.calibration or (Calibration() if self.analysis > 1 or not self.average_length else None)
+        return completed(measured, "" if self.options.given() else self.model)
+
     def new_collection(self) -> NewCollection:
         """Return what a store needs to create the collection; raise ``ConfigurationError`` on an invalid tenant key."""
-        defaults = {"payload_indexes": self.payload_indexes == AUTOMATIC, "external": self.external is None}
+        defaults = {
+            "payload_indexes": self.payload_indexes == AUTOMATIC,
+            "external": self.external is None,
+            "analysis": self.analysis == 1,
+            "calibration": self.calibration is None,
+            "layout": self.layout is None,
+        }
         stored = self.model_dump(exclude={name for name, is_default in defaults.items() if is_default})
         return NewCollection(self.dim, stored, self.index, tenant_path(self.tenant_key), self.states_dim)
 
@@ -199,7 +234,11 @@ def stored_description(backend: Backend) -> Description:
 
 
 def check_ours(metadata: Mapping[str, Any], location: str) -> None:
-    """Raise ``ConfigurationError`` if twinvec did not create the collection."""
+    """Raise ``ConfigurationError`` if the collection is not one of twinvec."""
+    if metadata.get(ADOPTION):
+        raise ConfigurationError(
+            f"{location}: an adoption was begun and is not finished: finish it (twinvec adopt, adopt_collection)"
+        )
     if "twinvec" not in metadata:
         raise ConfigurationError(f"{location}: not a collection of twinvec; choose another name")
 
@@ -209,8 +248,8 @@ def check_space(description: Description, encoder: SpaceEncoder, location: str) 
     if encoder.space != description.space:
         raise SpaceMismatchError(
             f"{location}: made with the model {description.model!r} ({description.dim} dimensions, space "
-            f"{description.space}), but the encoder is {encoder.name!r} ({encoder.dim} dimensions, space "
-            f"{encoder.space}). Their vectors cannot be compared: open the collection with its own model, or "
+            f"{description.space:.12}), but the encoder is {encoder.name!r} ({encoder.dim} dimensions, space "
+            f"{encoder.space:.12}). Their vectors cannot be compared: open the collection with its own model, or "
             "migrate it to the other model (twinvec migrate, Collection.migrate)"
         )
 
@@ -240,6 +279,6 @@ def check_current_model(backend: Backend, vector: str) -> None:
     now = stored_description(backend)
     if now.vector != vector:
         raise SpaceMismatchError(
-            f"{backend.location}: was migrated to the model {now.model!r} ({now.dim} dimensions, space {now.space}) "
-            "meanwhile; ingest again, which goes on with that model"
+            f"{backend.location}: was migrated to the model {now.model!r} ({now.dim} dimensions, space "
+            f"{now.space:.12}) meanwhile; ingest again, which goes on with that model"
         )

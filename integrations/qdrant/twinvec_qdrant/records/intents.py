@@ -7,7 +7,7 @@ it certainly lived. The writer removes the intent at the end.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from uuid import uuid4
 
 from twinvec_qdrant.records.schema import INTENTS, intent_id
@@ -53,9 +53,13 @@ class Intents:
         """Leave intents, which this process no longer works on, to the next writer."""
         _active.difference_update(keys)
 
-    def abandoned(self) -> list[Point]:
-        """Return the intents whose writers have certainly ended, or are too old for a live one."""
-        return [intent for intent in self._backend.scroll([INTENTS]) if self._is_abandoned(intent)]
+    def abandoned(self, ended: Collection[Writer] = ()) -> list[Point]:
+        """Return the intents whose writers have certainly ended, or are too old for a live one.
+
+        ``ended`` are writers that the caller knows to have ended.
+        """
+        found = self._backend.scroll([INTENTS])
+        return [each for each in found if self._is_abandoned(each) or Writer.of_payload(each.payload) in ended]
 
     def _is_abandoned(self, intent: Point) -> bool:
         writer = Writer.of_payload(intent.payload)

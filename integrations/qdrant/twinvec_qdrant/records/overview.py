@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
 from twinvec_qdrant.records.description import Description, stored_description
 from twinvec_qdrant.records.payload_indexes import shown_indexes
-from twinvec_qdrant.records.roots import Roots, owner
+from twinvec_qdrant.records.roots import Roots
 from twinvec_qdrant.records.schema import CHUNKS, RECORDS
+from twinvec_qdrant.stored_roots import owner
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import LacksVector
 
@@ -35,10 +37,12 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
         "index": now.index.as_dict(),
         "indexed": backend.indexed(chunks),
         **_payload_indexes(backend, now.tenant_key),
+        **({"layout": now.layout.model_dump(), "vector": now.vector} if now.layout else {}),
         "late_interaction": _states_size(backend, now),
         "tenant_key": now.tenant_key,
         "language": now.language,
         "average_length": now.average_length,
+        **({"calibration": asdict(now.calibration)} if now.calibration else {}),
         "migrating_to": now.next.model if now.next else None,
         "chunks_to_migrate": backend.count([CHUNKS, LacksVector(now.next.vector)]) if now.next else None,
         "migrated_from": now.previous.model if now.previous else None,

@@ -1,7 +1,8 @@
 """What a collection keeps: six kinds of points, their ids, and their payloads.
 
     chunk      dense and sparse vector, perhaps token states; source, position, heading, perhaps title, text, content
-               (the hash of the text), the revision of the commit that wrote it, the user's payload below "metadata"
+               (the hash of the text), the revision of the commit that wrote it, the user's payload below "metadata";
+               if more than the text is embedded, "embedded" has all of it, and "key" the hash of both
     record     one for each source: version, revision and the ids of its chunks; writing the record is the commit
     intent     the sources that a writer is about to change, and the revisions that it may leave unfinished; the writer
                removes it at the end
@@ -43,6 +44,9 @@ LLAMA_INDEX_KEYS = frozenset({"_node_content", "_node_type", "doc_id", "document
 
 SHOWN_FIELDS = ("source", "position", "heading", "title")
 """Our own fields that a hit shows together with the user's payload; a user's key of the same name replaces them."""
+
+EMBEDDED_FIELDS = ("text", "embedded")
+"""The fields of a chunk from which its vectors are made."""
 
 CHUNKS, RECORDS, INTENTS, NOTES = (field_is("kind", kind) for kind in ("chunk", "record", "intent", "note"))
 """The conditions that select the points of one kind."""
@@ -97,6 +101,19 @@ class Record:
             payload["terms"],
             payload.get("metadata", {}),
         )
+
+
+def embedded_text(chunk: Mapping[str, Any]) -> str:
+    """Return the text from which vector and BM25 weights of a chunk are made; its payload has ``EMBEDDED_FIELDS``.
+
+    Token states are those of ``text``.
+    """
+    return str(chunk.get("embedded", chunk["text"]))
+
+
+def chunk_key(text: str, embedded: str) -> str:
+    """Return the hash of what decides a chunk's vectors."""
+    return digest(text) if embedded == text else digest(text, embedded)
 
 
 @lru_cache(maxsize=4096)  # an ingest asks again for those of a batch

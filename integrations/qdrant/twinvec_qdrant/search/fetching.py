@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
+import numpy as np
+
+from twinvec.arrays import FloatArray
+from twinvec.retrieval.syntax import ParsedQuery
 from twinvec_qdrant.records.schema import record_id
 from twinvec_qdrant.search.ranking import Candidate
 from twinvec_qdrant.search.request import SearchRequest
@@ -30,6 +34,7 @@ class Fetched:
         self._asked: set[str] = set()
         self._listed: dict[str, frozenset[str]] = {}
         self._ids: dict[str, str] = {}
+        self._admitted: dict[tuple[str, ParsedQuery], bool] = {}
 
     def fetch(self, ids: Iterable[str]) -> Steps[None]:
         """Read the points that have not been asked for."""
@@ -51,18 +56,34 @@ class Fetched:
 
         return Along(ids, self._vector)
 
+    def vector(self, key: str) -> FloatArray | None:
+        """Return the dense vector of a chunk that has been read; None if it is gone, or lacks one."""
+        point = self.points.get(key)
+        return None if point is None or point.dense is None else np.asarray(point.dense, dtype=np.float32)
+
     def keep(self, read: Mapping[str, Point | None]) -> None:
         """Keep points that have been read; None for those that do not exist."""
         self._asked.update(read)
         self.points.update((key, point) for key, point in read.items() if point is not None)
 
     def valid(
-        self, ranked: Sequence[Sequence[Candidate]], request: SearchRequest, *, group: bool
+        self,
+        ranked: Sequence[Sequence[Candidate]],
+        conditions: Sequence[ParsedQuery | None],
+        request: SearchRequest,
+        *,
+        group: bool,
     ) -> Steps[list[list[Candidate]]]:
-        """Return for each search the best candidates that their source's record lists; with ``group`` one a source."""
+        """Return for each search the best candidates that their source's record lists; with ``group`` one a source.
+
+        The texts of candidates satisfy the search's condition, if it has one.
+        """
         needed = _needed(request)
         while True:
-            valid = [_Walk(candidates, self, request.depth, group) for candidates in ranked]
+            valid = [
+                _Walk(candidates, self, request.depth, group, condition)
+                for candidates, condition in zip(ranked, conditions, strict=True)
+            ]
             open_ends = [each for each in valid if each.unknown]
             if not open_ends:
                 return [each.valid for each in valid]
@@ -74,6 +95,16 @@ class Fetched:
             record = self.points.get(self.record_id(source))
             self._listed[source] = frozenset(record.payload["chunks"]) if record else frozenset()
         return self._listed.get(source)
+
+    def admitted(self, chunk: str, condition: ParsedQuery) -> bool | None:
+        """Return whether a chunk satisfies the condition; None if the chunk has not been asked for."""
+        if chunk not in self._asked:
+            return None
+        if (chunk, condition) not in self._admitted:
+            own = self.points[chunk].payload if chunk in self.points else {}
+            shown = [str(own.get(name, "")) for name in ("title", "heading", "text")]
+            self._admitted[chunk, condition] = condition.admits(*shown)
+        return self._admitted[chunk, condition]
 
     def record_id(self, source: str) -> str:
         """Return the id of a source's record."""
@@ -87,16 +118,25 @@ def _needed(request: SearchRequest) -> int:
 
 
 class _Walk:
-    """A walk over the candidates of one search up to the first whose record is unknown, or until ``limit`` are valid.
+    """A walk over the candidates of one search up to the first that is not known, or until ``limit`` are valid.
 
-    ``valid`` holds the candidates found, ``unknown`` whether the walk ended at an unknown record.
+    A candidate is known if its record is, and with a ``condition`` also its text. ``valid`` holds the candidates found,
+    ``unknown`` whether the walk ended at an unknown one.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], fetched: Fetched, limit: int, group: bool) -> None:
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        fetched: Fetched,
+        limit: int,
+        group: bool,
+        condition: ParsedQuery | None,
+    ) -> None:
         self.valid: list[Candidate] = []
         self.unknown = False
         self._fetched = fetched
         self._group = group
+        self._condition = condition
         self._limit = limit
         self._left: Sequence[Candidate] = ()
         self._taken: set[str] = set()
@@ -107,10 +147,11 @@ class _Walk:
             if group and source in self._taken:
                 continue
             chunks = fetched.listed(source)
-            if chunks is None:
+            admitted = True if condition is None else fetched.admitted(candidate.id, condition)
+            if chunks is None or admitted is None:
                 self.unknown, self._left = True, candidates[place:]
                 return
-            if candidate.id in chunks:
+            if candidate.id in chunks and admitted:
                 self.valid.append(candidate)
                 self._taken.add(source)
 
@@ -123,8 +164,9 @@ class _Walk:
                 return
             if self._group and candidate.source in sources:
                 continue
-            sources.add(candidate.source)
             yield self._fetched.record_id(candidate.source)
-            if place >= offset:  # earlier ones belong to pages before
+            if place >= offset or self._condition is not None:  # earlier ones belong to pages before
                 yield candidate.id
+            if self._condition is None:  # with one, the next chunk of the source may be the first that satisfies it
+                sources.add(candidate.source)
             place += 1

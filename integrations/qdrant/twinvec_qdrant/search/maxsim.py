@@ -9,6 +9,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.rerankers.maxsim import MaxSimReranker
+from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import Hit, TokenEncoder
 from twinvec_qdrant.records.schema import CHUNKS, digest
 from twinvec_qdrant.stores.base import Backend
@@ -27,11 +28,21 @@ class StoredMaxSim(MaxSimReranker):
     """
 
     def __init__(
-        self, backend: Backend, served: Callable[[], tuple[str, Any]], encoder: TokenEncoder, *, mix: float = 0.4
+        self,
+        backend: Backend,
+        served: Callable[[], tuple[str, Any]],
+        encoder: TokenEncoder,
+        *,
+        mix: float = 0.4,
+        analyzer: Analyzer | None = None,
     ) -> None:
-        super().__init__(encoder, mix=mix)
+        super().__init__(encoder, mix=mix, analyzer=analyzer)
         self._backend = backend
         self._served = served
+
+    def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the hits as they are: finding passages would compute the states that the stored ones save."""
+        return list(hits)
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
         """Return the scores of ``MaxSimReranker.compare``, from stored states if the store has them."""

@@ -11,6 +11,8 @@ import numpy as np
 from twinvec.arrays import FloatArray, unit
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.fusion import fuse
+from twinvec.retrieval.relevance import Calibration
+from twinvec.retrieval.syntax import ParsedQuery
 from twinvec_qdrant.stores.candidates import Found
 from twinvec_qdrant.stores.points import Scored
 
@@ -27,10 +29,17 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueryVectors:
-    """The vectors of one query; None for a stage that the search leaves out."""
+    """The vectors of one query; None for a stage that the search leaves out.
+
+    ``asked`` is the dense vector before feedback moved it; None if none has. ``condition`` is what the syntax of the
+    query demands of a text, and ``telling`` says whether only texts with a term of the query satisfy it.
+    """
 
     dense: FloatArray | None
     sparse: SparseVector | None = None
+    asked: FloatArray | None = None
+    condition: ParsedQuery | None = None
+    telling: bool = False
 
     @property
     def terms(self) -> int:
@@ -53,6 +62,7 @@ def rank(
     weights: tuple[float, float],
     before: Sequence[Candidate] = (),
     first: int = 0,
+    calibration: Calibration | None = None,
 ) -> list[Candidate]:
     """Return the candidates of all stages, best first; equal scores by source and position.
 
@@ -73,7 +83,7 @@ def rank(
             np.array([*(each.scores[stage] for each in before[:first]), *values], dtype=np.float32)
             for stage, values in scores.items()
         ]
-        final = fuse(*both, weights=weights, terms=query.terms, first=first or None)[first:]
+        final = fuse(*both, weights=weights, terms=query.terms, first=first or None, calibration=calibration)[first:]
     else:
         (final,) = scores.values()
     ranked = []
@@ -88,6 +98,19 @@ def rank(
         ranked.append((order, Candidate(point.id, source, position, own, score)))
     ranked.sort(key=lambda each: each[0])
     return [candidate for _, candidate in ranked]
+
+
+def as_asked(candidate: Candidate, asked_D: FloatArray, vector_D: FloatArray) -> Candidate:
+    """Return a candidate of a moved query whose dense score is that of the query as it was asked.
+
+    Scores of moved queries are nearer to everything, and say less of the hit; they are those of the stage "feedback".
+    """
+    cosine = float(unit(asked_D) @ unit(vector_D))
+    return candidate._replace(scores={"dense": cosine, "feedback": candidate.scores["dense"]} | _others(candidate))
+
+
+def _others(candidate: Candidate) -> dict[str, float]:
+    return {stage: score for stage, score in candidate.scores.items() if stage != "dense"}
 
 
 def mmr(relevance_N: Any, vectors_ND: FloatArray, limit: int, diversity: float) -> list[int]:

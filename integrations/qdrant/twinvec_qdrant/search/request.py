@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import InitVar, dataclass, field
+from numbers import Real
 
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import MAX_LIMIT, Mode, check_limit
+from twinvec.retrieval.feedback import check_feedback
 from twinvec.retrieval.filters import Filter, listed_keys, parse_filter
 from twinvec.support.checks import check_choice, is_integer
 from twinvec_qdrant.records.schema import filter_conditions
@@ -16,6 +19,7 @@ from twinvec_qdrant.stores.conditions import StoreCondition
 class SearchRequest:
     """The checked arguments of ``Collection.search``; errors are the same, except that fusion checks the weights.
 
+    ``passages`` says whether hits get the passage that answers a text, ``syntax`` whether queries have a syntax.
     ``named`` holds the payload keys that the filter restricts to listed values.
     """
 
@@ -26,6 +30,10 @@ class SearchRequest:
     offset: int = 0
     weights: tuple[float, float] = (1.0, 1.0)
     exact: bool = False
+    passages: bool = True
+    feedback: int = 0
+    syntax: bool = False
+    min_relevance: float | None = None
     conditions: tuple[StoreCondition, ...] = field(init=False)
     named: frozenset[str] = field(init=False)
 
@@ -34,9 +42,25 @@ class SearchRequest:
         if not is_integer(self.offset) or not 0 <= self.offset <= MAX_LIMIT:
             raise ConfigurationError(f"offset must be an integer from 0 to {MAX_LIMIT:,}, got {self.offset!r}")
         check_choice(self.mode, Mode, "mode")
+        check_feedback(self.feedback)
+        least = self.min_relevance
+        if least is not None and (not isinstance(least, Real) or not 0 <= least <= 1):
+            raise ConfigurationError(f"min_relevance is a number from 0 to 1, got {least!r}")
         parsed = parse_filter(filter)
         object.__setattr__(self, "conditions", filter_conditions(parsed))
         object.__setattr__(self, "named", listed_keys(parsed))
+
+    @property
+    def moves(self) -> bool:
+        """Return whether the search first moves the vectors of its queries."""
+        return self.feedback > 0 and self.mode != "sparse"
+
+    def of_first_hits(self) -> SearchRequest:
+        """Return the request for the first hits, towards which a query moves."""
+        first = copy(self)
+        for name, value in (("limit", self.feedback), ("offset", 0), ("feedback", 0)):
+            object.__setattr__(first, name, value)
+        return first
 
     @property
     def depth(self) -> int:

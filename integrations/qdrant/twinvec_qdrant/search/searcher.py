@@ -6,13 +6,14 @@ is left out. If too few candidates remain, the search goes deeper, by the same s
 step stay before those of the next, so that pages neither repeat nor miss a hit.
 
 A search makes two requests to a store: the candidates, and what lies behind the best of them (``fetching``). It makes
-more only where it goes deeper, or passes over many chunks that no record lists.
+more only where it goes deeper, or passes over many chunks that no record lists. Feedback is one further search: two
+more requests, for the first hits and their vectors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
@@ -20,11 +21,13 @@ import numpy as np
 
 from twinvec.errors import ConfigurationError, FilterError
 from twinvec.retrieval.base import Hit
+from twinvec.retrieval.feedback import moved
 from twinvec.retrieval.fusion import CANDIDATES
+from twinvec.retrieval.relevance import relevance
 from twinvec_qdrant.records.description import Description
-from twinvec_qdrant.records.schema import SHOWN_FIELDS, model_id, user_payload
+from twinvec_qdrant.records.schema import CHUNKS, SHOWN_FIELDS, model_id, user_payload
 from twinvec_qdrant.search.fetching import Fetched
-from twinvec_qdrant.search.ranking import Candidate, QueryVectors, mmr, rank
+from twinvec_qdrant.search.ranking import Candidate, QueryVectors, as_asked, mmr, rank
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.candidates import Found, Search
@@ -68,15 +71,47 @@ class Searcher:
         self._whole = not description.chunking.enabled  # a chunk's id is its document's
         self._index = description.index
         self._tenant_key = description.tenant_key
+        # the framework's class may add points that have no record yet
+        self._only = (CHUNKS,) if description.layout is not None else ()
+        self._scale = description.scale
 
     def search(self, queries: Sequence[QueryVectors], request: SearchRequest) -> Steps[Outcome]:
         """Return the hits for each query."""
         self.check_tenant(request)
-        fetched = Fetched(self._backend, None)
+        if request.moves:
+            queries = yield from self._moved(queries, request.of_first_hits())
+        fetched = Fetched(self._backend, self._vector if request.moves else None)
         searches, model = yield from self._candidates(queries, request, fetched)
         found = [search.valid[request.offset :] for search in searches]
-        hits = yield from self._hits(found, fetched, request)
+        if request.moves:
+            found = yield from self._as_asked(queries, found, fetched)
+        hits = yield from self._hits(list(zip(queries, found, strict=True)), fetched, request)
         return Outcome(hits, model)
+
+    def _moved(self, queries: Sequence[QueryVectors], request: SearchRequest) -> Steps[list[QueryVectors]]:
+        """Return the queries, each moved towards the vectors of the hits of ``request``."""
+        fetched = Fetched(self._backend, self._vector)
+        searches, _ = yield from self._candidates(queries, request, fetched)
+        yield from fetched.fetch(each.id for search in searches for each in search.valid)
+        nearer = []
+        for query, search in zip(queries, searches, strict=True):
+            assert query.dense is not None
+            found = [vector for each in search.valid if (vector := fetched.vector(each.id)) is not None]
+            found_KD = np.stack(found) if found else np.empty((0, len(query.dense)), dtype=np.float32)
+            nearer.append(replace(query, dense=moved(query.dense, found_KD), asked=query.dense))
+        return nearer
+
+    def _as_asked(
+        self, queries: Sequence[QueryVectors], found: Sequence[Sequence[Candidate]], fetched: Fetched
+    ) -> Steps[list[list[Candidate]]]:
+        """Return the candidates with the dense scores of the queries before they were moved."""
+        yield from fetched.fetch(each.id for candidates in found for each in candidates)
+        scored: list[list[Candidate]] = []
+        for query, candidates in zip(queries, found, strict=True):
+            pairs = [(each, fetched.vector(each.id)) for each in candidates]
+            assert query.asked is not None
+            scored.append([each if vector is None else as_asked(each, query.asked, vector) for each, vector in pairs])
+        return scored
 
     def diverse(self, query: QueryVectors, request: SearchRequest, limit: int, diversity: float) -> Steps[Outcome]:
         """Return ``limit`` of the request's hits, chosen by maximal marginal relevance."""
@@ -84,13 +119,13 @@ class Searcher:
         fetched = Fetched(self._backend, self._vector)
         (search,), model = yield from self._candidates([query], request, fetched)
         yield from fetched.fetch(each.id for each in search.valid)
-        vectors = {each.id: fetched.points[each.id].dense for each in search.valid if each.id in fetched.points}
-        found = [each for each in search.valid if vectors.get(each.id) is not None]
+        vectors = {each.id: fetched.vector(each.id) for each in search.valid}
+        found = [each for each in search.valid if vectors[each.id] is not None]
         if not found:
             return Outcome([[]], model)
         vectors_ND = np.stack([np.asarray(vectors[each.id]) for each in found])
         chosen = mmr(np.array([each.score for each in found]), vectors_ND, limit, diversity)
-        hits = yield from self._hits([[found[index] for index in chosen]], fetched, request)
+        hits = yield from self._hits([(query, [found[index] for index in chosen])], fetched, request)
         return Outcome(hits, model)
 
     def check_tenant(self, request: SearchRequest) -> None:
@@ -112,10 +147,14 @@ class Searcher:
         while waiting:
             model = yield from self._find(waiting, request, depth, fetched)
             for search in waiting:
-                search.ranked += rank(search.found, search.query, request.weights, search.ranked, search.first)
+                search.ranked += rank(
+                    search.found, search.query, request.weights, search.ranked, search.first, self._scale
+                )
                 search.first = search.first or len(search.ranked)
+                search.more &= not search.query.telling or _has_more_words(search.ranked, depth)
             enough = [each for each in waiting if not each.more or len(each.ranked) >= request.depth]
-            valid = yield from fetched.valid([search.ranked for search in enough], request, group=group)
+            conditions = [search.query.condition for search in enough]
+            valid = yield from fetched.valid([each.ranked for each in enough], conditions, request, group=group)
             for search, candidates in zip(enough, valid, strict=True):
                 search.valid = candidates
             waiting = [each for each in waiting if each.more and len(each.valid) < request.depth]
@@ -127,8 +166,10 @@ class Searcher:
     ) -> Steps[str | None]:
         """Set the new candidates of each search, scored by every stage, and whether more may exist."""
 
+        conditions = (*self._only, *request.conditions)
+
         def query(vector: Any) -> Query:
-            return Query(vector, depth, request.conditions, _FIELDS, request.exact, self._vector, self._index)
+            return Query(vector, depth, conditions, _FIELDS, request.exact, self._vector, self._index)
 
         asked = [
             Search(
@@ -145,15 +186,31 @@ class Searcher:
         return None if candidates.notice is None else str(candidates.notice["vector"])
 
     def _hits(
-        self, found: Sequence[Sequence[Candidate]], fetched: Fetched, request: SearchRequest
+        self, found: Sequence[tuple[QueryVectors, Sequence[Candidate]]], fetched: Fetched, request: SearchRequest
     ) -> Steps[list[list[Hit]]]:
-        yield from fetched.fetch(candidate.id for candidates in found for candidate in candidates)
+        """Return the hits of each query, without those below the request's least relevance."""
+        yield from fetched.fetch(candidate.id for _, candidates in found for candidate in candidates)
         points = fetched.points
         named_by_source = request.group or self._whole
-        return [
-            [_hit(each, points[each.id].payload, named_by_source) for each in candidates if each.id in points]
-            for candidates in found
+        hits = [
+            [
+                _hit(each, points[each.id].payload, named_by_source, relevance(each.scores, query.terms, self._scale))
+                for each in candidates
+                if each.id in points
+            ]
+            for query, candidates in found
         ]
+        return [relevant(each, request.min_relevance) for each in hits]
+
+
+def relevant(hits: Sequence[Hit], least: float | None) -> list[Hit]:
+    """Return the hits whose relevance is at least ``least``, and those whose relevance is not known."""
+    return [hit for hit in hits if least is None or hit.relevance is None or hit.relevance >= least]
+
+
+def _has_more_words(ranked: Sequence[Candidate], depth: int) -> bool:
+    """Return whether the candidates of this depth may lack chunks that have a term of the query."""
+    return sum(each.scores.get("sparse", 1.0) > 0 for each in ranked) >= depth
 
 
 def check_diversity(diversity: float) -> None:
@@ -162,11 +219,12 @@ def check_diversity(diversity: float) -> None:
         raise ConfigurationError(f"diversity must be between 0 and 1, got {diversity!r}")
 
 
-def _hit(candidate: Candidate, payload: Mapping[str, Any], named_by_source: bool) -> Hit:
+def _hit(candidate: Candidate, payload: Mapping[str, Any], named_by_source: bool, relevance: float | None) -> Hit:
     return Hit(
         candidate.source if named_by_source else f"{candidate.source}#{candidate.position}",
         payload["text"],
         candidate.score,
         dict(candidate.scores),
         {**{name: payload[name] for name in SHOWN_FIELDS if name in payload}, **user_payload(payload)},
+        relevance=relevance,
     )

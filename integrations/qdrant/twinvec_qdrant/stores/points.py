@@ -22,6 +22,9 @@ T = TypeVar("T")
 DENSE = "dense"
 """Name of a chunk's dense vector in a new collection. After a migration, the dense vector has another name."""
 
+UNNAMED = ""
+"""Name of the dense vector in a collection of a framework that gives it no name (``adopting``)."""
+
 SPARSE = "sparse"
 """Name of a chunk's sparse vector (BM25)."""
 
@@ -42,7 +45,9 @@ States = npt.NDArray[np.float16]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A stored point; ``id`` is a UUID in canonical form, ``vector`` the name of the dense vector (shape (dim,)).
+    """A stored point; ``vector`` is the name of its dense vector (shape (dim,)).
+
+    ``id`` is a UUID in canonical form, or in a collection that was adopted perhaps an integer, in digits.
 
     ``payload`` holds only the fields that were requested. ``states``, the token states, are written together with the
     dense vector; only ``Backend.states`` reads them back.
@@ -133,14 +138,22 @@ def payload_selector(fields: Sequence[str] | None) -> bool | list[str]:
     return True if fields is None else list(fields)
 
 
+def vector_selector(vector: str | None) -> bool | list[str]:
+    """Return what both stores take as ``with_vectors``, for the dense vector of this name or none."""
+    return False if vector is None else [vector]
+
+
 def stored_point(record: Any, vector: str | None = None) -> Point:
     """Return the point that a store's record holds, with the dense vector named ``vector`` if the point has it."""
-    dense = record.vector.get(vector) if vector and isinstance(record.vector, dict) else None
+    dense = None
+    if vector is not None and record.vector:
+        named = record.vector if isinstance(record.vector, dict) else {UNNAMED: record.vector}
+        dense = named.get(vector)
     return Point(
         str(record.id),
         record.payload or {},
         None if dense is None else np.asarray(dense, dtype=np.float32),
-        vector=vector or DENSE,
+        vector=DENSE if vector is None else vector,
     )
 
 

@@ -32,7 +32,7 @@ class UpdateReport(IngestReport):
         return bool(self.new or self.updated or self.deleted)
 
 
-def update(
+def update_collection(
     collection: Collection, *, prune: bool = True, progress: bool = False, only: Container[str] | None = None
 ) -> UpdateReport:
     """Ingest the sources of a collection again.
@@ -44,6 +44,9 @@ def update(
         prune: Remove documents that their source no longer holds.
         progress: Show progress bars on a terminal.
         only: Names of the sources to ingest; default: all.
+
+    Returns:
+        The counts of all sources together, and the names of those that were ingested, or could not be.
 
     Raises:
         StoreError, EngineError, SpaceMismatchError: as ``Collection.ingest`` does.

@@ -18,7 +18,7 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.ingest.reading import Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW
-from twinvec_qdrant.updates.updating import UpdateReport, places, update
+from twinvec_qdrant.updates.updating import UpdateReport, places, update_collection
 
 _QUIET_MS = 400  # changes are told when none has come for this long,
 _LONGEST_MS = 800  # or this long after the first
@@ -45,7 +45,7 @@ def watch(names: list[str], open_collection: Open, told: Told, *, prune: bool = 
         prune: Remove documents that their source no longer holds.
 
     Raises:
-        ConfigurationError: the operating system does not let so many folders be watched.
+        ConfigurationError: the operating system limits the number of watched folders to fewer.
         TwinvecError: as ``Collection.open`` and ``Collection.ingest`` do; a store that fails is tried again instead.
     """
     updates = _Updates(open_collection, told, prune=prune)
@@ -91,7 +91,7 @@ class _Updates:
 
     def _update(self, name: str, sources: set[str]) -> UpdateReport:
         with self._open(name, self._encoders.get(name)) as opened:
-            report = update(opened, prune=self._prune, only=None if _ALL in sources else sources)
+            report = update_collection(opened, prune=self._prune, only=None if _ALL in sources else sources)
             if name not in self._encoders:
                 self._encoders[name] = opened.encoder
                 opened.encoder.encode_query([_READY])  # loads the model, so that the first change need not wait for it
@@ -129,7 +129,7 @@ class Changes:
             thread.join()
 
     def wait(self, seconds: float | None = None) -> set[Key]:
-        """Return the roots that have changed, as soon as one has, or after so many seconds; perhaps none."""
+        """Wait for a change, at most ``seconds``, and return the roots that have changed."""
         while True:
             pause = min(filter(None, (seconds, _LOOK_SECONDS if self._missing else None)), default=None)
             try:

@@ -75,7 +75,7 @@ _NAMES = {"bert": _BERT, "roberta": _BERT, "xlm-roberta": _BERT, "mpnet": _MPNET
 
 
 def missing_part(config: dict[str, Any]) -> str | None:
-    """Return what a backbone's ``config.json`` needs and no description here has, or None if it can be built."""
+    """Return which setting in ``config.json`` the descriptions do not cover; None if they cover the backbone."""
     kind = config["model_type"]
     if kind not in _NAMES:
         return f"backbone {kind!r}"

@@ -97,7 +97,7 @@ def write_card(
         "| setting | value |",
         "|---|---|",
         *(f"| {name} | {_cell(value)} |" for name, value in _settings(config)),
-        f"| steps | {report.steps:,} (kept: {report.best_step:,}) |",
+        f"| steps | {report.steps:,}; {_kept(report)} |",
         f"| learning rate | {schedule.learning_rate:g}, {schedule.decay}, warm-up {schedule.warmup:g} |",
         f"| precision, seed | {schedule.precision}, {schedule.seed} |",
         "",
@@ -108,6 +108,13 @@ def write_card(
         lines.append("")
     lines += [f"![Loss and scores]({_CURVES})", ""]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _kept(report: TrainReport) -> str:
+    """Return which step's weights the model has."""
+    if report.best_step == report.steps:
+        return "the model is that of the last step"
+    return f"the model is that of step {report.best_step:,}, which scored best"
 
 
 def _usage(kind: str, folder: str) -> list[str]:

@@ -47,6 +47,7 @@ def is_picture(path):
     return pixels.shape[0] > 100 and pixels.shape[1] > 400 and np.ptp(pixels[:, :, :3]) > 0.5
 
 
+@pytest.mark.slow
 def test_a_report_holds_tables_tests_examples_and_plots(tmp_path, tasks, models):
     comparison = compare([*models, "cls:" + models[0]], tasks, resamples=50)
     written = write_report(comparison, tmp_path / "report")
@@ -74,6 +75,7 @@ def test_a_report_holds_tables_tests_examples_and_plots(tmp_path, tasks, models)
     }
 
 
+@pytest.mark.slow
 def test_systems_that_agree_have_no_example_of_a_difference(tmp_path, tasks, models):
     same = shutil.copytree(models[0], tmp_path / "same")
     agreed, apart = (compare([models[0], other], tasks, resamples=50) for other in (str(same), models[1]))

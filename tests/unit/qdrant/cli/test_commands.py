@@ -158,15 +158,20 @@ def test_search_for_people_and_programs(twinvec, folder, place):
     one = figures(twinvec("search", "hot drinks", *place, "--limit", 2, "--json"))
     assert list(one) == ["hits"]
     assert one["hits"][0]["id"] == "tea.md"
-    assert set(one["hits"][0]) == {"id", "text", "score", "scores", "payload"}
+    assert set(one["hits"][0]) == {"id", "text", "score", "scores", "payload", "relevance", "passage"}
+    assert set(one["hits"][0]["passage"]) == {"text", "start", "end", "matches"}
     assert set(one["hits"][0]["scores"]) == {"dense", "sparse", "fused"}
     two = figures(twinvec("search", "hot drinks", "cycling", *place, "--rerank", "maxsim", "--json"))
     assert [each["query"] for each in two["results"]] == ["hot drinks", "cycling"]
     assert two["results"][1]["hits"][0]["id"] == "bikes/chain.txt"
     assert "maxsim" in two["results"][1]["hits"][0]["scores"]
     shown = twinvec("search", "cycling", *place, "--rerank", "maxsim").out
-    for part in ("cycling", "bikes/chain.txt", "dense", "sparse", "fused", "maxsim", "Oil the chain", "reranked in"):
+    for part in ("1.  bikes/chain.txt", "    line 1\n", "    Oil the chain of a bicycle after riding", "reranked in"):
         assert part in shown
+    assert "dense" not in shown
+    explained = twinvec("search", "cycling", *place, "--rerank", "maxsim", "--explain").out
+    for stage in ("dense ", "sparse ", "fused ", "maxsim ", "score "):
+        assert stage in explained
 
 
 @pytest.mark.parametrize(("mode", "stages"), [("dense", {"dense"}), ("sparse", {"sparse"})])
@@ -224,6 +229,7 @@ def test_filters(twinvec, place, tmp_path, tiny):
     assert twinvec("search", "rain", *place, "--filter", "year=1", "--filter", "year>0").code == 2
 
 
+@pytest.mark.slow
 def test_pages_and_tenants(twinvec, place, tmp_path, tiny):
     rows = [{"id": f"{owner}{row}", "text": f"note {row} on tea", "owner": owner} for owner in "ab" for row in range(3)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -258,6 +264,7 @@ def test_failures_are_listed_and_nothing_but_failures_is_an_error(twinvec, folde
     assert twinvec("ingest", folder / "image.bin", "--collection", "other", *place[2:], *tiny).code == 1
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_how_far_an_ingest_is_and_what_failed(on_terminal, folder, place, exported):
     (folder / "image.bin").write_bytes(bytes(range(256)))
     shown = on_terminal(120, "ingest", folder, *place, "--model", exported, code=3)
@@ -296,6 +303,7 @@ def test_a_collection_of_another_model_is_searched_with_it(twinvec, folder, plac
     assert len(figures(twinvec("search", "tea", *place, "--json"))["hits"]) == 3
 
 
+@pytest.mark.slow
 def test_a_search_with_an_exported_model_loads_little(twinvec, folder, place, exported):
     twinvec("ingest", folder, *place, "--model", exported)
     program = (
@@ -327,8 +335,9 @@ def test_a_missing_collection_is_named(twinvec, place, command, tmp_path):
     "arguments",
     [
         ("search", "tea", "--collection", "n", "--path", "x", "--url", "http://localhost:1"),
-        ("search", "tea"),
         ("search", "--collection", "n"),
+        ("search", " \n", "--collection", "n"),
+        ("search", "tea", "--collection", "n", "--files", "--json"),
         ("search", "tea", "--collection", "n", "--mode", "psychic"),
         ("search", "tea", "--collection", "n", "--limit", "0"),
         ("ingest", ".", "--collection", "n", "--no-chunking", "--overlap", "3"),

@@ -34,6 +34,7 @@ def notes(twinvec, tmp_path, place, tiny):
     return path
 
 
+@pytest.mark.slow
 def test_verify_finds_and_repairs(twinvec, notes, tiny, place, tmp_path):
     done = twinvec("verify", *place, "--json")
     assert (done.code, json.loads(done.out)["sound"]) == (0, True)
@@ -50,6 +51,7 @@ def test_verify_finds_and_repairs(twinvec, notes, tiny, place, tmp_path):
     assert twinvec("verify", *place).code == 0
 
 
+@pytest.mark.slow
 def test_verify_names_a_document_whose_record_is_lost(twinvec, notes, tiny, place, tmp_path):
     with Collection.open("notes", tmp_path / "store") as collection:
         collection._backend.delete([record_id("n2")])
@@ -63,6 +65,7 @@ def test_verify_names_a_document_whose_record_is_lost(twinvec, notes, tiny, plac
     assert twinvec("verify", *place).code == 0
 
 
+@pytest.mark.slow
 def test_migrate_there_and_back(twinvec, notes, tiny, place, tiny_model):
     other = tiny_model("bert")
     done = twinvec("migrate", *place, "--to", other, "--json")
@@ -115,6 +118,7 @@ def test_a_model_that_finds_worse_does_not_come_in_force(twinvec, notes, place, 
     assert twinvec("migrate", *place, "--quantization", "int8", "--ir", judged).code == 2
 
 
+@pytest.mark.slow
 def test_another_quantisation(twinvec, notes, tiny, place):
     done = twinvec("migrate", *place, "--quantization", "int8", "--json")
     assert done.code == 0, done.err
@@ -125,6 +129,40 @@ def test_another_quantisation(twinvec, notes, tiny, place):
     assert twinvec("migrate", *place, "--quantization", "int8", "--to", tiny).code == 2
 
 
+def test_reindex_changes_how_documents_are_cut(twinvec, tmp_path, place, tiny):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "fees.txt").write_text("It was raised again in May. Nobody objected to that. " * 3)
+    (folder / "fees.py").write_text("def raised():\n    return 'in May'\n\n\ndef lowered():\n    return 'never'\n" * 3)
+    assert twinvec("ingest", folder, *place, "--model", tiny, "--chunk-tokens", "16").code == 0
+
+    def chunking() -> dict:
+        return json.loads(twinvec("info", *place, "--json").out)["chunking"]
+
+    assert chunking()["code"]
+    done = twinvec("reindex", *place, "--surroundings", "12", "--no-cut-code", "--no-pages")
+    assert "twinvec update" in done.out
+    assert chunking() == {
+        "enabled": True,
+        "max_tokens": 16,
+        "overlap": 0,
+        "code": [],
+        "pages": False,
+        "surroundings": 12,
+    }
+    for what in ("updated", "unchanged"):
+        (report,) = json.loads(twinvec("update", *place, "--json").out)["collections"]
+        assert report[what] == 2
+    assert "update" not in twinvec("reindex", *place).out
+    twinvec("reindex", *place, "--surroundings", "0", "--cut-code")
+    assert "surroundings" not in chunking()
+    assert "python" in chunking()["code"]
+    refused = twinvec("ingest", folder, *place, "--model", tiny, "--chunk-tokens", "16", "--surroundings", "12")
+    assert (refused.code, "with 12 tokens of the text around them" in refused.err) == (1, True)
+    assert twinvec("ingest", folder, *place, "--no-chunking", "--surroundings", "12").code == 2
+
+
+@pytest.mark.slow
 def test_reindex_keeps_or_changes_the_quantization(twinvec, notes, place):
     def quantization():
         return json.loads(twinvec("info", *place, "--json").out)["index"]["quantization"]
@@ -137,6 +175,7 @@ def test_reindex_keeps_or_changes_the_quantization(twinvec, notes, place):
     assert quantization() == "int8", "no option keeps the quantization"
 
 
+@pytest.mark.slow
 def test_a_collection_is_pushed(twinvec, notes, tiny, place, tmp_path):
     other = ("--collection", "copy", "--path", tmp_path / "other")
     push = ("push", *place, "--to-path", tmp_path / "other", "--to-collection", "copy")
@@ -153,6 +192,7 @@ def test_a_collection_is_pushed(twinvec, notes, tiny, place, tmp_path):
     assert json.loads(twinvec(*push, "--prune", "--allow-empty", "--json").out)["deleted"] == 4
 
 
+@pytest.mark.slow
 def test_collections_are_listed_and_dropped(twinvec, notes, tiny, place, tmp_path):
     store = ("--path", tmp_path / "store")
     twinvec("ingest", notes, "--collection", "more notes", *store, "--model", tiny)

@@ -188,7 +188,7 @@ def test_code_of_an_older_version_stays_as_it_is(tmp_path, folder, monkeypatch):
         collection.ingest(read_source(folder))
         assert collection.info()["chunking"]["code"] == []
         assert not [hit for hit in collection.search("start", group=False) if " > " in hit.payload["heading"]]
-        with pytest.raises(ConfigurationError, match="only code and pages"):
+        with pytest.raises(ConfigurationError, match="only code, pages and surroundings"):
             collection.reindex(chunking=ChunkSettings(max_tokens=20))
         collection.reindex(chunking=ChunkSettings(code=("python",)))
         report = collection.ingest(read_source(folder))

@@ -233,6 +233,7 @@ def test_what_is_no_iterable_of_documents_is_refused(collection, documents):
         collection.ingest(documents)
 
 
+@pytest.mark.slow
 def test_a_five_megabyte_line_is_taken_in(tmp_path, words):
     line = "word " * 1_000_000
     with Collection.open("large", tmp_path, encoder=words, chunking=False) as collection:

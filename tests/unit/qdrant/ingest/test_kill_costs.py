@@ -63,7 +63,7 @@ def opened(place, monkeypatch):
         pytest.param("even", HUGE, id="huge"),
         pytest.param("even", SMALL, id="small"),
         pytest.param("by length", HUGE, id="huge, by length", marks=pytest.mark.slow),
-        pytest.param("by chance", SMALL, id="small, by chance"),
+        pytest.param("by chance", SMALL, id="small, by chance", marks=pytest.mark.slow),
         pytest.param("a second each", FEW, id="a second each", marks=pytest.mark.slow),
         pytest.param("fast", SMALL, id="fast", marks=pytest.mark.slow),
     ],

@@ -12,7 +12,8 @@ from stand_in import StandIn
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec_qdrant import Collection, RecordColumns, Root
 from twinvec_qdrant.records import roots as stored_roots
-from twinvec_qdrant.records.roots import Roots, StoredRoot
+from twinvec_qdrant.records.roots import Roots
+from twinvec_qdrant.stored_roots import StoredRoot
 from words import WordEncoder
 
 
@@ -116,8 +117,10 @@ def test_a_folder_that_moved_is_the_same_source(collection, folders, tmp_path, c
     for folder in folders:
         collection.ingest(root(folder))
     moved = (tmp_path / "elsewhere").mkdir() or folders[1].rename(tmp_path / "elsewhere" / "minutes")
-    assert counts(collection.ingest(root(moved), prune=True)) == (0, 0, 2, 0)
-    assert caplog.messages == [f"the source 'minutes' has moved from {folders[1]} to {moved}"]
+    for dry_run, what in ((True, "would move"), (False, "has moved")):
+        caplog.clear()
+        assert counts(collection.ingest(root(moved), prune=True, dry_run=dry_run)) == (0, 0, 2, 0)
+        assert caplog.messages == [f"the source 'minutes' {what} from {folders[1]} to {moved}"]
     assert collection.info()["roots"][1]["location"] == str(moved)
 
 

@@ -264,12 +264,13 @@ def test_a_rate_holds_between_pages_and_keeps_nobody_waiting_for_the_switch(fill
 
 
 def test_chunks_are_read_once_and_not_once_a_page(filled, new, monkeypatch):
+    filled.ingest((f"more{number}", f"more of note {number}") for number in range(20))
     scrolled = []
     scroll = filled._backend.scroll
     monkeypatch.setattr(filled._backend, "scroll", lambda *args: scrolled.append(args) or scroll(*args))
     monkeypatch.setattr("twinvec_qdrant.maintenance.migration._PAGE", 1)
-    assert filled.migrate(new).encoded == len(NOTES)
-    assert len(scrolled) < len(NOTES)
+    assert filled.migrate(new).encoded == len(NOTES) + 20
+    assert len(scrolled) < 10
 
 
 def test_the_same_model_is_refused(filled, words):

@@ -64,6 +64,7 @@ SEARCHES = {
     "filtered": {"filter": {"third": 1}},
     "second page": {"limit": 20, "offset": 20},
     "chunks": {"group": False, "limit": 25},
+    "phrasings": {"words": ["moon", "files"], "answers": "two men on the moon"},
 }
 
 
@@ -85,6 +86,16 @@ def test_any_search_makes_two_requests(server, asked, words):
             asked.clear()
             assert call(), name
             assert asked == [("POST", "/points/query/batch"), ("POST", "/points")], name
+
+
+def test_feedback_makes_two_requests_more(server, asked, tmp_path, words):
+    few = DOCUMENTS[:90]
+    with filled(words, few, client=client(server)) as there, filled(words, few, path=tmp_path) as here:
+        for options in ({"feedback": 3}, {"feedback": 3, "mode": "dense", "limit": 20, "offset": 5}):
+            asked.clear()
+            found = there.search(QUERIES[0], **options)
+            assert asked == 2 * [("POST", "/points/query/batch"), ("POST", "/points")], options
+            assert same(found, here.search(QUERIES[0], **options))
 
 
 def test_a_strict_server_is_asked_twice_too(server, asked, words):
@@ -230,6 +241,7 @@ async def test_awaited_searches_find_what_blocking_ones_find(server, asked, word
     blocking = filled(words, client=client(server))
     vector = words.encode_query(["the fox"])[0]
     with blocking, Collection.open("notes", url=server.url, encoder=words) as collection:
+        await collection.asearch(QUERIES[0])  # the first search also reads the vocabulary
         asked.clear()
         assert same(await collection.asearch(QUERIES[0]), blocking.search(QUERIES[0]))
         assert len(asked) == 4

@@ -9,6 +9,7 @@ import pytest
 
 from twinvec import Document, RetrieveRerank
 from twinvec.errors import BadVectorError, ConfigurationError, FilterError, TextError
+from twinvec.retrieval.feedback import moved
 from twinvec_qdrant import Collection
 from words import WordEncoder
 
@@ -42,6 +43,31 @@ def test_a_stage_scores_the_candidates_of_the_other_too(recipes):
     for hit in recipes.search("lentils", mode="hybrid"):
         assert hit.scores["dense"] == pytest.approx(dense[hit.id], abs=1e-6)
         assert hit.scores["sparse"] == pytest.approx(sparse.get(hit.id, 0.0), abs=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["dense", "hybrid"])
+def test_feedback_moves_the_query_towards_its_first_hits(recipes, mode):
+    """As a search with the moved vector does; only the dense scores stay those of the query as it was asked."""
+    query, encoder = "lentils and lemon", recipes.encoder
+    first = [hit.text for hit in recipes.search(query, 2, mode=mode)]
+    vector = moved(encoder.encode_query([query])[0], encoder.encode_document(first))
+    expected = recipes.search_vector(vector, words=None if mode == "dense" else query)
+    asked = {hit.id: hit.score for hit in recipes.search(query, mode="dense")}
+    found = recipes.search(query, mode=mode, feedback=2)
+    assert [hit.id for hit in found] == [hit.id for hit in expected]
+    for hit, other in zip(found, expected, strict=True):
+        assert hit.score == pytest.approx(other.score, abs=1e-5)
+        assert hit.scores.pop("feedback") == pytest.approx(other.scores["dense"], abs=1e-5)
+        assert hit.scores == pytest.approx({**other.scores, "dense": asked[hit.id]}, abs=1e-5)
+    pages = [recipes.search(query, 1, mode=mode, feedback=2, offset=page)[0].id for page in range(2)]
+    assert pages == [hit.id for hit in found[:2]]
+    assert recipes.search_many([query, "steak"], mode=mode, feedback=2)[0][0].id == found[0].id
+    assert recipes.search("no such", mode="sparse", feedback=2) == []
+
+
+def test_feedback_of_a_filter_that_nothing_satisfies_finds_nothing(recipes):
+    assert recipes.search("lentils", filter={"year": 1999}, feedback=5) == []
+    assert [hit.id for hit in recipes.search("lentils", filter={"year": 2023}, feedback=5)] == ["cake"]
 
 
 def test_candidates_of_one_stage_alone_are_scored_by_the_other(recipes, monkeypatch):
@@ -165,9 +191,9 @@ def test_pages_follow_one_another(recipes, words):
     for size in (1, 2, 3):
         pages = [recipes.search("lentils lemon", size, offset=start) for start in range(0, 6, size)]
         assert [hit for page in pages for hit in page] == whole
-    dense = recipes.search("lentils lemon", mode="dense")
+    dense = recipes.search("lentils lemon", mode="dense", passages=False)
     assert recipes.search_vector(vector, 2, offset=1) == dense[1:3]
-    assert recipes.search_many(["lentils lemon"], 2, "dense", offset=3) == [dense[3:]]
+    assert recipes.search_many(["lentils lemon"], 2, "dense", offset=3, passages=False) == [dense[3:]]
     for offset in (-1, 1.5, True, 10**30):
         with pytest.raises(ConfigurationError, match="offset"):
             recipes.search("lentils", offset=offset)
@@ -226,7 +252,7 @@ def test_a_query_without_a_usable_vector_is_an_error(place, words):
 
 def test_search_by_vector_finds_what_search_by_text_finds(recipes, words):
     vector = words.encode_query(["lentils and lemon"])[0]
-    assert recipes.search_vector(vector) == recipes.search("lentils and lemon", mode="dense")
+    assert recipes.search_vector(vector) == recipes.search("lentils and lemon", mode="dense", passages=False)
     assert recipes.search_vector(vector, exact=True) == recipes.search_vector(vector)  # few points have no index
 
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from twinvec_qdrant import Root
-from twinvec_qdrant.updates.updating import places, update
+from twinvec_qdrant.updates.updating import places, update_collection
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ ALL = ["README.md", "from Python:tea", "minutes:README.md", "minutes:x.txt"]
 
 
 def test_what_changed_is_taken_in_as_it_was_read_before(collection, folders):
-    assert counts(update(collection)) == (0, 0, 3, 0)
+    assert counts(update_collection(collection)) == (0, 0, 3, 0)
     (folders[0] / "new.md").write_text("new")
     (folders[0] / "new.txt").write_text("not read: another ending")
     (folders[1] / "README.md").write_text("changed")
     (folders[1] / "x.txt").unlink()
-    report = update(collection)
+    report = update_collection(collection)
     assert (counts(report), report.changed) == ((1, 1, 1, 1), True)
     assert (report.roots, report.placeless, report.missing) == (["guides", "minutes"], ["from Python"], [])
     assert sorted(collection.find()) == ["README.md", "from Python:tea", "minutes:README.md", "new.md"]
@@ -46,14 +46,14 @@ def test_what_changed_is_taken_in_as_it_was_read_before(collection, folders):
 
 def test_without_pruning(collection, folders):
     (folders[1] / "x.txt").unlink()
-    assert counts(update(collection, prune=False)) == (0, 0, 2, 0)
+    assert counts(update_collection(collection, prune=False)) == (0, 0, 2, 0)
     assert sorted(collection.find()) == ALL
 
 
 def test_only_some(collection, folders):
     for folder in folders:
         (folder / "new.md").write_text("new")
-    report = update(collection, only={"minutes"})
+    report = update_collection(collection, only={"minutes"})
     assert (counts(report), report.roots, report.placeless) == ((1, 0, 2, 0), ["minutes"], [])
 
 
@@ -61,7 +61,7 @@ def test_only_some(collection, folders):
 def test_a_folder_that_is_gone_or_empty_removes_nothing(collection, folders, emptied):
     emptied(folders[1])
     (folders[0] / "new.md").write_text("new")
-    report = update(collection)
+    report = update_collection(collection)
     assert (counts(report), report.roots) == ((1, 0, 1, 0), ["guides"])
     assert [name for name, _ in report.missing] == ["minutes"]
     assert sorted(collection.find()) == sorted([*ALL, "new.md"])
@@ -70,6 +70,6 @@ def test_a_folder_that_is_gone_or_empty_removes_nothing(collection, folders, emp
 def test_places_of_another_machine_are_left_alone(collection, folders, monkeypatch):
     assert list(places(collection)) == ["guides", "minutes"]
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
-    report = update(collection)
+    report = update_collection(collection)
     assert (report.roots, report.placeless) == ([], ["guides", "minutes", "from Python"])
     assert places(collection) == {}

@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -103,6 +104,7 @@ def labelled(names):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_gives_a_model_that_both_libraries_read_alike(run, tmp_path, drawn):
     from sentence_transformers import SentenceTransformer
 
@@ -126,7 +128,13 @@ def test_a_run_gives_a_model_that_both_libraries_read_alike(run, tmp_path, drawn
     assert not (folder / "checkpoints").exists()
     assert (folder / "training.png").stat().st_size > 1000
     card = (folder / "README.md").read_text()
-    for part in ("| rows | 32 |", "| objective | info_nce |", "| symmetric | True |", "| pairs.mrr@10 |"):
+    for part in (
+        "| rows | 32 |",
+        "| steps | 120; the model is that of ",
+        "| objective | info_nce |",
+        "| symmetric | True |",
+        "| pairs.mrr@10 |",
+    ):
         assert part in card
     assert read_json(folder / "twinvec.json")["trained_with"].startswith("twinvec ")
     assert run_usage(card, folder) == 2
@@ -139,6 +147,12 @@ def run_usage(card, folder):
         for snippet in snippets:
             exec(snippet, {})
     return len(snippets)
+
+
+def test_the_card_says_which_step_the_model_is_of():
+    report = TrainReport("mine", 1500, 40, {}, {}, 1000, 0.5, 1.0)
+    assert model_card._kept(report) == "the model is that of step 1,000, which scored best"
+    assert model_card._kept(replace(report, best_step=1500)) == "the model is that of the last step"
 
 
 def test_the_picture_of_a_short_run_shows_its_points(tmp_path, monkeypatch):
@@ -274,6 +288,7 @@ def test_a_pooling_of_another_size_does_not_go_with_a_dense_layer(run, tmp_path)
         run(PAIRS, model=base, objective={"name": "info_nce"}, pooling="cls")
 
 
+@pytest.mark.slow
 def test_matryoshka_trains_leading_dimensions(run, tmp_path):
     rows = [{"sentence1": row["anchor"], "sentence2": row["positive"], "score": 0.0} for row in PAIRS]
     settings = {"objective": {"name": "cosine_regression"}, "schedule": {"steps": 40, "learning_rate": 3e-3}}
@@ -302,6 +317,7 @@ def test_adapters_are_trained_alone_and_merged(run, tmp_path, tiny_model):
     Encoder(tmp_path / "model").encode("a text")
 
 
+@pytest.mark.slow
 def test_a_cross_encoder_learns_from_negatives_and_reranks(run, tmp_path, tiny_cross_encoder):
     rows = [{**row, "negatives": [f"nothing of the kind {n}"]} for n, row in enumerate(PAIRS)]
     report = run(
@@ -318,6 +334,7 @@ def test_a_cross_encoder_learns_from_negatives_and_reranks(run, tmp_path, tiny_c
     assert run_usage((tmp_path / "model" / "README.md").read_text(), tmp_path / "model") == 2
 
 
+@pytest.mark.slow
 def test_the_best_cross_encoder_ranks_positives_above_negatives(run, tmp_path, tiny_cross_encoder):
     rows = [{**row, "negatives": [f"nothing of the kind {n}"]} for n, row in enumerate(PAIRS)]
     dev = [*rows, {**PAIRS[0], "negatives": [PAIRS[0]["positive"], "nothing"]}, {"anchor": "alone", "positive": "b"}]

@@ -15,6 +15,7 @@ from twinvec import Retriever, RetrieveRerank
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode, Reranker, check_limit
 from twinvec.retrieval.filters import Filter
+from twinvec.retrieval.retrieve_rerank import without_passages
 from twinvec.support.async_methods import awaitable
 from twinvec.support.checks import check_choice
 from twinvec_qdrant import understood_filter
@@ -61,7 +62,12 @@ class TwinvecRetriever(BaseRetriever):
         if "mode" in (search_options or {}):
             check_choice((search_options or {})["mode"], Mode, "mode")
         self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)
-        self._options = {**(search_options or {}), "limit": similarity_top_k, "filter": understood_filter(filter)}
+        self._options = {
+            **without_passages(retriever),  # nodes have none
+            **(search_options or {}),
+            "limit": similarity_top_k,
+            "filter": understood_filter(filter),
+        }
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [scored_node(hit) for hit in self._search.search(query_bundle.query_str, **self._options)]

@@ -291,7 +291,8 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         mode, exact, limit = self._mode(query), exact_search(search_params), query.similarity_top_k
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
         if mode in _SPARSE:
-            return self._collection.search(query.query_str or "", query.sparse_top_k or limit, "sparse", conditions)
+            limit = query.sparse_top_k or limit
+            return self._collection.search(query.query_str or "", limit, "sparse", conditions, passages=False)
         if mode is VectorStoreQueryMode.MMR:
             wanted = query.mmr_threshold if mmr_threshold is None else mmr_threshold
             candidates = mmr_prefetch_k or max(limit, round(limit * (mmr_prefetch_factor or 0))) or None
@@ -321,12 +322,12 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             space = self._space(text, vector)
         elif not exact or not text.strip():
             mode: Mode = "hybrid" if hybrid else "dense"
-            return self._collection.search(text, limit, mode, conditions, weights=weights)
+            return self._collection.search(text, limit, mode, conditions, weights=weights, passages=False)
         else:
             vector = self._collection.encoder.encode_query([text])[0]
         words = text if hybrid else None
         return self._collection.search_vector(
-            vector, limit, conditions, words=words, space=space, exact=exact, weights=weights
+            vector, limit, conditions, words=words, space=space, exact=exact, weights=weights, passages=False
         )
 
     def _space(self, text: str, vector: list[float]) -> str | None:

@@ -55,12 +55,13 @@ def node_of(document: Document) -> BaseNode:
 
 
 class ScoredNode(NodeWithScore):
-    """A node with the score of each stage, by the stage's name.
+    """A node with the score of each stage, by the stage's name, and its relevance from 0 to 1 (None if not known).
 
     The scores are not in the node's metadata, because LlamaIndex does not merge nodes whose metadata differ.
     """
 
     scores: dict[str, float] = Field(default_factory=dict)
+    relevance: float | None = None
 
 
 def scored_node(hit: Hit) -> ScoredNode:
@@ -71,4 +72,4 @@ def scored_node(hit: Hit) -> ScoredNode:
     if isinstance(source, str) and hit.id in known and NodeRelationship.SOURCE not in node.relationships:
         node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=source)
     scores = {stage: float(score) for stage, score in hit.scores.items()}
-    return ScoredNode(node=node, score=float(hit.score), scores=scores)
+    return ScoredNode(node=node, score=float(hit.score), scores=scores, relevance=hit.relevance)

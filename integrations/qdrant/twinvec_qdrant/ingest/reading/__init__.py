@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from twinvec_qdrant.ingest.reading.columns import RecordColumns
-from twinvec_qdrant.ingest.reading.records import RECORDS_SUFFIX
-from twinvec_qdrant.ingest.reading.results import Empty, Failure, PagedDocument, printable
-from twinvec_qdrant.ingest.reading.root import STANDARD_INPUT, Reading, Root, read_source
-from twinvec_qdrant.ingest.reading.tables import TABLE_SUFFIXES
+from typing import TYPE_CHECKING
 
-RECORD_SUFFIXES = frozenset({RECORDS_SUFFIX, *TABLE_SUFFIXES})
-"""How the names of files of records end."""
+from twinvec.support.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from twinvec_qdrant.ingest.reading.columns import RecordColumns
+    from twinvec_qdrant.ingest.reading.results import Empty, Failure, PagedDocument, printable
+    from twinvec_qdrant.ingest.reading.root import RECORD_SUFFIXES, STANDARD_INPUT, Reading, Root, read_source
 
 __all__ = [
     "RECORD_SUFFIXES",
@@ -27,3 +27,19 @@ __all__ = [
     "printable",
     "read_source",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "RECORD_SUFFIXES": "root",
+        "STANDARD_INPUT": "root",
+        "Empty": "results",
+        "Failure": "results",
+        "PagedDocument": "results",
+        "Reading": "root",
+        "RecordColumns": "columns",
+        "Root": "root",
+        "printable": "results",
+        "read_source": "root",
+    },
+)

@@ -25,6 +25,9 @@ from twinvec_qdrant.ingest.reading.walking import FoundFile, Walk
 STANDARD_INPUT = "-"
 """The path of a root that reads JSON lines from standard input."""
 
+RECORD_SUFFIXES = frozenset({RECORDS_SUFFIX, *TABLE_SUFFIXES})
+"""How the names of files of records end."""
+
 _WILD = frozenset("*?[")
 
 

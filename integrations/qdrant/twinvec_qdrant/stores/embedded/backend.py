@@ -1,34 +1,30 @@
 """An open collection of the embedded store: Qdrant's engine in this process, on disk.
 
-One process at a time has the engine open (``turns``); the collection's users in that process share it. When another
-process waits, this one closes the engine as soon as it is idle, or has had it for a while, and opens it again for its
-next call. Between two calls, a store is always in a state from which a writer killed at that moment could be followed.
-
-The engine stores no description, so a file does. A search compares new vectors one by one until ``index_build`` indexes
+All users of the collection in this process share one backend, and processes take turns at the engine (``engine``). The
+engine stores no description, so a file does. A search compares new vectors one by one until ``index_build`` indexes
 them.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import qdrant_edge as edge
 
-from twinvec.errors import ConfigurationError, StoreCorruptError, StoreError, StoreUnavailableError, TwinvecError
+from twinvec.errors import ConfigurationError, StoreCorruptError
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.settings import ClusterSettings, IndexSettings, ReadConsistency
 from twinvec_qdrant.stores.base import Backend, FieldIndexType, indexed_chunks
 from twinvec_qdrant.stores.conditions import Conditions, field_is
-from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, times_tell
+from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files
+from twinvec_qdrant.stores.embedded.engine import SharedEngine, load_shard
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
 from twinvec_qdrant.stores.embedded.index_build import WORTHWHILE, build_index_of
-from twinvec_qdrant.stores.embedded.salvage import forget, noted
+from twinvec_qdrant.stores.embedded.salvage import forget
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import (
     TOKEN_STATES,
@@ -40,7 +36,6 @@ from twinvec_qdrant.stores.embedded.values import (
     index_types,
 )
 from twinvec_qdrant.stores.points import (
-    PAGE,
     SPARSE,
     STATES_PAGE,
     Point,
@@ -55,6 +50,7 @@ from twinvec_qdrant.stores.points import (
     states_name,
     stored_point,
     stored_states,
+    vector_selector,
     weighed_batches,
 )
 from twinvec_qdrant.stores.served_tests import fitted
@@ -64,40 +60,22 @@ WRITE_ROOM = 32 * 2**20
 
 _DELETE_ROOM = 4 * 2**20
 
-TURN_SECONDS = 0.25
-"""A process that is not idle keeps its turn at least this long, and four times as long as it took to begin it."""
-
-_IDLE_SECONDS = 0.05
-_KINDS = ("chunk", "record", "note")
-
 open_backends: dict[Path, EmbeddedBackend] = {}
 """The open backends of this process, by folder; hold ``opening`` to read or change them."""
 
 opening = threading.Lock()
 
 
-class EmbeddedBackend(Backend):
+class EmbeddedBackend(SharedEngine, Backend):
     """An open collection on disk; ``EmbeddedStore`` makes it. ``users`` counts the openings that are not closed yet."""
 
     exclusive = True  # among writers: another process can only read while this one is in ``writing``
 
     def __init__(self, folder: CollectionFolder, turns: Turns, wait_seconds: float, *, repairs: bool) -> None:
-        self.location = str(folder.path)
+        super().__init__(folder, turns, wait_seconds, repairs=repairs)
         self.place: Hashable = folder.path
         self.users = 1
-        self.writing = _Writing(turns, wait_seconds)
-        self._folder = folder
-        self._repairs = repairs
-        self._turns = turns
-        self._wait_seconds = wait_seconds
-        self._opened: edge.EdgeShard | None = None  # the engine, while this process has the turn
-        self._known: Checksums | None = None  # of the last close, if the files have been at rest since
-        self._is_changed = False  # since the last close
-        self._turn = threading.RLock()  # one thread at a time; the engine holds the interpreter lock anyway
-        self._calls = 0  # nested calls under way
-        self._began = self._ended = 0.0  # of the turn, and of the last call
-        self._least = TURN_SECONDS
-        self._is_closed = threading.Event()
+        self.writing = self.writer
 
     def cluster(self) -> None:
         """Return None: the store is no server."""
@@ -155,11 +133,6 @@ class EmbeddedBackend(Backend):
         for page in pages(ids):
             self._update(edge.UpdateOperation.delete_points(list(page)), _DELETE_ROOM)
 
-    def flush(self) -> None:
-        with self._turn, engine_errors(self.location, "write"):  # the engine's log keeps the order of writes, but is
-            if self._opened is not None:  # not forced to the disk; closing the engine does both
-                self._opened.flush()
-
     def field_indexes(self) -> Mapping[str, str]:
         with self._locked("read"):
             return self._types
@@ -207,7 +180,7 @@ class EmbeddedBackend(Backend):
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None
     ) -> dict[str, Point]:
         with self._locked("read"):
-            records = self._shard.retrieve(list(ids), payload_selector(fields), [vector] if vector else False)
+            records = self._shard.retrieve(list(ids), payload_selector(fields), vector_selector(vector))
         return {point.id: point for point in (stored_point(record, vector) for record in records)}
 
     def states(self, ids: Sequence[str], vector: str) -> dict[str, States]:
@@ -249,20 +222,6 @@ class EmbeddedBackend(Backend):
             if known is not None and (damaged := known.damaged(folder.shard, thorough=True)):
                 raise StoreCorruptError(f"{self.location}: {named_files(damaged)} not as written; {REMEDY}")
 
-    @contextmanager
-    def at_rest(self) -> Iterator[CollectionFolder]:
-        """Yield the folder while the engine is closed and nobody else has the turn; the files hold still."""
-        with self._turn:
-            self._begin()
-            try:
-                with engine_errors(self.location, "close"):
-                    self._note_close(at_rest=True)
-                self._opened = None
-                yield self._folder
-            finally:
-                self._opened = None
-                self._turns.give()
-
     def end_repair(self) -> None:
         forget(self._folder.shard)
         self.damage = None
@@ -273,131 +232,7 @@ class EmbeddedBackend(Backend):
             self.users -= 1
             if self.users == 0:
                 del open_backends[self._folder.path]
-                self._is_closed.set()
-                try:
-                    self.give()
-                finally:
-                    self._turns.leave()
-
-    def start(self, create: Callable[[], None] | None) -> None:
-        """Begin the first turn, and from then on give turns to others; ``create`` makes a missing collection."""
-        self._begin(create)
-        threading.Thread(target=self._give_when_idle, name="twinvec-turns", daemon=True).start()
-
-    def _begin(self, create: Callable[[], None] | None = None) -> None:
-        """Take the turn and open the engine, if this process has not; check the files before.
-
-        Raise ``StoreBusyError`` if other processes do not give their turn, and ``StoreCorruptError`` if files are
-        damaged.
-        """
-        with self._turn:
-            if self._opened is not None:
-                return
-            was_given = self._turns.take(self._wait_seconds)
-            start = time.monotonic()
-            try:
-                is_alone = not self.writing.depth and self._turns.may_write()
-                self._folder.settle(alone=is_alone)
-                if create is not None and not self._folder.exists():
-                    create()
-                self._open(was_given=was_given, is_alone=is_alone)
-            except BaseException:
-                self._opened = None
-                self._turns.give()
-                raise
-            self._began = self._ended = time.monotonic()
-            self._least = max(TURN_SECONDS, 4 * (self._began - start))
-
-    def give(self) -> None:
-        """Close the engine and end the turn, if this process has it."""
-        with self._turn:
-            if self._opened is None:
-                return
-            try:
-                with engine_errors(self.location, "close"):
-                    self._note_close()
-            finally:
-                self._opened = None
-                self._turns.give()
-
-    @property
-    def _shard(self) -> edge.EdgeShard:
-        """The open engine; only within ``_locked``."""
-        assert self._opened is not None
-        return self._opened
-
-    def _open(self, *, was_given: bool, is_alone: bool) -> None:
-        """Open the engine on files that are as they should be.
-
-        ``was_given`` is False if the last turn ended by a kill, or was that of an older version of twinvec.
-        """
-        folder, where = self._folder, self.location
-        if not folder.exists():
-            raise StoreUnavailableError(f"{where}: the collection has been removed by another process")
-        known, before = folder.checksums(was_given=was_given)
-        if known is not None:
-            folder.check_description(ours=True)
-        damaged = known.damaged(folder.shard) if known is not None else before.missing(folder.shard) if before else []
-        self.damage = noted(folder.shard)
-        if self.damage is not None and not self._repairs:
-            raise StoreCorruptError(f"{where}: a repair has begun and not ended; {REMEDY}")
-        if damaged:
-            raise StoreCorruptError(f"{where}: {named_files(damaged)} not as written; {REMEDY}")
-        folder.mark_opened(known)
-        self._known, self._is_changed = known, known is None
-        with engine_errors(where, "open", StoreCorruptError):
-            self._opened = load_shard(folder.shard)
-            self._types = index_types(self._opened.info())
-            there = self._counts()
-            promised = {**there, **known.counts} if known is not None else dict(there)
-            if before is not None and is_alone:  # a killed writer leaves chunks that no record lists, not the reverse
-                promised["chunk"] = max(there["chunk"], self._listed())
-        if there != promised:
-            self._opened.close()
-            raise StoreCorruptError(f"{where}: holds {there}, but {promised} were written; {REMEDY}")
-
-    def _note_close(self, *, at_rest: bool = False) -> None:
-        """Close the engine, and write the checksums of its files down unless a writer goes on between its turns."""
-        is_last = at_rest or (not self.writing.depth and self._turns.may_write())
-        counts = self._counts() if self._is_changed else dict(self._known.counts if self._known else {})
-        self._shard.flush()
-        self._shard.close()
-        if is_last or not self._is_changed:
-            is_known = not self._is_changed or times_tell(self._folder.path)
-            self._folder.write_checksums(counts, self._known if is_known else None)
-
-    def _counts(self) -> dict[str, int]:
-        """Count the points of each kind."""
-        wanted = {kind: edge_filter([field_is("kind", kind)]) for kind in _KINDS}
-        return {kind: self._shard.count(edge.CountRequest(exact=True, filter=each)) for kind, each in wanted.items()}
-
-    def _listed(self) -> int:
-        """Count the chunks that the records list."""
-        total, offset = 0, None
-        while True:
-            records, offset = self._page([field_is("kind", "record")], ["size"], offset)
-            total += sum([int((record.payload or {}).get("size", 0)) for record in records])
-            if offset is None:
-                return total
-
-    def _page(self, conditions: Conditions, fields: Sequence[str] | None, offset: Any) -> tuple[list[Any], Any]:
-        """Return the next page of points, and where the one after it begins; None at the end."""
-        wanted = edge_filter(fitted(conditions, self._types))
-        request = edge.ScrollRequest(offset, PAGE, wanted, payload_selector(fields), False)
-        found: tuple[list[Any], Any] = self._shard.scroll(request)
-        return found
-
-    def _give_when_idle(self) -> None:
-        while not self._is_closed.wait(_IDLE_SECONDS):
-            if not self._turn.acquire(blocking=False):
-                continue
-            try:
-                is_idle = self._opened is not None and time.monotonic() - self._ended >= _IDLE_SECONDS
-                if is_idle and not self._calls and self._turns.wanted():
-                    with suppress(StoreError):  # the next call tells
-                        self.give()
-            finally:
-                self._turn.release()
+                self.end()
 
     def _update(self, operation: edge.UpdateOperation, room: int = WRITE_ROOM) -> None:
         self._folder.check_room(room)
@@ -409,73 +244,3 @@ class EmbeddedBackend(Backend):
         with self.writing, self._locked("write"):
             self._update(operation)
             self._types = index_types(self._shard.info())
-
-    @contextmanager
-    def _locked(self, action: str) -> Iterator[None]:
-        """Let this thread alone use the engine; afterwards give the turn if it has been long and another waits."""
-        with self._turn:
-            self._begin()
-            self._calls += 1
-            try:
-                with engine_errors(self.location, action):
-                    yield
-            finally:
-                self._calls -= 1
-                self._ended = time.monotonic()
-                if not self._calls and self._ended - self._began >= self._least and self._turns.wanted():
-                    self.give()
-
-
-class _Writing:
-    """The lock of the writer: one thread of one process. ``depth`` counts how often that thread has entered it."""
-
-    def __init__(self, turns: Turns, wait_seconds: float) -> None:
-        self.depth = 0
-        self._turns = turns
-        self._wait_seconds = wait_seconds
-        self._thread = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._thread.acquire()
-        try:
-            if not self.depth:
-                self._turns.write(self._wait_seconds)
-            self.depth += 1
-        except BaseException:
-            self._thread.release()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.depth -= 1
-        if not self.depth:
-            self._turns.end_writing()
-        self._thread.release()
-
-
-def load_shard(path: Path) -> edge.EdgeShard:
-    """Open the engine's files, if necessary without their configuration file.
-
-    A kill while the engine adds or drops a vector leaves a configuration that contradicts the segments. The engine then
-    refuses to open; without the file, it takes the configuration from the segments.
-    """
-    try:
-        return edge.EdgeShard.load(str(path))
-    except Exception as error:
-        if "config is incompatible with existing segments" not in str(error):
-            raise
-        (path / "edge_config.json").unlink()
-        return edge.EdgeShard.load(str(path))
-
-
-@contextmanager
-def engine_errors(location: str, action: str, otherwise: type[StoreError] = StoreError) -> Iterator[None]:
-    """Raise the engine's plain exceptions and panics as twinvec's errors."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, TwinvecError):
-        raise
-    except OSError as error:
-        raise StoreUnavailableError(f"{location}: could not {action}: {error}") from error
-    except BaseException as error:  # a panic of the engine is not an Exception
-        kind = StoreUnavailableError if "No space left" in str(error) else otherwise
-        raise kind(f"{location}: the engine could not {action}: {error}") from error

@@ -60,7 +60,7 @@ def back_up(backend: EmbeddedBackend, name: str, target: Path, *, overwrite: boo
 
 
 def read_backup(source: Path) -> Backup:
-    """Return what a folder is a backup of; raise ``ConfigurationError`` if it is none."""
+    """Return what a backup holds; raise ``ConfigurationError`` if the folder is no backup."""
     try:
         values = parsed(source / _ABOUT)
         if values.pop("format") != _FORMAT:

@@ -80,7 +80,7 @@ class Checksums:
 
     @classmethod
     def read(cls, path: Path) -> Checksums | None:
-        """Return the written checksums; None if there are none, or the file is unreadable."""
+        """Read the checksums; return None if the file is missing or damaged."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             files = {name: FileSum(*map(int, each)) for name, each in values["files"].items()}

@@ -13,14 +13,15 @@ from typing import Any
 import qdrant_edge as edge
 
 from twinvec.errors import ConfigurationError, StoreBusyError, StoreCorruptError, StoreError
+from twinvec_qdrant.serving.process import check_not_served
 from twinvec_qdrant.stores.base import INDEXED_FIELDS, Damage, NewCollection, Store
 from twinvec_qdrant.stores.embedded.backend import (
     WRITE_ROOM,
     EmbeddedBackend,
-    engine_errors,
     open_backends,
     opening,
 )
+from twinvec_qdrant.stores.embedded.engine import engine_errors
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
 from twinvec_qdrant.stores.embedded.forks import watch_forks
 from twinvec_qdrant.stores.embedded.salvage import salvage
@@ -46,6 +47,8 @@ class EmbeddedStore(Store):
         self._wait_seconds = wait_seconds
 
     def peek(self) -> dict[str, Any] | None:
+        if self._folder.path not in open_backends:
+            check_not_served(self._path)
         if not self._folder.exists():
             return None
         if self._repair:
@@ -84,6 +87,7 @@ class EmbeddedStore(Store):
         with opening:
             if folder.path in open_backends:
                 raise StoreBusyError(f"{folder.path}: open in this process; close it before it is dropped")
+            check_not_served(self._path)
             with Turns(folder.path).alone(self._wait_seconds):
                 folder.remove()
 
@@ -125,6 +129,7 @@ class EmbeddedStore(Store):
             if (shared := open_backends.get(folder.path)) is not None:
                 shared.users += 1
                 return shared
+            check_not_served(self._path)
             turns = Turns(folder.path)
             turns.enter()
             backend = EmbeddedBackend(folder, turns, self._wait_seconds, repairs=self._repair)

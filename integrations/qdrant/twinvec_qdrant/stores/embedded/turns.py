@@ -9,7 +9,7 @@
     turns/pid      id of the process that writes
 
 Qdrant's embedded engine serves one process at a time. A process that has the turn looks now and then whether another
-one waits, and then closes the engine (``backend``). The locks are the system's: a kill releases them.
+one waits, and then closes the engine (``engine``). The locks are the system's: a kill releases them.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class AwaitedRequests:
         self._clients: WeakKeyDictionary[Loop, AsyncQdrantClient] = WeakKeyDictionary()
         self._lives: WeakKeyDictionary[Loop, AsyncGenerator[AsyncQdrantClient]] = WeakKeyDictionary()
         self._lanes: WeakKeyDictionary[Loop, dict[tuple[str, str], Lane]] = WeakKeyDictionary()
-        self._encoders: dict[Any, Coalescer[Any]] = {}
+        self._encoders: dict[Any, Coalescer[str, Any]] = {}
         if given is not None and (loop := _running_loop()) is not None:
             self._clients[loop] = given
 
@@ -114,7 +114,7 @@ class AwaitedRequests:
             life = self._lives[loop] = _life(client)
         return await anext(life)  # a loop that ends closes the generators that have begun
 
-    def _coalescer(self, encode: Any) -> Coalescer[Any]:
+    def _coalescer(self, encode: Any) -> Coalescer[str, Any]:
         """Return what encodes the queries of all searches that wait at the same time."""
         key = getattr(encode, "__self__", encode)
         with self._lock:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import ssl
 import time
 import warnings
 import weakref
@@ -16,11 +17,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 from qdrant_client import QdrantClient
 from qdrant_client.qdrant_remote import QdrantRemote
+
+from twinvec.errors import CollectionNotFoundError, StoreBusyError
 
 C = TypeVar("C")
 
@@ -31,9 +35,30 @@ _observed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 def quiet_client(kind: Callable[..., C], **options: Any) -> C:
     """Return a client without its warning of a key that goes unencrypted, which happens to this machine only."""
+    options.setdefault("verify", _certificates())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
         return kind(**options)
+
+
+def local_client(path: str | Path) -> QdrantClient:
+    """Return a client of the local mode on an existing folder; it changes the folder only if it is told to.
+
+    Raise ``CollectionNotFoundError`` if there is none, and ``StoreBusyError`` if another process has it.
+    """
+    folder = Path(path)
+    if not (folder / "meta.json").is_file():
+        raise CollectionNotFoundError(f"{folder}: not a folder of qdrant-client's local mode (it has no meta.json)")
+    try:
+        return QdrantClient(path=str(folder))
+    except RuntimeError as error:
+        raise StoreBusyError(f"{folder}: {error}") from error
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return the certificates that all clients trust; to load them takes longer than a search."""
+    return httpx.create_ssl_context()
 
 
 @contextmanager

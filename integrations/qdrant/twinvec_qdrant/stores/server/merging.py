@@ -89,7 +89,7 @@ def slice_of(items: Sequence[Any], start: int, whole: Sequence[Any]) -> Any:
 def points_of(items: Sequence[Any], start: int, whole: Sequence[Any]) -> Any:
     """Return the points with these ids."""
     del start
-    ids = set(items)
+    ids = set(map(str, items))
     return [point for point in whole if str(point.id) in ids]
 
 

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from qdrant_client import models
@@ -22,11 +21,12 @@ from twinvec_qdrant.stores.points import (
     states_name,
     stored_point,
     stored_states,
+    vector_selector,
 )
 from twinvec_qdrant.stores.server.limits.known import KnownCollection
 from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowed
 from twinvec_qdrant.stores.server.limits.permitted import Limits
-from twinvec_qdrant.stores.server.values import client_filter
+from twinvec_qdrant.stores.server.values import client_filter, wire_id
 from twinvec_qdrant.stores.steps import Steps
 
 _COUNTED = 10_000
@@ -52,9 +52,8 @@ class Reading(KnownCollection):
 
     def scroll(self, conditions: Conditions, fields: Sequence[str] | None = None) -> Iterator[Point]:
         (wanted,) = self.run(self._fields.fitted(conditions))
-        by_id = attrgetter("id")
-        scrolled = heapq.merge(*self._scroll(client_filter(wanted), fields, PAGE), key=by_id)
-        return (next(same) for _, same in groupby(scrolled, by_id))
+        scrolled = heapq.merge(*self._scroll(client_filter(wanted), fields, PAGE), key=_place)
+        return (next(same) for _, same in groupby(scrolled, _place))
 
     def holds(self, conditions: Conditions) -> bool:
         (wanted,) = self.run(self._fields.fitted(conditions))
@@ -85,8 +84,11 @@ class Reading(KnownCollection):
     ) -> Steps[list[models.Record]]:
         def read(limits: Limits) -> Steps[list[models.Record]]:
             found: list[models.Record] = []
-            options: Mapping[str, Any] = {"with_payload": payload, "with_vectors": [vector] if vector else False}
-            for page in pages(ids, limits.read(most)):
+            options: Mapping[str, Any] = {
+                "with_payload": payload,
+                "with_vectors": vector_selector(vector),
+            }
+            for page in pages(map(wire_id, ids), limits.read(most)):
                 found += yield from self._read("retrieve", limits, len(page), page, **options)
             return found
 
@@ -121,3 +123,8 @@ class Reading(KnownCollection):
                 yield from map(stored_point, records)
 
         return [scrolled(*each) for each in self.run(self._within(first))]
+
+
+def _place(point: Point) -> tuple[int, str]:
+    """Return what orders points as the server does: integer ids first."""
+    return (int(point.id), "") if point.id.isdecimal() else (2**64, point.id)

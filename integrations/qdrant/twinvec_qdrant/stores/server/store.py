@@ -67,7 +67,7 @@ class ServerStore(Store):
         return self._backend
 
     def create(self, new: NewCollection) -> ServerBackend:
-        self._check_version()
+        self.check_version()
         if new.cluster.given() and is_local(self._client):
             raise ConfigurationError(f"{self.location}: settings of a cluster are for a server; leave cluster out")
         cluster.check_tenant_shards(self._requests, new.cluster, new.tenant_path)
@@ -99,7 +99,7 @@ class ServerStore(Store):
     def close(self) -> None:
         self._backend.close()
 
-    def _check_version(self) -> None:
+    def check_version(self) -> None:
         """Refuse a server that keeps no description of a collection, if it says its version."""
         version = None if is_local(self._client) else self._requests.version()
         if version is not None and version < LEAST_VERSION:

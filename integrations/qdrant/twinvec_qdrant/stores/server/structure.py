@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from qdrant_client import models
 
 from twinvec.errors import ConfigurationError, StoreError, StoreUnavailableError
-from twinvec_qdrant.settings import ClusterSettings, IndexSettings
+from twinvec_qdrant.settings import ClusterSettings, IndexSettings, Quantization
 from twinvec_qdrant.stores.base import OWN_FIELDS, FieldIndexType, indexed_chunks
-from twinvec_qdrant.stores.points import DENSE, states_name
+from twinvec_qdrant.stores.points import DENSE, SPARSE, UNNAMED, states_name
 from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.limits.known import KnownCollection
 from twinvec_qdrant.stores.server.values import client_quantization, client_states
@@ -19,13 +20,68 @@ from twinvec_qdrant.stores.server.values import client_quantization, client_stat
 MIGRATING_VERSION = (1, 18)
 """The first version of the server that can give a collection another vector."""
 
+ADDING_WORDS = "adding sparse vectors"
+
 logger = logging.getLogger(__name__)
+
+
+_QUANTIZATIONS: Mapping[type, Quantization] = {
+    models.ScalarQuantization: "int8",
+    models.TurboQuantization: "turbo",
+    models.BinaryQuantization: "binary",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DenseShape:
+    """A named dense vector: its size, its distance ("Cosine", ...), and whether it is a list of vectors a point."""
+
+    size: int
+    distance: str
+    is_multivector: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a collection of anybody is made of; ``by_shard_key`` says whether writers choose the shards."""
+
+    dense: Mapping[str, DenseShape]
+    sparse: frozenset[str]
+    metadata: Mapping[str, Any]
+    by_shard_key: bool
+    quantizations: Mapping[str, Quantization]
+    edges: tuple[int, int]
+
+    def index(self, vector: str) -> IndexSettings:
+        """Return the settings of the index of a vector as ours; the defaults instead of those out of our range."""
+        copies = self.quantizations.get(vector, "none")
+        try:
+            return IndexSettings(copies, *self.edges)
+        except ConfigurationError:  # such as a graph that is switched off while points are loaded
+            return IndexSettings(copies)
 
 
 class Structure(KnownCollection):
     """The methods of a server's backend that read and change the structure of the collection."""
 
     _prepared = False  # whether own fields have an index
+
+    def shape(self) -> Shape:
+        """Return what the collection is made of; the backend keeps to it from now on."""
+        config = self._info().config
+        dense = named_vectors(config.params)
+        copies = {name: _QUANTIZATIONS.get(type(each.quantization_config)) for name, each in dense.items()}
+        return Shape(
+            {
+                name: DenseShape(each.size, each.distance.value, each.multivector_config is not None)
+                for name, each in dense.items()
+            },
+            frozenset(config.params.sparse_vectors or {}),
+            dict(config.metadata or {}),
+            config.params.sharding_method is models.ShardingMethod.CUSTOM,
+            {name: kind for name, kind in copies.items() if kind is not None},
+            (config.hnsw_config.m, config.hnsw_config.ef_construct),
+        )
 
     def cluster(self) -> ClusterSettings | None:
         return None if self._local else cluster.settings_of(self._info())
@@ -59,7 +115,15 @@ class Structure(KnownCollection):
             placed = models.VectorParamsDiff(hnsw_config=states.hnsw_config, on_disk=states.on_disk)
             self.requests.call(self._client.update_collection, vectors_config={states_name(name): placed})
 
+    def add_sparse(self) -> None:
+        """Give points a sparse vector for BM25; do nothing if they have room for it."""
+        config = models.SparseVectorConfig(modifier=models.Modifier.IDF)
+        self._create_vector(SPARSE, models.SparseVectorNameConfig(sparse=config), ADDING_WORDS)
+
     def drop_vector(self, name: str) -> None:
+        if name == UNNAMED:  # no request can name it
+            logger.warning("%s: a server cannot remove vectors without a name; they stay", self.location)
+            return
         self.requests.call(self._client.delete_vector_name, name)
         self.requests.call(self._client.delete_vector_name, states_name(name))
 
@@ -88,8 +152,7 @@ class Structure(KnownCollection):
             return False
         config = self._info().config
         wanted, graph = client_quantization(settings), config.hnsw_config
-        vectors = config.params.vectors if isinstance(config.params.vectors, dict) else {}
-        dense = {name: each for name, each in vectors.items() if each.multivector_config is None}
+        dense = {name: each for name, each in named_vectors(config.params).items() if _is_ours(each)}
         if (graph.m, graph.ef_construct) == (settings.m, settings.ef_construct) and all(
             each.quantization_config == wanted for each in dense.values()
         ):
@@ -104,8 +167,7 @@ class Structure(KnownCollection):
 
     def indexed(self, chunks: int) -> int:
         info = self._info()
-        vectors = info.config.params.vectors
-        names = list(vectors) if isinstance(vectors, dict) else [DENSE]
+        names = list(named_vectors(info.config.params)) or [DENSE]
         return indexed_chunks(self, info.indexed_vectors_count or 0, chunks, names)
 
     def index_fields(self, tenant_path: str | None) -> None:
@@ -145,7 +207,12 @@ class Structure(KnownCollection):
             tenants = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
             self.requests.call(self._client.create_payload_index, tenant_path, tenants, wait=wait)
 
-    def _create_vector(self, name: str, config: models.DenseVectorNameConfig) -> None:
+    def _create_vector(
+        self,
+        name: str,
+        config: models.DenseVectorNameConfig | models.SparseVectorNameConfig,
+        what: str = "a migration",
+    ) -> None:
         try:
             self.requests.call(self._client.create_vector_name, name, config)
         except StoreError as error:
@@ -153,6 +220,19 @@ class Structure(KnownCollection):
             if version is None or version >= MIGRATING_VERSION:
                 raise
             raise StoreError(
-                f"{self.location}: the server has version {version[0]}.{version[1]}, and a migration needs "
+                f"{self.location}: the server has version {version[0]}.{version[1]}, and {what} needs "
                 f"{MIGRATING_VERSION[0]}.{MIGRATING_VERSION[1]} or later: update the server"
             ) from error
+
+
+def named_vectors(params: models.CollectionParams) -> Mapping[str, models.VectorParams]:
+    """Return the settings of all dense vectors by name."""
+    vectors = params.vectors
+    if vectors is None:
+        return {}
+    return vectors if isinstance(vectors, dict) else {UNNAMED: vectors}
+
+
+def _is_ours(vector: models.VectorParams) -> bool:
+    """Return whether the small copies of a vector follow ``IndexSettings``, which have no product quantisation."""
+    return vector.multivector_config is None and not isinstance(vector.quantization_config, models.ProductQuantization)

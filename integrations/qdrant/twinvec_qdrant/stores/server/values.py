@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from qdrant_client import models
 
 from twinvec.retrieval.bm25 import SparseVector
@@ -13,27 +17,42 @@ from twinvec_qdrant.stores.field_tests import tests_of
 from twinvec_qdrant.stores.points import SPARSE, Point, dense_vectors
 
 
-def client_point(point: Point) -> models.PointStruct:
-    """Return a point to write, without the client's check of every number and every value."""
+def client_point(point: Point, filler: Mapping[str, Any] = MappingProxyType({})) -> models.PointStruct:
+    """Return a point to write, without the client's check of every number and every value.
+
+    ``filler`` are fields of points without vectors.
+    """
     vectors = dense_vectors(point)
     if point.sparse is not None:
         vectors[SPARSE] = client_sparse(point.sparse)
-    return models.PointStruct.model_construct(id=point.id, vector=vectors, payload=dict(point.payload))
+    payload = {**point.payload} if vectors else {**filler, **point.payload}
+    return models.PointStruct.model_construct(id=wire_id(point.id), vector=vectors, payload=payload)
 
 
-def conditional_update(record: Point, revision: str, shard_key: str | None) -> models.UpsertOperation:
+def wire_id(key: str) -> int | str:
+    """Return a point's id as the server takes it: an integer where it has only digits."""
+    return int(key) if key.isdecimal() else key
+
+
+def conditional_update(record: models.PointStruct, revision: str, shard_key: str | None) -> models.UpsertOperation:
     """Return an update that replaces the stored record, at this shard key, only if it has this revision."""
     stored = models.Filter(
         must=[models.FieldCondition(key="revision", match=models.MatchValue(value=revision))],
     )
     return models.UpsertOperation(
         upsert=models.PointsList(
-            points=[client_point(record)],
+            points=[record],
             shard_key=shard_key,
             update_filter=stored,
             update_mode=models.UpdateMode.UPDATE_ONLY,
         )
     )
+
+
+def fields_update(point: Point) -> models.SetPayloadOperation:
+    """Return an update that sets the payload fields of a stored point, without the client's check of every value."""
+    change = models.SetPayload.model_construct(payload=dict(point.payload), points=[wire_id(point.id)])
+    return models.SetPayloadOperation.model_construct(set_payload=change)
 
 
 def client_sparse(vector: SparseVector) -> models.SparseVector:
@@ -79,7 +98,7 @@ def _condition(tests: field_tests.Tests) -> models.Condition:
     if isinstance(tests, Not):
         return models.Filter(must_not=[_condition(tests.part)])
     if isinstance(tests, IdIs):
-        return models.HasIdCondition(has_id=list(tests.ids))
+        return models.HasIdCondition(has_id=list(map(wire_id, tests.ids)))
     if isinstance(tests, field_tests.HasVector):
         return models.HasVectorCondition(has_vector=tests.name)
     if isinstance(tests, field_tests.HasValue):

@@ -22,7 +22,14 @@ from twinvec_qdrant.stores.server.limits.narrowing import narrowed
 from twinvec_qdrant.stores.server.limits.permitted import Limits
 from twinvec_qdrant.stores.server.reading import Reading
 from twinvec_qdrant.stores.server.structure import Structure
-from twinvec_qdrant.stores.server.values import client_filter, client_point, client_sparse, conditional_update
+from twinvec_qdrant.stores.server.values import (
+    client_filter,
+    client_point,
+    client_sparse,
+    conditional_update,
+    fields_update,
+    wire_id,
+)
 from twinvec_qdrant.stores.steps import worked
 
 Item = TypeVar("Item")
@@ -44,7 +51,9 @@ class Writing(Structure, Reading):
         def upsert(limits: Limits) -> None:
             def send(batch: _Batch) -> None:
                 key, some = batch
-                self._write(limits, self._client.upsert, [client_point(point) for point in some], **_routed(key))
+                self._write(
+                    limits, self._client.upsert, [client_point(point, self._filler) for point in some], **_routed(key)
+                )
 
             alone = self._local or limits.writes is not None  # two streams would wait for the same budget
             of_keys = self._by_key(points, None if self._tenants is None else self._tenants.key_of)
@@ -61,11 +70,14 @@ class Writing(Structure, Reading):
 
         def commit(limits: Limits) -> None:
             for batch in in_batches(added, limits.written(BATCH_POINTS)):
-                new = [client_point(record) for record in batch]
+                new = [client_point(record, self._filler) for record in batch]
                 mode = models.UpdateMode.INSERT_ONLY
                 self._write(limits, self._client.upsert, new, update_mode=mode, **_routed(shared))
             for batch in in_batches(replaced, limits.written(BATCH_POINTS)):
-                operations = [conditional_update(record, str(old[record.id]), shared) for record in batch]
+                operations = [
+                    conditional_update(client_point(record, self._filler), str(old[record.id]), shared)
+                    for record in batch
+                ]
                 self._write(limits, self._client.batch_update_points, operations)
 
         self._written(commit)
@@ -77,13 +89,23 @@ class Writing(Structure, Reading):
     def update_dense(self, points: Sequence[Point]) -> None:
         self._update(points, dense_vectors)
 
+    def add_fields(self, fields: Mapping[str, Mapping[str, Any]]) -> None:
+        """Set these payload fields of stored points, by id; their other fields stay."""
+
+        def add(limits: Limits) -> None:
+            changed = [Point(key, values) for key, values in fields.items()]
+            for batch in in_batches(changed, limits.written(BATCH_POINTS)):
+                self._write(limits, self._client.batch_update_points, [fields_update(point) for point in batch])
+
+        self._written(add)
+
     def _update(self, points: Sequence[Point], vectors: Callable[[Point], dict[str, Any]]) -> None:
         """Replace vectors of stored points."""
         of_keys = self._by_key(points, None if self._tenants is None else self._stored_keys(points))
 
         def update(limits: Limits) -> None:
             for key, batch in _in_batches(of_keys, limits.written(BATCH_POINTS)):
-                changes = [models.PointVectors(id=point.id, vector=vectors(point)) for point in batch]
+                changes = [models.PointVectors(id=wire_id(point.id), vector=vectors(point)) for point in batch]
                 self._write(limits, self._client.update_vectors, changes, **_routed(key))
 
         self._written(update)
@@ -158,7 +180,7 @@ def in_streams(send: Callable[[Item], object], items: Iterable[Item], streams: i
 def _selectors(ids: list[str], revisions: Collection[str] | None, limits: Limits) -> Iterator[models.PointsSelector]:
     """Yield what selects these points for deletion; with ``revisions``, only those that carry one of them."""
     if revisions is None:
-        yield models.PointIdsList(points=list(ids))
+        yield models.PointIdsList(points=list(map(wire_id, ids)))
         return
     for page in pages(revisions, limits.named(max(len(revisions), 1))):
         unchanged = (IdIs(tuple(ids)), field_is("revision", *page))

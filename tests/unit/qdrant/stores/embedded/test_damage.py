@@ -140,6 +140,7 @@ def test_a_damaged_description_is_replaced_by_that_of_the_last_close(folder, who
     repaired(folder, whole, file)
 
 
+@pytest.mark.slow
 def test_what_a_repair_cannot_save_is_encoded_again(folder, whole):
     (file,) = (path for path in files(folder) if path.as_posix().endswith("dense/vectors/chunk_0.mmap"))
     flipped(file, random.Random(0))

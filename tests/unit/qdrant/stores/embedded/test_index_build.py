@@ -136,7 +136,9 @@ def test_short_vectors_are_indexed_once_and_not_tried_again_by_every_ingest(tmp_
         assert collection._backend._shard is shard
 
 
-@pytest.mark.parametrize("step", ["copied", "indexed", "between the renames", "renamed"])
+@pytest.mark.parametrize(
+    "step", [pytest.param("copied", marks=pytest.mark.slow), "indexed", "between the renames", "renamed"]
+)
 def test_killed_while_the_index_is_built_nothing_is_lost(folder, vectors, step):
     with opened(folder) as collection:
         exact = found(collection, vectors, exact=True)

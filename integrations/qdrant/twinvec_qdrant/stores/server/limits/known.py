@@ -5,7 +5,7 @@ What is known is what the server has said of the collection. If it refuses a req
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from qdrant_client import models
@@ -34,6 +34,7 @@ class KnownCollection(Backend):
         self._limits: Limits | None = None
         self._shards = 1
         self._tenants: cluster.TenantShards | None = None
+        self._filler: Mapping[str, Any] = {}
         self._asked: ReadConsistency | None = None
         self._recorded: ReadConsistency | None = None
 
@@ -58,6 +59,7 @@ class KnownCollection(Backend):
         self.requests.most_timeout = self._limits.timeout
         self._recorded = (info.config.metadata or {}).get(cluster.READ_CONSISTENCY)
         self._tenants = cluster.TenantShards.of(info.config.metadata)
+        self._filler = _filler(info.config.metadata or {})
         keys = 1 if self._tenants is None else len(self._tenants.keys)
         self._shards = keys * max(1, info.config.params.shard_number or 1)
         return info
@@ -91,3 +93,12 @@ class KnownCollection(Backend):
         if chosen is None or self._local:
             return {}
         return {"consistency": chosen if isinstance(chosen, int) else models.ReadConsistencyType(chosen)}
+
+
+def _filler(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return what points without vectors have besides their payload, in a collection that was adopted or is being so.
+
+    LlamaIndex' own class reads them too when it is asked for all nodes, and fails at one without a text.
+    """
+    layout = (metadata.get("twinvec_adoption") or metadata).get("layout")
+    return {} if layout is None or layout.get("metadata_key") is not None else {layout["text_key"]: ""}

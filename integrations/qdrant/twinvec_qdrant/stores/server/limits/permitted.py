@@ -69,7 +69,7 @@ class Limits:
         return _least(size, self._share(self.reads))
 
     def permits_ids(self, count: int) -> bool:
-        """Return whether a search may name so many points by their ids, and return them."""
+        """Return whether one search may name this number of ids, and return as many points."""
         return count <= min(most for most in (self.results, self.values, count) if most is not None)
 
     @property

@@ -15,7 +15,7 @@ from typing import Any, Self
 from qdrant_client import models
 
 from twinvec_qdrant.stores.conditions import IdIs
-from twinvec_qdrant.stores.points import SPARSE, Query, Scored, pages
+from twinvec_qdrant.stores.points import SPARSE, Query, Scored, pages, vector_selector
 from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowed
 from twinvec_qdrant.stores.server.limits.permitted import Limits
 from twinvec_qdrant.stores.server.values import client_filter, client_sparse
@@ -33,6 +33,10 @@ class _Request(models.QueryRequest):
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self
+
+
+# Each client looks a class up by its name, and takes a quarter of a second to analyse one that it does not know.
+_Request.__name__ = models.QueryRequest.__name__
 
 
 def needs_exact(query: Query) -> bool:
@@ -86,7 +90,7 @@ def reading(ids: Sequence[str], vector: str | None) -> models.QueryRequest:
         filter=client_filter([IdIs(tuple(ids))]),
         limit=len(ids),
         with_payload=True,
-        with_vector=[vector] if vector else False,
+        with_vector=vector_selector(vector),
     )
 
 
@@ -120,7 +124,7 @@ def merged(answers: Sequence[Sequence[Scored]], limit: int) -> list[Scored]:
 
 
 def _places(limit: int, limits: Limits) -> Iterator[tuple[int, int]]:
-    """Yield where each page of so many results begins, and its size."""
+    """Yield the offset and the size of each page of the results."""
     size = limits.page(limit)
     return ((start, min(size, limit - start)) for start in range(0, limit, size))
 

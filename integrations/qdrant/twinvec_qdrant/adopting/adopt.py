@@ -1,0 +1,102 @@
+"""``adopt_collection``: find the collection, check it and the model, and adopt it in place or copy its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from twinvec.errors import ConfigurationError
+from twinvec.retrieval.base import SpaceEncoder
+from twinvec_qdrant.adopting.copying import copy_into
+from twinvec_qdrant.adopting.in_place import FutureSettings, adopt_in_place
+from twinvec_qdrant.adopting.reading import layout_of
+from twinvec_qdrant.adopting.source import ForeignCollection, chosen_vector, found
+from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.layout import LayoutName
+from twinvec_qdrant.opening import load_space_encoder
+from twinvec_qdrant.opening_store import GRPC_PORT, StorePlace
+from twinvec_qdrant.report import AdoptReport
+from twinvec_qdrant.settings import ChunkSettings
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+
+def adopt_collection(
+    name: str,
+    *,
+    layout: LayoutName,
+    encoder: SpaceEncoder | str | None = None,
+    url: str | None = None,
+    client: QdrantClient | None = None,
+    local_path: str | Path | None = None,
+    api_key: str | None = None,
+    into: Collection | None = None,
+    text_key: str | None = None,
+    metadata_key: str | None = None,
+    vector_name: str | None = None,
+    chunking: ChunkSettings | Literal[False] = False,
+    language: str = "english",
+    payload_indexes: Mapping[str, str | Literal[False]] | Literal[False] | None = None,
+    dry_run: bool = False,
+    progress: bool = False,
+    wait_seconds: float = 10.0,
+    grpc: bool = False,
+    grpc_port: int = GRPC_PORT,
+) -> AdoptReport:
+    """Make a collection of LangChain's or LlamaIndex's ``QdrantVectorStore`` one of twinvec; no document is encoded.
+
+    The model encodes the texts of a sample, whose vectors must be the stored ones. Every point becomes a document with
+    the point's id. It keeps id, vectors and payload, and gets fields of ours, a sparse vector and a record; the
+    framework's class goes on reading and writing the collection. After a kill, the next call continues. A later call
+    adopts what the framework's application has written since, and removes what it has deleted.
+
+    With ``into``, the documents go into that collection instead, with their vectors, and this one stays as it is.
+
+    Args:
+        name: Name of the collection.
+        layout: Whose class made the collection: "langchain" or "llama_index".
+        encoder: The model that gave the stored vectors: an encoder, or its name. Default: that of ``into``, or of a
+            collection that was adopted before.
+        url: Address of the Qdrant server.
+        client: A ``QdrantClient`` of the caller, which stays open.
+        local_path: Folder of a ``QdrantClient(path=...)``, instead of a server.
+        api_key: As for ``Collection.open``, like ``wait_seconds``, ``grpc`` and ``grpc_port``.
+        into: A collection without chunking that gets the documents, of the same model.
+        text_key: Payload key of the texts; default: "page_content" for LangChain, "text" for LlamaIndex' old nodes.
+        metadata_key: LangChain's payload key of the metadata; default: "metadata".
+        vector_name: Name of the dense vectors; default: as the framework's class finds them.
+        chunking: How later ingests cut documents; the adopted ones stay as they are. Default: not at all, as the
+            vector stores of the frameworks' adapters need it.
+        language: Snowball language of BM25's stemmer.
+        payload_indexes: As for ``Collection.open``.
+        dry_run: Check and count; write nothing.
+        progress: Show a progress bar on a terminal.
+
+    Raises:
+        CollectionNotFoundError: the collection does not exist.
+        SpaceMismatchError: the model does not give the stored vectors; nothing was written.
+        ConfigurationError: the layout is another one, the collection cannot be adopted in place, or arguments
+            contradict one another; nothing was written.
+        StoreError: the store failed; the next call continues.
+    """
+    if sum(each is not None for each in (url, client, local_path)) != 1:
+        raise ConfigurationError("adopt from where? give one of url, client and local_path")
+    wanted = layout_of(layout, text_key, metadata_key)
+    if isinstance(encoder, str):
+        encoder = load_space_encoder(encoder)
+    place = StorePlace(None, url, client, api_key, wait_seconds, grpc, grpc_port)
+    with found(name, place, local_path) as backend:
+        shape = backend.shape()
+        source = ForeignCollection(backend, shape, wanted, chosen_vector(shape, wanted, vector_name, backend.location))
+        report = AdoptReport(layout)
+        if into is None:
+            settings = FutureSettings(chunking or ChunkSettings(enabled=False), language, payload_indexes)
+            adopt_in_place(source, encoder, settings, report, dry_run=dry_run, progress=progress)
+        else:
+            if encoder is not None and encoder.space != into.encoder.space:
+                raise ConfigurationError(f"{into!r} has another model than {encoder.name!r}: leave encoder out")
+            source.check_vectors(into.encoder, report, in_place=False)
+            copy_into(into, backend, source.layout, source.vector, report, dry_run=dry_run, progress=progress)
+        return report

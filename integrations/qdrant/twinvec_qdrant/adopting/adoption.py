@@ -1,0 +1,188 @@
+"""Adoption in place: the points of a framework's collection become documents of ours, and stay what they were.
+
+    1. check     the collection's vectors, and on a sample that they are those of the model
+    2. begin     the metadata get the description under ``ADOPTION``; then room for BM25, and payload indexes
+    3. points    page by page: sparse vectors, then our fields beside those of the framework, then, once the points are
+                 seen to be as they were read, the records. A record is the commit of its point
+    4. rest      points that the framework's application has written meanwhile
+    5. finish    one write turns the description into that of the collection
+
+A kill leaves the collection as the framework knows it, with more fields. The next call begins anew with the points that
+lack a record. On a collection that was adopted, a call adopts the points that the framework's application has written
+since, and removes the documents whose points it has deleted.
+
+The vectors are not touched, and keep their name: a description names the vectors of its model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from twinvec.errors import InputError
+from twinvec.retrieval.filters.conditions import Not
+from twinvec.support.progress import Advance, progress_bar, unseen
+from twinvec_qdrant.adopting.planned import AdoptionPlanner, PlannedPoint
+from twinvec_qdrant.adopting.reading import KIND_FIELDS, document_of, is_adopted
+from twinvec_qdrant.records.bm25_weights import BM25Weights
+from twinvec_qdrant.records.commits import Catalog
+from twinvec_qdrant.records.description import ADOPTION, Description
+from twinvec_qdrant.records.payload_indexes import PayloadIndexing
+from twinvec_qdrant.records.schema import RECORDS, record_id
+from twinvec_qdrant.report import AdoptReport
+from twinvec_qdrant.stores.base import update_existing
+from twinvec_qdrant.stores.conditions import LacksVector, StoreCondition, field_is
+from twinvec_qdrant.stores.points import Point, pages
+from twinvec_qdrant.stores.server.backend import ServerBackend
+
+T = TypeVar("T")
+
+FOREIGN: StoreCondition = Not(field_is("kind", *KIND_FIELDS))
+"""The condition that selects points that twinvec has neither written nor adopted."""
+
+ADDING = "twinvec_adding"
+"""Key of the metadata that is there while points are added to a collection that was adopted."""
+
+_PAGE = 256
+_ROUNDS = 5  # only the framework's application makes a point differ from what was read
+
+
+class Adoption:
+    """The adoption of one collection, whose description is or will be this.
+
+    ``finished`` says that it is one of ours already, and ``begun`` that an earlier call has not come to its end.
+    """
+
+    def __init__(
+        self, backend: ServerBackend, description: Description, report: AdoptReport, *, finished: bool, begun: bool
+    ) -> None:
+        assert description.layout is not None
+        self._backend = backend
+        self._description = description
+        self._layout = description.layout
+        self._report = report
+        self._finished = finished
+        self._begun = begun
+        self._weights = BM25Weights(backend, description)
+        self._catalog = Catalog(backend, self._weights)
+        self._indexing = PayloadIndexing(backend, description.payload_indexes)
+
+    def run(self, *, progress: bool) -> None:
+        """Adopt all points, and make the collection one of ours."""
+        backend, wanted = self._backend, self._wanted()
+        with backend.writing:
+            self._begin()
+            with progress_bar("Adopting", backend.count(wanted), "points", shown=progress) as advance:
+                self._sweep(wanted, self._report, advance)
+            while self._sweep([FOREIGN], AdoptReport(self._layout.name), unseen):  # written meanwhile
+                pass
+            if self._finished or self._begun:
+                self._remove_deleted()
+            self._weights.rebalance()
+            backend.write_metadata(self._end())
+            backend.flush()
+
+    def count(self, *, progress: bool) -> None:
+        """Count what ``run`` would do; write nothing."""
+        planner, wanted = self._planner(self._report, [FOREIGN] if self._finished else []), self._wanted()
+        with progress_bar("Counting", self._backend.count(wanted), "points", shown=progress) as advance:
+            for page in pages(self._backend.scroll(wanted), _PAGE):
+                self._report.adopted += len(planner.planned(page))
+                advance(len(page))
+
+    def _wanted(self) -> Sequence[StoreCondition]:
+        """Return the conditions of the points to look at: all points if a kill may have left some half-adopted."""
+        return [FOREIGN] if self._finished and not self._begun else []
+
+    def _begin(self) -> None:
+        backend = self._backend
+        if self._finished:
+            backend.write_metadata({ADDING: True})
+            return
+        if not self._begun:
+            backend.write_metadata({ADOPTION: dict(self._description.new_collection().metadata)})
+            backend.shape()  # what the backend writes depends on the layout
+        backend.add_sparse()
+        backend.index_fields(None)
+
+    def _end(self) -> dict[str, Any]:
+        """Return the change of the metadata that ends the adoption."""
+        if self._finished:
+            return {ADDING: None}
+        now = self._description.model_copy(
+            update={"average_length": self._weights.average_length, "analysis": self._weights.analyzer.version}
+        )
+        return {**now.new_collection().metadata, ADOPTION: None}
+
+    def _planner(self, report: AdoptReport, among: Sequence[StoreCondition] = (FOREIGN,)) -> AdoptionPlanner:
+        bare = {point.id for point in self._backend.scroll([*among, LacksVector(self._description.vector)], [])}
+        return AdoptionPlanner(self._catalog, self._layout, self._description.chunking, report, bare)
+
+    def _sweep(self, wanted: Sequence[StoreCondition], report: AdoptReport, advance: Advance) -> int:
+        """Adopt the points that satisfy the conditions; return how many. ``report`` counts the others."""
+        planner, adopted = self._planner(report), 0
+        for page in pages(self._backend.scroll(wanted), _PAGE):
+            adopted += self._adopt(planner, page)
+            advance(len(page))
+        self._report.adopted += adopted
+        return adopted
+
+    def _adopt(self, planner: AdoptionPlanner, page: Sequence[Point]) -> int:
+        """Adopt the points of a page, also as the framework's application changes them meanwhile; return how many."""
+        adopted = 0
+        left = planner.planned(page)
+        for _ in range(_ROUNDS):
+            if not left:
+                break
+            changed = self._write(left)
+            adopted += len(left) - len(changed)
+            left = planner.planned(list(self._backend.retrieve(changed).values()))
+        return adopted
+
+    def _write(self, planned: Sequence[PlannedPoint]) -> list[str]:
+        """Add our fields and vectors to the points, and commit them; return the ids of those that have changed."""
+        self._indexing.see(each.document.payload for each in planned)
+        terms = self._weights.terms([each.document.text for each in planned])
+        points = [each.point.id for each in planned]
+        self._add(dict(zip(points, self._weights.documents(terms), strict=True)), self._backend.update_sparse)
+        self._add({each.point.id: each.fields for each in planned if each.fields}, self._backend.add_fields)
+        same = self._unchanged(planned)
+        records = [each.record(len(own)) for each, own in zip(planned, terms, strict=True)]
+        kept = [(each, record) for each, record in zip(planned, records, strict=True) if each.point.id in same]
+        self._backend.commit(
+            [Point(record_id(record.source), record.as_payload()) for _, record in kept],
+            [each.old.revision if each.old else None for each, _ in kept],
+        )
+        replaced = [chunk for each, _ in kept if each.old for chunk in each.old.chunks if chunk != each.point.id]
+        self._backend.delete(replaced)
+        for each, record in kept:
+            self._weights.changed(each.old, record)
+        self._weights.written(each.document.text for each, _ in kept)
+        return [key for key in points if key not in same]
+
+    def _add(self, values: Mapping[str, T], add: Callable[[Mapping[str, T]], None]) -> None:
+        """Add values to the points that are still there, by id."""
+        update_existing(self._backend, values, lambda ids: add({key: values[key] for key in ids}))
+
+    def _unchanged(self, planned: Sequence[PlannedPoint]) -> set[str]:
+        """Return the ids of the points that hold the documents for which they were given our fields."""
+        there = self._backend.retrieve([each.point.id for each in planned])
+
+        def same() -> Iterator[str]:
+            for each in planned:
+                point = there.get(each.point.id)
+                if point is not None and is_adopted(point.payload):
+                    with suppress(InputError):
+                        if document_of(self._layout, point.id, point.payload) == each.document:
+                            yield point.id
+
+        return set(same())
+
+    def _remove_deleted(self) -> None:
+        """Remove the adopted documents whose points the framework's application has deleted."""
+        for page in pages(self._backend.scroll([RECORDS], ["source", "chunks"]), _PAGE):
+            own = [each.payload["source"] for each in page if each.payload["chunks"] == [each.payload["source"]]]
+            there = self._backend.retrieve(own, [])
+            gone = [source for source in own if source not in there]
+            self._report.removed += len(list(self._catalog.remove(gone)))

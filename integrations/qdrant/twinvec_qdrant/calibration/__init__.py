@@ -1,0 +1,1 @@
+"""Calibration: how the scores of a collection lie, measured on the collection itself, without judged queries."""

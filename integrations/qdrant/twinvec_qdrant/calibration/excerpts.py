@@ -1,0 +1,65 @@
+"""Excerpts: sentences taken out of their chunks, as stand-ins for queries whose answer is known.
+
+A title that stands in its chunk is an excerpt too. Text without sentences gives a span of words. A chunk that is too
+short to lose a part gives none.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from twinvec_qdrant.records.schema import embedded_text
+from twinvec_qdrant.stores.points import Point
+
+_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
+_WORDS = range(4, 41)  # of an excerpt
+_SPAN = 10  # words of an excerpt from text without sentences
+_LEAST_REST = 8  # words that a chunk has to keep
+_SEED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A part of a chunk, and the chunk without it: what is embedded of it, and what BM25 reads."""
+
+    chunk: str
+    text: str
+    rest_embedded: str
+    rest_text: str
+
+
+def excerpts(chunks: Iterable[Point], limit: int) -> list[Excerpt]:
+    """Return at most ``limit`` excerpts, one of a chunk; the same ones for the same chunks."""
+    drawn = random.Random(_SEED)
+    found: list[Excerpt] = []
+    for point in chunks:
+        if len(found) == limit:
+            break
+        text, embedded = point.payload["text"], embedded_text(point.payload)
+        parts = _parts(point.payload, drawn)
+        if parts:
+            part = drawn.choice(parts)
+            rest = text.replace(part, " ", 1)
+            if len(rest.split()) >= _LEAST_REST:
+                found.append(Excerpt(point.id, part, embedded.replace(part, " ", 1), rest))
+    return found
+
+
+def _parts(payload: Mapping[str, Any], drawn: random.Random) -> list[str]:
+    """Return what can be taken out of a chunk: its title, one of its sentences, or a span of words."""
+    text = payload["text"]
+    title = str(payload.get("title") or "").strip()
+    sentences = [each.strip() for each in _SENTENCE.findall(text.removeprefix(title))]
+    sentences = [each for each in sentences if len(each.split()) in _WORDS]
+    parts = [title] if title and title in text else []
+    if len(sentences) > 1:
+        return [*parts, drawn.choice(sentences)]
+    words = text.split(" ")
+    if len(words) < 3 * _SPAN:
+        return parts
+    start = drawn.randrange(len(words) - _SPAN)
+    return [*parts, " ".join(words[start : start + _SPAN])]

@@ -1,0 +1,203 @@
+"""Measuring a collection: the landmarks of its cosines, and the weight of words.
+
+- Questions that the collection does not answer (``questions``) give the landmark 0: the median of their best cosines.
+- Excerpts (``excerpts``) give the landmark 1: the median of their cosines with their chunks.
+- The same excerpts, searched by both stages in collections without them, give the weight of words (``weight``).
+
+The sample grows with the collection up to a limit, so that measuring stays small against encoding. It is taken again
+when the collection has doubled. Landmarks that are known of the model count like a part of the sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+
+import numpy as np
+
+from twinvec.arrays import FloatArray, unit
+from twinvec.retrieval.analysis import Analyzer
+from twinvec.retrieval.base import SpaceEncoder
+from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
+from twinvec.retrieval.fusion import CANDIDATES, parts
+from twinvec.retrieval.relevance import Calibration, completed
+from twinvec_qdrant.calibration.excerpts import Excerpt, excerpts
+from twinvec_qdrant.calibration.questions import QUESTIONS
+from twinvec_qdrant.calibration.weight import Observation, fitted_weight
+from twinvec_qdrant.encoders import checked_vectors, document_vectors
+from twinvec_qdrant.records.description import Description, stored_description
+from twinvec_qdrant.records.schema import CHUNKS, EMBEDDED_FIELDS
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.candidates import Search, find_candidates
+from twinvec_qdrant.stores.conditions import IdIs
+from twinvec_qdrant.stores.points import Query, pages
+
+LEAST_CHUNKS = 40
+"""Smaller collections are not measured: the landmarks of the model serve them."""
+
+_QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # chunks for each question, and for each excerpt
+_EXCERPTS = 48  # at most
+_LOOKED_AT = 4  # chunks for each excerpt wanted: not every chunk has one
+_PRIOR = 20  # questions or excerpts that the landmark of a known model counts for
+_NEAR_SHARE = 0.53  # of the way from the landmark 0 to a cosine of 1, where no excerpt tells more
+_QUERIES = 16  # of both stages, per request
+
+
+def is_due(description: Description, chunks: int) -> bool:
+    """Return whether a collection with this number of chunks has to be measured: it has doubled since the last time."""
+    before = description.calibration.chunks if description.calibration else 0
+    return chunks >= max(LEAST_CHUNKS, 2 * before)
+
+
+def calibrate(backend: Backend, encoder: SpaceEncoder) -> bool:
+    """Measure a collection, and write what was found; return whether anything was.
+
+    A collection that is too small stays as it is. So does one that an older version has made, until ``reindex`` or
+    ``migrate`` renews it. One write records all; a kill before it leaves the last calibration.
+    """
+    now = stored_description(backend)
+    found = measured(backend, now, encoder)
+    if found is None:
+        return False
+    with backend.writing:
+        if stored_description(backend).vector != now.vector:  # the collection was migrated meanwhile
+            return False
+        backend.write_metadata({"calibration": asdict(found)})
+    return True
+
+
+def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calibration | None:
+    """Return the calibration of a collection as it is now; None if it cannot be measured."""
+    chunks = backend.count([CHUNKS])
+    if chunks < LEAST_CHUNKS or now.scale is None or now.space != encoder.space:
+        return None
+    known = completed(Calibration(), "" if now.options.given() else now.model)
+    unrelated = _unrelated(backend, now, encoder, chunks)
+    wanted = min(_EXCERPTS, chunks // _EXCERPTS_SHARE)
+    sample = islice(backend.scroll([CHUNKS], [*EMBEDDED_FIELDS, "title"]), _LOOKED_AT * wanted)  # ids are hashes
+    taken = excerpts(sample, wanted)
+    queries_ED, rests_ED = _excerpt_vectors(encoder, taken)
+    calibration = _landmarks(unrelated, _near(backend, now, taken, queries_ED), known, chunks)
+    if calibration is None:
+        return None
+    observations = _observations(backend, now, taken, queries_ED, rests_ED, calibration)
+    return Calibration(1, chunks, calibration.unrelated, calibration.near, fitted_weight(observations))
+
+
+def _unrelated(backend: Backend, now: Description, encoder: SpaceEncoder, chunks: int) -> FloatArray:
+    """Return the best cosine of each question."""
+    questions = QUESTIONS[: chunks // _QUESTIONS_SHARE]
+    vectors = checked_vectors(encoder, encoder.encode_query(list(questions)), questions)
+    queries = [Query(each, 1, (CHUNKS,), name=now.vector, index=now.index) for each in vectors]
+    best = [found[0].score for page in pages(queries, _QUERIES) for found in backend.search(page) if found]
+    return np.array(best, dtype=np.float32)
+
+
+def _near(backend: Backend, now: Description, taken: Sequence[Excerpt], queries_ED: FloatArray) -> FloatArray:
+    """Return the cosine of each excerpt with its chunk."""
+    stored = backend.retrieve([each.chunk for each in taken], [], now.vector)
+    vectors = ((row, stored[each.chunk].dense) for row, each in enumerate(taken) if each.chunk in stored)
+    cosines = [queries_ED[row] @ unit(vector_D) for row, vector_D in vectors if vector_D is not None]
+    return np.array(cosines, dtype=np.float32)
+
+
+def _excerpt_vectors(encoder: SpaceEncoder, taken: Sequence[Excerpt]) -> tuple[FloatArray, FloatArray]:
+    """Return the vectors of excerpts as queries, and those of the rests of their chunks."""
+    if not taken:
+        empty = np.empty((0, encoder.dim), dtype=np.float32)
+        return empty, empty
+    texts = [each.text for each in taken]
+    queries_ED = checked_vectors(encoder, encoder.encode_query(texts), texts)
+    return unit(queries_ED), unit(document_vectors(encoder, [each.rest_embedded for each in taken]))
+
+
+def _landmarks(unrelated: FloatArray, near: FloatArray, known: Calibration | None, chunks: int) -> Calibration | None:
+    """Return a calibration with both landmarks, or None if they are out of order."""
+    if not len(unrelated):
+        return None
+    prior = known.landmarks if known is not None else None
+    low = _shrunk(unrelated, prior and prior[0])
+    beyond = prior[1] if prior is not None else low + _NEAR_SHARE * (1 - low)
+    high = _shrunk(near, beyond) if len(near) else beyond
+    return Calibration(1, chunks, round(low, 4), round(high, 4)) if low < high else None
+
+
+def _shrunk(sample: FloatArray, prior: float | None) -> float:
+    """Return the median of the sample, drawn towards the prior."""
+    median = float(np.median(sample))
+    return median if prior is None else (len(sample) * median + _PRIOR * prior) / (len(sample) + _PRIOR)
+
+
+def _observations(
+    backend: Backend,
+    now: Description,
+    taken: Sequence[Excerpt],
+    queries_ED: FloatArray,
+    rests_ED: FloatArray,
+    calibration: Calibration,
+) -> list[Observation]:
+    """Return what both stages find for the excerpts; the chunk of an excerpt has the scores of its rest."""
+    analyzer = now.analyzer
+    found: list[Observation] = []
+    rows = list(range(len(taken)))
+    for page in pages(rows, _QUERIES):
+        terms = analyzer.query_terms([taken[row].text for row in page])
+        kept = [(row, each) for row, each in zip(page, terms, strict=True) if each]
+        searches = [_search(now, queries_ED[row], query_vector(each)) for row, each in kept]
+        candidates = find_candidates(searches, backend.search).found if searches else []
+        own = _own_words(backend, analyzer, now.average_length, [(taken[row], each) for row, each in kept])
+        for (row, each), stages in zip(kept, candidates, strict=True):
+            ids = [key for key in dict.fromkeys([*stages["dense"], *stages["sparse"]]) if key != taken[row].chunk]
+            dense = [float(queries_ED[row] @ rests_ED[row])] + [_score(stages["dense"], key) for key in ids]
+            words = [own[taken[row].chunk]] + [_score(stages["sparse"], key) for key in ids]
+            both = parts(np.array(dense), np.array(words), len(each), calibration)
+            found.append(Observation(*both, 0))
+    return found
+
+
+def _search(now: Description, query_D: FloatArray, terms: SparseVector) -> Search:
+    dense = Query(query_D, CANDIDATES, (CHUNKS,), name=now.vector, index=now.index)
+    return Search({"dense": dense, "sparse": Query(terms, CANDIDATES, (CHUNKS,))})
+
+
+def _own_words(
+    backend: Backend, analyzer: Analyzer, average: float, queries: Sequence[tuple[Excerpt, list[str]]]
+) -> dict[str, float]:
+    """Return the BM25 score of each excerpt with the rest of its chunk, by the chunk's id.
+
+    The store knows the frequencies of terms. It scores the chunk as it is, for a query whose weights make up for what
+    the chunk has lost.
+    """
+    rests = analyzer.terms([excerpt.rest_text for excerpt, _ in queries])
+    wholes = {
+        point.id: point.payload["text"]
+        for point in backend.retrieve([excerpt.chunk for excerpt, _ in queries], ["text"]).values()
+    }
+    asked: list[tuple[str, Query]] = []
+    for (excerpt, terms), rest in zip(queries, rests, strict=True):
+        whole = document_vector(analyzer.terms([wholes.get(excerpt.chunk, "")])[0], average)
+        lost = _made_up(query_vector(terms), whole, document_vector(rest, average))
+        if len(lost[0]):
+            asked.append((excerpt.chunk, Query(lost, 1, (IdIs((excerpt.chunk,)),))))
+    answers = backend.search([query for _, query in asked]) if asked else []
+    scores = {excerpt.chunk: 0.0 for excerpt, _ in queries}
+    scores.update((chunk, answer[0].score) for (chunk, _), answer in zip(asked, answers, strict=True) if answer)
+    return scores
+
+
+def _made_up(query: SparseVector, whole: SparseVector, rest: SparseVector) -> SparseVector:
+    """Return the query with each term's weight times that in the rest over that in the whole chunk."""
+    before: Mapping[int, float] = dict(zip(whole[0].tolist(), whole[1].tolist(), strict=True))
+    after: Mapping[int, float] = dict(zip(rest[0].tolist(), rest[1].tolist(), strict=True))
+    weights = [
+        (term, count * after[term] / before[term])
+        for term, count in zip(query[0].tolist(), query[1].tolist(), strict=True)
+        if term in before and term in after
+    ]
+    ids, values = [term for term, _ in weights], [value for _, value in weights]
+    return np.array(ids, dtype=np.int64), np.array(values, dtype=np.float32)
+
+
+def _score(found: Mapping[str, object], key: str) -> float:
+    return float(getattr(found.get(key), "score", 0.0))

@@ -1,0 +1,53 @@
+"""The weight of words in a hybrid search, fitted to queries whose answers are known.
+
+A query's fused scores are taken for log-odds: the probability of the answer among the candidates is a softmax of
+sharpness (dense part + weight * part of words), a conditional logit model (McFadden 1974). Weight and sharpness
+maximise the likelihood of all answers. A normal prior on the logarithm of the weight keeps few queries from moving it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from twinvec.arrays import ScoreArray
+from twinvec.retrieval.relevance import UNMEASURED_WORDS
+
+SPREAD = 0.5
+"""Standard deviation of the prior, in natural logarithms."""
+
+BOUNDS = (0.5, 1.5)
+"""The smallest and the largest weight; a sample is no reason to leave out a stage."""
+
+_WEIGHTS = np.exp(np.linspace(np.log(BOUNDS[0]), np.log(BOUNDS[1]), 23))
+_SHARPNESSES = np.exp(np.linspace(np.log(0.1), np.log(5), 25))
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The two parts of the fused scores of a query's candidates, shape (n,), and which of them is the answer."""
+
+    dense: ScoreArray
+    words: ScoreArray
+    answer: int
+
+
+def fitted_weight(observations: Sequence[Observation]) -> float:
+    """Return the most probable weight, rounded to two digits; that of the prior without observations."""
+    best = [-np.inf] * len(_WEIGHTS)
+    for row, weight in enumerate(_WEIGHTS):
+        prior = -0.5 * ((np.log(weight) - np.log(UNMEASURED_WORDS)) / SPREAD) ** 2
+        best[row] = prior + max(_log_likelihoods(observations, weight), default=0.0)
+    return round(float(_WEIGHTS[int(np.argmax(best))]), 2)
+
+
+def _log_likelihoods(observations: Sequence[Observation], weight: float) -> ScoreArray:
+    """Return the logarithm of the likelihood for each sharpness."""
+    sums = np.zeros(len(_SHARPNESSES))
+    for each in observations:
+        scores_N = each.dense + weight * each.words
+        scores_SN = _SHARPNESSES[:, None] * (scores_N - scores_N.max())
+        sums += scores_SN[:, each.answer] - np.log(np.exp(scores_SN).sum(axis=1))
+    return sums

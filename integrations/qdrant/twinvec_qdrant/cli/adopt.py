@@ -1,0 +1,147 @@
+"""The command ``twinvec adopt``."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinvec.cli.options import MODEL_HELP, URL_HELP, AsJson, CollectionName
+from twinvec.cli.terminal import complain, properties, show, show_json
+from twinvec_qdrant.cli.options import (
+    SOME_FAILED,
+    WAIT_SECONDS,
+    CollectionPlace,
+    GrpcPort,
+    Wait,
+    grpc_options,
+    open_from_options,
+)
+from twinvec_qdrant.layout import LayoutName
+
+if TYPE_CHECKING:
+    from twinvec.encoder import Encoder
+    from twinvec_qdrant.report import AdoptReport
+
+_SHOWN = 10
+
+
+def adopt_command(
+    collection: CollectionName,
+    layout: Annotated[
+        LayoutName, typer.Option(help="Whose QdrantVectorStore filled the collection: langchain or llama_index.")
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The model that gave the stored vectors: {MODEL_HELP} "
+            "A collection that was adopted before has recorded it.",
+            show_default=False,
+        ),
+    ] = None,
+    url: Annotated[str | None, typer.Option(help=URL_HELP, show_default=False)] = None,
+    local_path: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of a QdrantClient(path=...), which can be copied only."),
+    ] = None,
+    to_path: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Copy the documents into a collection of this embedded store.")
+    ] = None,
+    to_url: Annotated[str | None, typer.Option(help="Copy the documents into a collection of this server.")] = None,
+    to_collection: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the copy. Default: the same name; alone, on the same server."),
+    ] = None,
+    document_prompt: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Prompt with which documents were encoded, if not the model's; '' for none."),
+    ] = None,
+    text_key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Payload key of texts. Default: page_content, for llama_index text."),
+    ] = None,
+    metadata_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="LangChain's payload key of metadata. Default: metadata.")
+    ] = None,
+    vector_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the dense vectors. Default: as the framework finds them."),
+    ] = None,
+    language: Annotated[str, typer.Option(help="Snowball language of the stemmer for words.")] = "english",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and count; write nothing.")] = False,
+    wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a collection of LangChain's or LlamaIndex's own Qdrant class one of twinvec, without encoding it.
+
+    A sample shows whether the model gives the stored vectors. Then every point becomes a document: it keeps its id, its
+    vectors and its payload, and gets words for hybrid search and a record. The framework's application goes on reading
+    and writing. An interrupted adoption resumes at the next run; a later run adopts what the application has written
+    since. The exit code is 3 if points had to stay as they are.
+
+    \b
+    twinvec adopt --url http://host:6333 -c docs --layout langchain --model NAME
+    twinvec adopt --local-path qdrant --to-path store -c docs --layout langchain \\
+      --model NAME
+    """
+    if (url is None) == (local_path is None):
+        raise typer.BadParameter("give one of --url and --local-path")
+    if to_path is not None and to_url is not None:
+        raise typer.BadParameter("give one of --to-path and --to-url")
+    copies = to_path is not None or to_url is not None or to_collection is not None
+    if local_path is not None and not copies:
+        raise typer.BadParameter("--local-path needs --to-path or --to-url: commands cannot open such a folder")
+    from twinvec_qdrant.adopting.adopt import adopt_collection
+
+    encoder = None if model is None else _encoder(model, document_prompt)
+    with ExitStack() as stack:
+        options: dict[str, Any] = {**grpc_options(url, grpc_port), "wait_seconds": wait}
+        if copies:
+            place = CollectionPlace(to_collection or collection, to_path, None if to_path else to_url or url, wait)
+            target = open_from_options(
+                place, encoder=encoder, create=True, dry_run=dry_run, chunking=False, language=language
+            )
+            options["into"] = stack.enter_context(target)
+        report = adopt_collection(
+            collection,
+            layout=layout,
+            encoder=encoder,
+            url=url,
+            local_path=local_path,
+            text_key=text_key,
+            metadata_key=metadata_key,
+            vector_name=vector_name,
+            language=language,
+            dry_run=dry_run,
+            progress=not as_json,
+            **options,
+        )
+    _show(collection, report, dry_run, as_json)
+    if report.skipped:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _encoder(model: str, document_prompt: str | None) -> Encoder:
+    from twinvec.encoder import Encoder
+
+    if document_prompt is None:
+        return Encoder(model)
+    return Encoder(model, prompts={**Encoder(model).prompts, "document": document_prompt})
+
+
+def _show(collection: str, report: AdoptReport, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        show_json(asdict(report))
+        return
+    figures = {name: f"{getattr(report, name):,}" for name in ("adopted", "unchanged", "skipped", "removed")}
+    if report.lowest_cosine is not None:
+        figures["sample"] = f"{report.compared} vectors, lowest cosine {report.lowest_cosine:.4f}"
+    show(f"{collection}: {'would be ' if dry_run else ''}adopted ({report.layout})", properties(figures))
+    for point, reason in report.skips[:_SHOWN]:
+        complain(f"skipped: {point}: {reason}")
+    if report.skipped > _SHOWN:
+        complain(f"... and {report.skipped - _SHOWN:,} more; --json lists {len(report.skips):,}")

@@ -1,0 +1,1 @@
+"""What the commands that find documents print: hits, their places, and documents."""

@@ -1,0 +1,142 @@
+"""Hits as a terminal shows them: what was found, where it stands, and the passage with the query's words marked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinvec.cli.terminal import indented
+from twinvec.retrieval.base import Hit, Passage
+from twinvec.retrieval.windows import blocks, body_start
+from twinvec_qdrant.asking import FoundHit
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_WIDEST = 100  # columns of text: longer lines are hard to read
+_INDENT = 4
+_MATCH = "bold yellow"
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHit:
+    """A hit with all that a terminal says of it.
+
+    Attributes:
+        found: The hit, and what its collection knows of it.
+        file: The document's file, if it is one on this machine.
+        lines: First and last line of the passage in the file, if known.
+    """
+
+    found: FoundHit
+    file: Path | None = None
+    lines: tuple[int, int] | None = None
+
+    @property
+    def hit(self) -> Hit:
+        """The hit."""
+        return self.found.hit
+
+
+def rendered(rank: int, shown: ShownHit, *, full: bool, explain: bool) -> Iterator[Text]:
+    """Yield the lines of one hit: its name, its place, the passage (``full``: all its text), and perhaps its scores."""
+    from rich.text import Text
+
+    first = Text(f"{rank}.".ljust(_INDENT)).append_text(linked(_name(shown), shown.file))
+    if shown.hit.relevance is not None:
+        first.append(f"  {shown.hit.relevance:.0%}", "cyan")
+    yield first
+    body = body_start(shown.hit)
+    passage = shown.hit.passage
+    if full or passage is None:
+        passage = _whole(shown.hit, body)
+    scores = "  ".join(f"{stage} {value:.3f}" for stage, value in shown.hit.scores.items())
+    if explain and list(shown.hit.scores.values())[-1:] != [shown.hit.score]:
+        scores += f"  score {shown.hit.score:.3f}"  # a reranker may mix its score with the score before
+    below = [Text(" · ".join(_place(shown)), "dim"), _marked(passage), Text(scores if explain else "", "dim")]
+    yield from (indented(part, _INDENT, _WIDEST) for part in below if part.plain)
+    yield Text()
+
+
+def linked(name: str, file: Path | None) -> Text:
+    """Return a name, on terminals that can do so as a link to its file."""
+    from rich.style import Style
+    from rich.text import Text
+
+    return Text(name, Style(bold=True, link=file.as_uri() if file else None))
+
+
+def place(shown: ShownHit) -> str:
+    """Return where a hit is, for scripts: a path with the first line of the passage if that is known, or an id."""
+    if shown.file is None:
+        return printable(shown.hit.id)
+    folder = Path.cwd()
+    path = shown.file.relative_to(folder) if shown.file.is_relative_to(folder) else shown.file
+    return f"{path}:{shown.lines[0]}" if shown.lines else str(path)
+
+
+def _name(shown: ShownHit) -> str:
+    """Return the title of the document, or else its id."""
+    title = shown.hit.payload.get("title")
+    return printable(title if isinstance(title, str) and title.strip() else shown.hit.id)
+
+
+def _place(shown: ShownHit) -> Iterator[str]:
+    """Yield what is known of where the passage stands."""
+    name, payload = _name(shown), shown.hit.payload
+    if shown.found.collection:
+        yield shown.found.collection
+    if name != shown.hit.id:
+        yield printable(shown.hit.id)
+    heading = payload.get("heading")
+    if isinstance(heading, str) and heading:
+        parts = heading.split(" > ")
+        if parts[0] in (payload.get("title"), shown.found.source.rpartition("/")[2]):
+            parts = parts[1:]
+        if parts:
+            yield printable(" > ".join(parts))
+    if isinstance(payload.get("page"), int):
+        yield f"page {payload['page']}"
+    if shown.lines:
+        first, last = shown.lines
+        yield f"line {first}" if first == last else f"lines {first}-{last}"
+    if shown.found.described:
+        yield printable(shown.found.described)
+
+
+def _whole(hit: Hit, body: int) -> Passage:
+    """Return the whole text of a hit, with the matches of its passage."""
+    found = hit.passage
+    matches = () if found is None else tuple((found.start + a - body, found.start + b - body) for a, b in found.matches)
+    return Passage(hit.text[body:], body, len(hit.text), matches)
+
+
+def _marked(passage: Passage) -> Text:
+    """Return a passage with its matches marked; lines of prose flow, those of lists, tables and code stay lines."""
+    from rich.text import Text
+
+    marked = Text(safe(passage.text))
+    for start, end in passage.matches:
+        marked.stylize(_MATCH, start, end)
+    lines: list[Text] = []
+    for block in blocks(passage.text):
+        line = marked[block.start : block.end]
+        if block.prose:
+            line = Text(" ").join(line[word.start() : word.end()] for word in _WORD.finditer(line.plain))
+        line.expand_tabs(4)
+        lines.append(line)
+    return Text("\n").join(lines)
+
+
+def printable(text: str) -> str:
+    """Return a text in one line, without what a terminal takes as an order."""
+    return " ".join(safe(text).split())
+
+
+def safe(text: str) -> str:
+    """Return a text of the same length in which spaces stand for what a terminal takes as an order."""
+    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)

@@ -1,0 +1,104 @@
+"""A document for people: found in one collection or in all of a store, printed or opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from twinvec.cli.options import check_store
+from twinvec.cli.terminal import complain, show
+from twinvec_qdrant.cli.options import CollectionPlace, grpc_options, open_from_options
+from twinvec_qdrant.cli.results.hits import linked, printable, safe
+from twinvec_qdrant.cli.results.places import Places
+from twinvec_qdrant.list_and_drop import list_collections
+from twinvec_qdrant.several import collections_of, in_each
+
+if TYPE_CHECKING:
+    from twinvec.retrieval.documents import Document
+    from twinvec_qdrant.collection import Collection
+
+_NEAREST = 3
+_WEB = ("http://", "https://")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A document and its place. If no document has the id, ``document`` is None and ``nearest`` has similar ids.
+
+    ``text`` is read from the document's file if that is a text file on this machine, else from the collection.
+    """
+
+    document: Document | None
+    nearest: list[str]
+    text: str = ""
+    file: Path | None = None
+    described: str = ""
+    collection: str = ""
+
+
+def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
+    """Look for a document in the collection that the options name, or in all of the store."""
+    if place.name:
+        with open_from_options(place) as opened:
+            return _found(opened, identity)
+    check_store(place.path, place.url)
+    reached = grpc_options(place.url, place.grpc_port)
+    entries = list_collections(place.path, url=place.url, wait_seconds=place.wait, **reached)
+    entries = collections_of(entries, remote=place.url is not None)
+    done = in_each(
+        entries, lambda name, _: open_from_options(place._replace(name=name)), lambda opened: _found(opened, identity)
+    )
+    there = [replace(each, collection=name) for name, each in done.results.items() if each.document is not None]
+    for name, error in done.failed.items():
+        complain(f"twinvec: the collection {name!r} was not searched: {error}")
+    if len(there) > 1:
+        names = ", ".join(each.collection for each in there)
+        complain(f"twinvec: {identity!r} is in several collections: {names}; --collection chooses one")
+    nearest = [each for found in done.results.values() for each in found.nearest]
+    return there[0] if there else FoundDocument(None, nearest[:_NEAREST])
+
+
+def _found(opened: Collection, identity: str) -> FoundDocument:
+    chunk_of, mark, position = identity.rpartition("#")
+    ids = [identity, *([chunk_of] if mark and position.isdecimal() else [])]  # search --chunks shows ids of chunks
+    documents = opened.get(ids)
+    if not documents:
+        return FoundDocument(None, opened.nearest_ids(identity, _NEAREST))
+    document, places = documents[0], Places(opened.roots())
+    file = places.file(document.id)
+    text = None if file is None else places.text(file)
+    return FoundDocument(document, [], text or document.text, file, places.described(document.id))
+
+
+def open_document(found: FoundDocument) -> bool:
+    """Open the document's file or web address; return False, and say why, if it has none.
+
+    Raises:
+        typer.Exit: no program of this machine opens it.
+    """
+    assert found.document is not None
+    place = str(found.file) if found.file else found.document.id
+    if found.file is None and not place.startswith(_WEB):
+        complain(f"twinvec: {place!r} is no file on this machine; this is its text:")
+        return False
+    if typer.launch(place):
+        complain(f"twinvec: no program of this machine opens {place}")
+        raise typer.Exit(1)
+    return True
+
+
+def print_document(found: FoundDocument) -> None:
+    """Print the document below its id, its place and its payload."""
+    from rich.text import Text
+
+    document = found.document
+    assert document is not None
+    shown = [f"{key}: {value}" for key, value in document.payload.items() if key not in ("path", "format")]
+    shown = [*([found.collection] if found.collection else []), *shown, *([found.described] if found.described else [])]
+    show(linked(printable(document.id), found.file))
+    if shown:
+        show(Text(" · ".join(map(printable, shown)), "dim"))
+    show("", safe(found.text.rstrip()))

@@ -1,0 +1,66 @@
+"""What was read of files, as JSON lines: how the commands send it to a process that serves the store.
+
+A line is a document, with its pages if they are known, or what could not be read. Before the first one, another line
+may say which root all is from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import length_hint
+from typing import Any
+
+from twinvec.errors import DocumentError
+from twinvec.retrieval.documents import Document, as_document
+from twinvec_qdrant.ingest.reading.results import Empty, Failure, PagedDocument
+
+
+def written_line(value: Document | Failure) -> dict[str, Any]:
+    """Return a document, or what could not be read, as a JSON object."""
+    if isinstance(value, Failure):
+        kind = "empty" if isinstance(value, Empty) else "failure"
+        return {kind: {"source": value.source, "reason": value.reason, "hides": value.hides}}
+    document = {"id": value.id, "text": value.text, "title": value.title, "payload": dict(value.payload)}
+    pages = {"pages": list(value.pages)} if isinstance(value, PagedDocument) else {}
+    return {"document": document, **pages}
+
+
+def read_line(values: Mapping[str, Any]) -> Document | Failure:
+    """Return what ``written_line`` wrote.
+
+    Raises:
+        DocumentError: it wrote something else.
+        TextError: the input gate refuses a text.
+    """
+    for kind, name in ((Empty, "empty"), (Failure, "failure")):
+        if isinstance(found := values.get(name), dict):
+            return kind(str(found.get("source")), str(found.get("reason")), bool(found.get("hides")))
+    document = as_document(values.get("document"), 0)
+    pages = values.get("pages")
+    if pages is None:
+        return document
+    if not isinstance(pages, list) or not all(type(each) is int and each >= 0 for each in pages):
+        raise DocumentError(f"document {document.id!r}: the pages must be offsets in the text")
+    return PagedDocument(document.id, document.text, document.title, document.payload, tuple(pages))
+
+
+@dataclass(frozen=True)
+class RootElsewhere:
+    """The documents of a root that another process has read, as ``Collection.ingest`` takes them.
+
+    Attributes:
+        documents: What was read.
+        root: The root: the fields of a stored root, as JSON.
+        named: Whether the user gave the root's name.
+    """
+
+    documents: Iterable[Any]
+    root: Mapping[str, Any]
+    named: bool
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.documents)
+
+    def __length_hint__(self) -> int:
+        return length_hint(self.documents)

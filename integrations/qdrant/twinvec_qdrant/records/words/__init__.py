@@ -1,0 +1,1 @@
+"""The words that a collection keeps: its vocabulary, and the spelling of queries by it."""

@@ -1,0 +1,83 @@
+"""Spelling: a word of a query that the collection lacks is replaced by a close word that it has.
+
+Distances are optimal string alignment: insertions, deletions, replacements, and swaps of neighbours count one each
+(``rapidfuzz``). A word of 4 to 7 letters may be 1 away from the right one, a longer one 2; the first letter has to be
+right. Of the closest words, the one in the most chunks is taken. The words of ``knows``, such as the whole words among
+the tokens of a model, are right although the collection lacks them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from twinvec.retrieval.analysis import Analyzer, folded
+
+MAX_WORDS = 50_000
+"""Most words that a vocabulary holds; about 250 KB."""
+
+_SHORTEST = 4
+_LONG = 8
+_WORD = re.compile(r"[^\W\d_]+")
+_SURE = 10  # if the vocabulary is full, how many times as frequent as its rarest word a correction has to be
+
+
+class Correction(NamedTuple):
+    """A misspelt word of a query, its place there, and the word of the collection instead."""
+
+    word: str
+    start: int
+    end: int
+    instead: str
+
+
+class Speller:
+    """Corrects queries to one collection by its ``words``, each with the number of chunks that have it."""
+
+    def __init__(self, words: Mapping[str, int], analyzer: Analyzer) -> None:
+        self._analyzer = analyzer
+        self._terms = frozenset(analyzer.terms([" ".join(words)])[0])
+        rare = _SURE * min(words.values(), default=0) if len(words) >= MAX_WORDS else 0
+        self._by_letter: dict[str, dict[str, tuple[int, str]]] = {}
+        for word, count in words.items():
+            plain = folded(word)
+            if len(plain) >= _SHORTEST - 1 and count > rare:
+                self._by_letter.setdefault(plain[0], {})[plain] = (count, word)
+
+    def corrections(self, query: str) -> list[Correction]:
+        """Return what is probably misspelt in a query."""
+        found = []
+        for match in _WORD.finditer(query):
+            beside = query[: match.start()][-1:] + query[match.end() :][:1]
+            if len(match[0]) >= _SHORTEST and not any(each.isalnum() or each == "_" for each in beside):
+                instead = self._instead(match[0].lower())
+                if instead is not None:
+                    found.append(Correction(match[0], match.start(), match.end(), instead))
+        return found
+
+    def _instead(self, word: str) -> str | None:
+        terms = self._analyzer.terms([word])[0]
+        if not terms or not self._terms.isdisjoint(terms):
+            return None
+        from rapidfuzz import process
+        from rapidfuzz.distance import OSA
+
+        plain = folded(word)
+        near = self._by_letter.get(plain[0], {})
+        most = 1 if len(plain) < _LONG else 2
+        found = process.extract(plain, near.keys(), scorer=OSA.distance, score_cutoff=most, limit=None)
+        if not found:
+            return None
+        best = min(found, key=lambda each: (each[1], -near[each[0]][0], each[0]))
+        return near[best[0]][1]
+
+
+def corrected(query: str, corrections: Sequence[Correction], knows: Callable[[str], bool]) -> str:
+    """Return the query with the right words, except for words that ``knows`` knows."""
+    parts, end = [], 0
+    for each in corrections:
+        if not knows(each.word):
+            parts += [query[end : each.start], each.instead]
+            end = each.end
+    return "".join([*parts, query[end:]])

@@ -1,0 +1,118 @@
+"""The vocabulary of a collection: its words, each with the number of chunks that have it, for the spelling of queries.
+
+One point without vectors holds the most frequent words, compressed. At its end, a writer adds the words of its chunks;
+words of removed chunks stay until the vocabulary is counted anew. The point also holds the number of chunks that it has
+seen: where a writer died, or another one wrote at the same time, the number is wrong, and the next writer counts all
+chunks again. Collections of the first analysis of words have no vocabulary, and correct nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from twinvec.retrieval.analysis import Analyzer, written_words
+from twinvec_qdrant.records.schema import CHUNKS, note_id
+from twinvec_qdrant.records.words.spelling import MAX_WORDS, Speller
+from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.points import Point, pages
+from twinvec_qdrant.stores.steps import Steps
+
+_NAMESPACE = "twinvec.vocabulary"
+VOCABULARY = note_id(_NAMESPACE, "")
+"""Id of the point."""
+
+_MOST_COUNTED = 200_000  # chunks; counting more of them again would take minutes
+_MOST_SEEN = 200_000  # ways to write words, before they become words
+_PAGE = 1000
+
+
+class Vocabulary:
+    """The vocabulary of the collection in ``backend``: one handle reads it, and adds to it what it writes."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._seen: Counter[str] = Counter()  # as they are written
+        self._new: Counter[str] = Counter()
+        self._written = 0  # chunks written less chunks removed
+        self._stored: Mapping[str, object] | None = None
+        self._speller: Speller | None = None
+        self._is_read = False
+
+    def see(self, texts: Iterable[str], analyzer: Analyzer) -> None:
+        """Count the words of chunks that have been written."""
+        self._seen.update(written_words(texts))
+        if len(self._seen) > _MOST_SEEN:
+            self._count(analyzer)
+
+    def _count(self, analyzer: Analyzer) -> None:
+        self._new.update(analyzer.word_counts(self._seen))
+        self._seen.clear()
+
+    def changed(self, chunks: int) -> None:
+        """Count chunks that have been added, or removed if negative."""
+        self._written += chunks
+
+    def taken(self, analyzer: Analyzer) -> tuple[Counter[str], int]:
+        """Return what has been counted, words and chunks, for another handle to ``add``; this one forgets it."""
+        self._count(analyzer)
+        taken = self._new, self._written
+        self._new, self._written = Counter(), 0
+        return taken
+
+    def add(self, words: Mapping[str, int], chunks: int) -> None:
+        """Add what another handle has counted (``taken``)."""
+        self._new.update(words)
+        self._written += chunks
+
+    def save(self, chunks: int, analyzer: Analyzer, *, anew: bool = False) -> None:
+        """Store what has been counted, at the end of a writer's work; count all chunks again if ``anew``.
+
+        ``chunks`` is the number of chunks that the collection has now.
+        """
+        self._count(analyzer)
+        if not (self._new or self._written or anew):
+            return
+        stored = self._backend.retrieve([VOCABULARY]).get(VOCABULARY)
+        is_complete = chunks == self._written + (stored.payload["chunks"] if stored else 0)
+        if not anew and (is_complete or (stored is not None and chunks > _MOST_COUNTED)):
+            words = self._new + Counter(_unpacked(stored.payload) if stored else {})
+        else:
+            words = Counter()
+            for page in pages(self._backend.scroll([CHUNKS], ["text"]), _PAGE):
+                words.update(analyzer.word_counts(written_words(point.payload["text"] for point in page)))
+        kept = dict(words.most_common(MAX_WORDS))
+        point = _point(kept, chunks)
+        self._backend.upsert([point])
+        self._backend.flush()
+        self._new, self._written = Counter(), 0
+        self._stored, self._speller, self._is_read = point.payload, None, True
+
+    def read(self) -> Steps[None]:
+        """Read the vocabulary, unless this handle has read or written it."""
+        if not self._is_read:
+            stored = (yield from self._backend.points([VOCABULARY])).get(VOCABULARY)
+            self._stored = None if stored is None else stored.payload
+            self._is_read = True
+
+    def speller(self, analyzer: Analyzer) -> Steps[Speller | None]:
+        """Return what corrects queries, or None without a vocabulary."""
+        yield from self.read()
+        if self._speller is None and self._stored is not None:
+            self._speller = Speller(_unpacked(self._stored), analyzer)
+        return self._speller
+
+
+def _point(words: Mapping[str, int], chunks: int) -> Point:
+    """Return the note that holds the words, beside the fields of notes, where no filter looks."""
+    lines = "\n".join(f"{word} {count}" for word, count in words.items())
+    packed = base64.b85encode(zlib.compress(lines.encode())).decode()
+    note = {"kind": "note", "namespace": _NAMESPACE, "key": "", "metadata": {}}
+    return Point(VOCABULARY, {**note, "chunks": chunks, "words": packed})
+
+
+def _unpacked(payload: Mapping[str, object]) -> dict[str, int]:
+    lines = zlib.decompress(base64.b85decode(str(payload["words"]))).decode().splitlines()
+    return {word: int(count) for word, _, count in (line.partition(" ") for line in lines)}

@@ -1,0 +1,67 @@
+"""Reading: what a query says, before it becomes vectors: its syntax is taken apart, and its spelling corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from twinvec.retrieval.syntax import ParsedQuery, parse_query
+from twinvec_qdrant.records.bm25_weights import BM25Weights
+from twinvec_qdrant.records.words.spelling import corrected
+from twinvec_qdrant.stores.steps import Steps
+
+Knows = Callable[[str], bool]
+"""Whether a word is one, even if the collection lacks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A query as it is searched for.
+
+    Attributes:
+        query: As it was given.
+        text: Without its syntax, and without blanks around it.
+        right: The same, with corrected words.
+        condition: What its syntax demands of a text; None if nothing.
+        telling: Whether each text that satisfies the condition has a term of the query.
+    """
+
+    query: str
+    text: str
+    right: str
+    condition: ParsedQuery | None = None
+    telling: bool = False
+
+
+def read_queries(
+    queries: Sequence[str], weights: BM25Weights, knows: Callable[[], Steps[Knows]], *, syntax: bool
+) -> Steps[list[Reading]]:
+    """Return each query as it is searched for; ``knows`` is called if a word may be misspelt.
+
+    Raise ``TextError`` if ``syntax`` of a query only excludes.
+    """
+    parsed = [parse_query(query) if syntax else ParsedQuery(query) for query in queries]
+    texts = [each.text.strip() for each in parsed]
+    speller = yield from weights.speller()
+    found = [speller.corrections(text) if speller else [] for text in texts]
+    known = (yield from knows()) if any(found) else bool
+    readings = []
+    for query, each, text, corrections in zip(queries, parsed, texts, found, strict=True):
+        right = corrected(text, corrections, known)
+        condition = each if each.has_conditions else None
+        telling = any(any(terms) for terms in weights.terms([" ".join(phrase) for phrase in each.phrases]))
+        readings.append(Reading(query, text, right, condition, telling))
+    return readings
+
+
+def known_words(encoder: object) -> Knows:
+    """Return a test for words that are one token of the encoder's model; without a tokenizer, no word passes."""
+    tokenizer = getattr(encoder, "tokenizer", None)
+
+    def knows(word: str) -> bool:
+        if tokenizer is None:
+            return False
+        alone, followed = tokenizer.count(["a", f"a {word.lower()}"]).tolist()
+        return bool(followed - alone == 1)
+
+    return knows

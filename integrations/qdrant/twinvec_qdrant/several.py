@@ -1,0 +1,161 @@
+"""Several collections at once: every collection of a store is searched, and their hits become one list.
+
+Hits of different collections are compared by their relevance, which means the same everywhere. Scores mean something
+within one collection only: if a collection is not calibrated, the first hits of all come first, then the second ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from twinvec.errors import CollectionNotFoundError, SpaceMismatchError, TwinvecError
+from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
+from twinvec.retrieval.filters import Filter
+from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.list_and_drop import CollectionEntry, list_collections
+from twinvec_qdrant.opening_store import GRPC_PORT
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionHit:
+    """A hit, and the name of the collection that it is from."""
+
+    collection: str
+    hit: Hit
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionHits:
+    """What a search of several collections found.
+
+    Attributes:
+        hits: The hits of all collections, best first.
+        failed: Why a collection could not be searched, by its name.
+    """
+
+    hits: list[CollectionHit]
+    failed: dict[str, TwinvecError] = field(default_factory=dict)
+
+
+def search_collections(
+    query: str,
+    limit: int = 10,
+    path: str | Path | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    mode: Mode = "hybrid",
+    filter: Filter | None = None,
+    group: bool = True,
+    url: str | None = None,
+    client: QdrantClient | None = None,
+    api_key: str | None = None,
+    wait_seconds: float = 10.0,
+    grpc: bool = False,
+    grpc_port: int = GRPC_PORT,
+) -> CollectionHits:
+    """Search all collections of a store, each with its own model, which is loaded once for all that have it.
+
+    A collection that cannot be searched does not stop the others. Arguments that are not listed here are those of
+    ``Collection.search`` and ``Collection.open``.
+
+    Args:
+        query: The text; a blank one finds nothing.
+        limit: Largest number of hits to return, of all collections together.
+        names: The collections to search. Default: all that twinvec has made in the store.
+
+    Raises:
+        CollectionNotFoundError: the store has no collection.
+        TwinvecError: none of the collections could be searched; the error is that of the first one.
+    """
+    check_limit(limit)
+    store: dict[str, Any] = {"url": url, "client": client, "api_key": api_key, "wait_seconds": wait_seconds}
+    store |= {"grpc": grpc, "grpc_port": grpc_port}
+    entries = collections_of(list_collections(path, **store), names, remote=url is not None or client is not None)
+
+    def opened(name: str, encoder: SpaceEncoder | None) -> Collection:
+        return Collection.open(name, path, encoder=encoder, create=False, **store)
+
+    done = in_each(entries, opened, lambda each: each.search(query, limit, mode, filter, group))
+    return CollectionHits(merged(done.results, limit), done.failed)
+
+
+def merged(found: Mapping[str, Sequence[Hit]], limit: int) -> list[CollectionHit]:
+    """Return the best hits of several collections; ``found`` has those of each, best first."""
+    ranked = [(rank, CollectionHit(name, hit)) for name, hits in found.items() for rank, hit in enumerate(hits)]
+    if any(each.hit.relevance is None for _, each in ranked):
+        ranked.sort(key=lambda each: each[0])
+    else:
+        ranked.sort(key=lambda each: (-(each[1].hit.relevance or 0.0), each[0]))
+    return [each for _, each in ranked[:limit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """What was done with each collection, by its name, and why it could not be done with others."""
+
+    results: dict[str, T]
+    failed: dict[str, TwinvecError]
+
+
+def in_each(
+    entries: Sequence[CollectionEntry],
+    opened: Callable[[str, SpaceEncoder | None], Collection],
+    do: Callable[[Collection], T],
+) -> Done[T]:
+    """Open one collection after the other, and do something with each; raise the first error if all fail.
+
+    ``opened`` gets a name and, if an earlier collection has loaded the same model, its encoder.
+    """
+    encoders: dict[str, SpaceEncoder] = {}
+    done: Done[T] = Done({}, {})
+    for entry in entries:
+        try:
+            with _open(entry, opened, encoders) as collection:
+                done.results[entry.name] = do(collection)
+                encoder = collection.loaded_encoder
+                if encoder is not None:
+                    encoders.setdefault(encoder.name, encoder)
+        except TwinvecError as error:
+            done.failed[entry.name] = error
+    if done.failed and not done.results:
+        raise next(iter(done.failed.values()))
+    return done
+
+
+def _open(
+    entry: CollectionEntry,
+    opened: Callable[[str, SpaceEncoder | None], Collection],
+    encoders: Mapping[str, SpaceEncoder],
+) -> Collection:
+    encoder = encoders.get(entry.model or "")
+    try:
+        return opened(entry.name, encoder)
+    except SpaceMismatchError:
+        if encoder is None:
+            raise
+        return opened(entry.name, None)  # the same model with other options, such as fewer dimensions
+
+
+def collections_of(
+    entries: Sequence[CollectionEntry], names: Sequence[str] | None = None, *, remote: bool = False
+) -> list[CollectionEntry]:
+    """Return the collections to search: those named, or all; a server may also hold those of other programs.
+
+    Raises:
+        CollectionNotFoundError: the store has no collections.
+    """
+    known = {entry.name: entry for entry in entries}
+    if names is not None:
+        return [known.get(name, CollectionEntry(name, None, None)) for name in dict.fromkeys(names)]
+    ours = [entry for entry in entries if entry.model is not None or not remote]
+    if not ours:
+        raise CollectionNotFoundError("the store has no collections; twinvec ingest SOURCE -c NAME makes one")
+    return ours

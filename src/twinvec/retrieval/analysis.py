@@ -1,0 +1,299 @@
+"""Analysis: a text becomes the terms that BM25 compares; a collection records the version of its analysis.
+
+Version 1 lowercases a text and normalises it (NFKC), splits it into words of any script, drops stop words and stems the
+rest. An identifier such as ``get_environment_variable`` or ``HTTPServer`` is one term. For English, the stop words are
+the 33 of Lucene's ``EnglishAnalyzer``, so question words are terms.
+
+Version 2 does the same, and
+
+- folds accents of Latin and Greek letters, so "pokemon" finds "Pokémon". The marks of all other scripts stay: Cyrillic
+  й and the vowel signs of the Indic scripts are letters, not accents.
+- adds the parts of an identifier to its terms: "environment variable" finds ``getEnvironmentVariable``.
+- leaves the words out of an English query that only ask: "What is the NASUWT?" has one term (``query_terms``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import Stemmer
+from tokenizers import PreTokenizedString, Regex, normalizers
+
+from twinvec.errors import ConfigurationError
+
+NEWEST_ANALYSIS = 2
+"""The version that new collections use."""
+
+# Python's \w lacks the vowel signs of the Indic scripts; tokenizers' \w follows Unicode and has them.
+_UNICODE_WORDS = normalizers.Sequence(
+    [
+        normalizers.NFKC(),
+        normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False),
+        normalizers.Replace(Regex(r"\W+"), " "),
+    ]
+)
+_LOWERCASE = normalizers.Lowercase()
+_UNACCENTED = normalizers.Sequence(
+    [normalizers.NFD(), normalizers.Replace(Regex(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+"), ""), normalizers.NFC()]
+)
+_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ħ": "h", "ŧ": "t", "ı": "i"}
+    | {"ς": "σ"}
+)
+
+# A single Latin letter is dropped: it is an initial or the rest of "it's", and makes results worse. A digit ("type 2
+# diabetes"), a Greek letter and a Chinese character stay. Each Chinese character is a word, as in Lucene's
+# StandardAnalyzer.
+_TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
+
+# ``_UNICODE_WORDS`` is slow. For ASCII, a byte table does the same. Other text goes through it piece by piece, cut at
+# white space, because none of its steps looks across a space. Terms are remembered by word or piece: most recur.
+_ASCII_WORDS = bytes(code if chr(code).isalnum() or code == ord("_") else ord(" ") for code in range(128))
+_ASCII_WORDS += bytes(range(128, 256))
+_CONTROLS = "".join(chr(code) for code in (*range(32), 127) if chr(code) not in "\t\n\r")
+_ASCII_CONTROLS = _CONTROLS.encode("ascii")
+_NO_CONTROLS = dict.fromkeys(map(ord, _CONTROLS))
+_ASCII_WORD = re.compile(rf"[A-Za-z0-9_](?:[{re.escape(_CONTROLS)}]*[A-Za-z0-9_])*")
+_PIECE = re.compile(r"[^ \t\n\r]+")
+_REMEMBERED_LENGTH = 64  # characters; longer words hardly occur again
+_REMEMBERED = 2**17
+_SPELT = range(3, 33)  # letters of words whose spelling is known
+
+# "getEnv", "HTTPServer" and "mRNA" have two parts; "RNAs" is a word. A part of one letter is dropped, as everywhere.
+_UNDERSCORED = re.compile(r"[^_]+")
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+
+_CAPITALISED = re.compile(r"\b(?:[A-Z][a-z0-9]+|[a-z])[A-Z](?:[a-z0-9]+|[A-Z0-9]+)\b")
+
+# The stemmer of English knows no accents, so its words are folded first. Other stemmers rely on accents.
+_PLAIN_LANGUAGES = frozenset({"english", "porter"})
+
+# "Who is ..." asks, but "WHO guidelines" does not; "can you ..." does, but "can opener" does not.
+_ASKS = r"(?:what|which|whom|whose|when|where|why|how)"
+_VERB = r"(?:do|does|did|is|are|was|were|am|can|could|shall|should|will|would|may|might|must|has|have|had)"
+_PERSON = r"(?:i|you|we|he|she|it|they|one|me|my|your|our)"
+_INTERROGATIVE = re.compile(rf"\b{_ASKS}\b", re.IGNORECASE)
+_QUESTION = re.compile(
+    rf"^\W*(?:{_ASKS}|who(?=\W+(?:{_VERB}|s)\b)|{_VERB}(?=\W+{_PERSON}\b))\b(?:\W+(?:{_ASKS}|{_VERB}|{_PERSON}|s)\b)*",
+    re.IGNORECASE,
+)
+
+
+class Word(NamedTuple):
+    """A word of a text, as it is written there, normalised; ``start`` and ``end`` are its place in the text."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Analyzer:
+    """Turn text into stemmed terms.
+
+    Stop words are dropped if bm25s has a list for the language. Except for Chinese, scripts without spaces are not
+    split into words.
+
+    Args:
+        language: Snowball language of the stemmer.
+        version: Version of the analysis; see the module's docstring.
+
+    Raises:
+        ConfigurationError: ``language`` has no Snowball stemmer, or the version is unknown.
+    """
+
+    def __init__(self, language: str = "english", version: int = 1) -> None:
+        if language not in Stemmer.algorithms():
+            raise ConfigurationError(f"no stemmer for {language!r}; there are {', '.join(Stemmer.algorithms())}")
+        if version not in range(1, NEWEST_ANALYSIS + 1):
+            raise ConfigurationError(
+                f"analysis of words: expected a version from 1 to {NEWEST_ANALYSIS}, got {version!r}; a later version "
+                "of twinvec may know it"
+            )
+        self.language = language
+        self.version = version
+
+    def terms(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the terms of each text, in order and with repetitions."""
+        words = [_words(text) for text in texts]
+        terms = self._terms_of(set().union(*words))
+        return [list(chain.from_iterable(map(terms.__getitem__, each))) for each in words]
+
+    def query_terms(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the terms of each query: from version 2 on, without English words that only ask.
+
+        A query of nothing else keeps them. In a query, "JavaScript" and "iPhone" are names of one term, as in lower
+        case.
+        """
+        if self.version == 1:
+            return self.terms(texts)
+        texts = [_CAPITALISED.sub(lambda word: word[0].lower(), text) for text in texts]
+        if self.language not in _PLAIN_LANGUAGES:
+            return self.terms(texts)
+        asked = self.terms([_without_question(text) for text in texts])
+        return [some or self.terms([text])[0] for some, text in zip(asked, texts, strict=True)]
+
+    def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
+        """Yield each term of a text with the place in the text where it stands, start and end in characters."""
+        words = list(_placed_words(text))
+        forms = [self._forms(word.text) for word in words]
+        terms = self._stemmed({form for each in forms for form, _, _ in each})
+        for word, each in zip(words, forms, strict=True):
+            exact = word.end - word.start == len(word.text)
+            for form, start, end in each:
+                if form in terms:
+                    yield (terms[form], *((word.start + start, word.start + end) if exact else (word.start, word.end)))
+
+    def word_counts(self, written: Mapping[str, int]) -> Counter[str]:
+        """Return in how many texts each word is, in lower case, from what ``written_words`` counted.
+
+        Stop words and words with digits are left out. A text with two ways to write a word counts twice.
+        """
+        counts: Counter[str] = Counter()
+        for piece, count in written.items():
+            if piece.isascii() and piece.isalpha() and piece[1:].islower():  # most words
+                counts[piece.lower()] += count
+                continue
+            for word in _split(piece):
+                for form, _, _ in self._forms(word):
+                    counts[form] += count
+        for form in [each for each in counts if len(each) not in _SPELT or not each.isalpha()]:
+            del counts[form]
+        for form in _stop_words(self.language):
+            del counts[form]
+        return counts
+
+    def _terms_of(self, words: set[str]) -> dict[str, tuple[str, ...]]:
+        """Return the terms of each word of ``_words``; the dictionary may hold other words too."""
+        known = _known_terms(self.language, self.version)
+        unknown = words - known.keys()
+        plain = {word: word.lower() for word in unknown if word.isascii() and word.isalpha() and word[1:].islower()}
+        others = {
+            word: [form for each in _split(word) for form, _, _ in self._forms(each)] for word in unknown - plain.keys()
+        }
+        terms = self._stemmed({*plain.values(), *chain.from_iterable(others.values())})
+        found: dict[str, tuple[str, ...]] = {
+            word: (terms[form],) if form in terms else () for word, form in plain.items()
+        }
+        found.update((word, tuple([terms[form] for form in each if form in terms])) for word, each in others.items())
+        if len(known) < _REMEMBERED:
+            known.update((word, each) for word, each in found.items() if len(word) <= _REMEMBERED_LENGTH)
+        if found.keys() <= known.keys():
+            return known
+        return {word: found[word] if word in found else known[word] for word in words}
+
+    def _forms(self, word: str) -> list[tuple[str, int, int]]:
+        """Return the lowercase forms of a word that become terms, each with its place in the word."""
+        low = _lowercased(word)
+        if self.version == 1:
+            return [(low, 0, len(word))] if _TERM.fullmatch(low) else []
+        whole, parts = _identifier(word)
+        forms = [(whole, 0, len(word)), *((_lowercased(word[start:end]), start, end) for start, end in parts)]
+        return [each for each in forms if _TERM.fullmatch(each[0])]
+
+    def _stemmed(self, forms: Iterable[str]) -> dict[str, str]:
+        """Return the term of each form that is not a stop word."""
+        kept = list(set(forms) - _stop_words(self.language))
+        plain = self.version > 1 and self.language in _PLAIN_LANGUAGES
+        stemmer = Stemmer.Stemmer(self.language)  # not shared: it is not safe between threads
+        stems = stemmer.stemWords([folded(each) for each in kept] if plain else kept)
+        if self.version > 1 and not plain:
+            stems = [folded(each) for each in stems]
+        return dict(zip(kept, stems, strict=True))
+
+
+def written_words(texts: Iterable[str]) -> Counter[str]:
+    """Count in how many texts each word is, as it is written there; ``Analyzer.word_counts`` makes words of that."""
+    return Counter(chain.from_iterable(set(_words(text)) for text in texts))
+
+
+def folded(word: str) -> str:
+    """Return a lowercase word with plain Latin and Greek letters in place of accented ones."""
+    if word.isascii():
+        return word
+    plain: str = _UNACCENTED.normalize_str(word)
+    return plain.translate(_LETTERS)
+
+
+def _lowercased(word: str) -> str:
+    if word.isascii():
+        return word.lower()
+    low: str = _LOWERCASE.normalize_str(word)
+    return low
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text, in order; where it is not ASCII, pieces of it, which ``_split`` splits into words."""
+    if text.isascii():
+        return text.encode("ascii").translate(_ASCII_WORDS, _ASCII_CONTROLS).decode("ascii").split()
+    words: list[str] = []
+    for piece in _PIECE.findall(text):
+        if piece.isascii():
+            words += _words(piece)
+        else:
+            words.append(piece)
+    return words
+
+
+def _split(piece: str) -> list[str]:
+    """Return the words of a piece of text without white space, normalised."""
+    return [piece] if piece.isascii() else _UNICODE_WORDS.normalize_str(piece).split()
+
+
+def _placed_words(text: str) -> Iterator[Word]:
+    """Yield the words of a text, with their places."""
+    for piece in _PIECE.finditer(text):
+        begin = piece.start()
+        if piece[0].isascii():
+            for found in _ASCII_WORD.finditer(piece[0]):
+                yield Word(found[0].translate(_NO_CONTROLS), begin + found.start(), begin + found.end())
+        else:
+            normalized = PreTokenizedString(piece[0])
+            normalized.normalize(_UNICODE_WORDS.normalize)
+            normalized.split(lambda _, part: part.split(" ", "removed"))
+            for word, (start, end), _ in normalized.get_splits(offset_referential="original", offset_type="char"):
+                yield Word(word, begin + start, begin + end)
+
+
+def _identifier(word: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return a word in lower case without outer underscores, and the places of its parts if it is an identifier."""
+    if word.isalpha() and (word.islower() or word[1:].islower() or word.isupper()):  # most words
+        return _lowercased(word), []
+    parts = []
+    for part in _UNDERSCORED.finditer(word):
+        cuts = [part.start(), *(part.start() + cut.start() for cut in _HUMPS.finditer(part[0])), part.end()]
+        parts += list(pairwise(cuts))
+    return _lowercased(word.strip("_")), parts if len(parts) > 1 else []
+
+
+def _without_question(query: str) -> str:
+    """Return an English query without its first words that only ask ("How do I ..."), and without interrogatives."""
+    return _INTERROGATIVE.sub(" ", _QUESTION.sub("", query))
+
+
+@cache
+def _known_terms(language: str, version: int) -> dict[str, tuple[str, ...]]:
+    """Return the cache of terms by word, which takes new words until it is full."""
+    return {}
+
+
+def _stop_words(language: str) -> frozenset[str]:
+    return stop_list("EN" if language == "english" else language.upper())
+
+
+@cache
+def stop_list(name: str) -> frozenset[str]:
+    """Load a list of bm25s's module ``stopwords`` without importing bm25s; an unknown name gives an empty list."""
+    package = find_spec("bm25s")
+    spec = package and PathFinder.find_spec("stopwords", package.submodule_search_locations)
+    assert spec is not None
+    assert spec.loader is not None
+    lists = module_from_spec(spec)
+    spec.loader.exec_module(lists)
+    return frozenset(getattr(lists, f"STOPWORDS_{name}", ()))

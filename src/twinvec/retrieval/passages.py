@@ -1,0 +1,204 @@
+"""Passages: the part of a hit's text that answers a query, by words or by token states.
+
+By words, the best window of a text (``windows``) has the largest sum of weights of the query's distinct terms; a term
+is the heavier, the fewer sentences of all hits have it (as in BM25). By token states, it is the window whose tokens
+are nearest to the query's (MaxSim over a window), which also finds an answer in other words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import chain
+from math import log
+
+import numpy as np
+
+from twinvec.arrays import FloatArray, IntArray
+from twinvec.retrieval.analysis import Analyzer, stop_list
+from twinvec.retrieval.base import Hit, Passage, SpanEncoder
+from twinvec.retrieval.windows import Span, body_start, grown, units, windows
+
+Match = tuple[str, int, int]
+"""A term, and where its word begins and ends in the text."""
+
+_UNIT = 0.01
+"""Mean cosine by which a window of one more unit has to be nearer."""
+
+_BY_STATES = 20  # texts whose token states are computed for their passages: a page of hits
+
+_PIECE = re.compile(r"\S+")  # no term goes over white space
+_REMEMBERED = 2**17  # pieces
+_REMEMBERED_LENGTH = 64  # characters; longer pieces hardly occur again
+
+
+def with_passages(query: str, hits: Sequence[Hit], analyzer: Analyzer) -> list[Hit]:
+    """Return the hits of one query, each with its best passage by words; ``analyzer`` is that of their index."""
+    return [
+        replace(hit, passage=passage) for hit, passage in zip(hits, word_passages(query, hits, analyzer), strict=True)
+    ]
+
+
+def word_passages(query: str, hits: Sequence[Hit], analyzer: Analyzer) -> list[Passage]:
+    """Return the best passage of each hit of one query, by words; the first one of a text without a word of it."""
+    terms = _telling_terms(query, analyzer)
+    cut = [units(hit.text, body_start(hit)) for hit in hits]
+    found = _matches([hit.text for hit in hits], terms, analyzer)
+    by_unit = [_terms_of(spans, matches) for spans, matches in zip(cut, found, strict=True)]
+    counts = Counter(term for each in by_unit for in_unit in each for term in in_unit)
+    total = sum(map(len, cut))
+    weights = {term: log(1 + (total - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
+    return [
+        _passage(hit.text, _best(spans, in_units, weights), matches)
+        for hit, spans, in_units, matches in zip(hits, cut, by_unit, found, strict=True)
+    ]
+
+
+def with_state_passages(query: str, hits: Sequence[Hit], encoder: object, analyzer: Analyzer) -> list[Hit]:
+    """Return the hits of one query; the first ones that have a passage get the best one by token states.
+
+    The states of these texts are computed, some 10 ms a text. Hits stay as they are if the encoder has no token states,
+    or cannot tell where its tokens stand in a text.
+    """
+    chosen = [row for row, hit in enumerate(hits) if hit.passage is not None][:_BY_STATES]
+    if not isinstance(encoder, SpanEncoder) or not chosen:
+        return list(hits)
+    best = [hits[row] for row in chosen]
+    texts = [hit.text for hit in best]
+    (query_QD,) = encoder.encode_tokens([query], prompt="query")
+    (query_Q2,) = encoder.token_spans([query], prompt="query")
+    words_QD = query_QD[query_Q2[:, 1] > query_Q2[:, 0]]  # special tokens are near to those of any text
+    cosines = [states_TD @ words_QD.T for states_TD in encoder.encode_tokens(texts, prompt="document")]
+    spans = encoder.token_spans(texts, prompt="document")
+    found = dict(zip(chosen, state_passages(query, best, cosines, spans, analyzer), strict=True))
+    return [replace(hit, passage=found.get(row, hit.passage)) for row, hit in enumerate(hits)]
+
+
+def state_passages(
+    query: str,
+    hits: Sequence[Hit],
+    cosines: Sequence[FloatArray],
+    spans: Sequence[IntArray],
+    analyzer: Analyzer,
+) -> list[Passage]:
+    """Return the best passage of each hit of one query by token states.
+
+    Args:
+        query: The query.
+        hits: Its hits.
+        cosines: For each hit, those of the tokens of its text with the tokens of the query: shape (tokens, tokens).
+        spans: For each hit, where each token stands in its text, start and end: shape (tokens, 2).
+        analyzer: That of the hits' index, for the matches.
+    """
+    found = _matches([hit.text for hit in hits], _telling_terms(query, analyzer), analyzer)
+    return [
+        _passage(hit.text, _nearest(units(hit.text, body_start(hit)), cosines_TQ, spans_T2), matches)
+        for hit, cosines_TQ, spans_T2, matches in zip(hits, cosines, spans, found, strict=True)
+    ]
+
+
+def _nearest(spans: Sequence[Span], cosines_TQ: FloatArray, spans_T2: IntArray) -> Span | None:
+    """Return the window with the largest mean, over the query's tokens, of the best cosine; then grown.
+
+    A smaller window is preferred to a larger one that is hardly nearer. None if no token stands in a unit.
+    """
+    starts, ends = spans_T2[:, 0], spans_T2[:, 1]
+    inside = [(starts >= span.start) & (ends <= span.end) & (ends > starts) for span in spans]
+    kept = [row for row, rows_T in enumerate(inside) if rows_T.any()]  # a text may be longer than the model reads
+    if not kept or not cosines_TQ.shape[1]:
+        return None
+    read = [spans[row] for row in kept]
+    best_UQ = np.stack([cosines_TQ[inside[row]].max(axis=0) for row in kept])
+
+    def nearness(window: tuple[int, int]) -> float:
+        first, end = window
+        return float(best_UQ[first:end].max(axis=0).mean()) - _UNIT * (end - first)
+
+    first, end = max(windows(read), key=nearness)
+    return grown(spans, kept[first], kept[end - 1] + 1)
+
+
+def has_all_words(query: str, passage: Passage, analyzer: Analyzer) -> bool:
+    """Return whether a passage has all words of a query that tell what it is about."""
+    return _telling_terms(query, analyzer) <= frozenset(analyzer.terms([passage.text])[0])
+
+
+def _telling_terms(query: str, analyzer: Analyzer) -> frozenset[str]:
+    """Return the terms of a query that tell what it is about; all of them if none does."""
+    terms = frozenset(analyzer.query_terms([query])[0])
+    if analyzer.language != "english":
+        return terms
+    return terms - _empty_terms(analyzer.version) or terms
+
+
+@cache
+def _empty_terms(version: int) -> frozenset[str]:
+    """Return the terms of English words that tell nothing; BM25's stop words are only a few of them."""
+    return frozenset(chain.from_iterable(Analyzer(version=version).terms(sorted(stop_list("EN_PLUS")))))
+
+
+def _best(spans: Sequence[Span], terms: Sequence[frozenset[str]], weights: dict[str, float]) -> Span | None:
+    """Return the best passage: the smallest window of the largest weight, the first one of several; then grown."""
+    if not spans:
+        return None
+    best, most = (0, 1), 0.0
+    for first, end in windows(spans) if weights else ():
+        weight = sum(map(weights.__getitem__, frozenset().union(*terms[first:end])))
+        if weight > most + 1e-9:
+            best, most = (first, end), weight
+    return grown(spans, *best)
+
+
+def _passage(text: str, span: Span | None, matches: Sequence[Match]) -> Passage:
+    """Return a stretch of a text as a passage; without one, the whole text."""
+    start, end = span or (0, len(text))
+    marks: list[tuple[int, int]] = []
+    for _, begin, stop in matches:  # an identifier comes before its parts
+        if start <= begin and stop <= end and not (marks and begin - start < marks[-1][1]):
+            marks.append((begin - start, stop - start))
+    return Passage(text[start:end], start, end, tuple(marks))
+
+
+def _terms_of(spans: Sequence[Span], matches: Sequence[Match]) -> list[frozenset[str]]:
+    """Return the terms among ``matches`` that each unit has; both are in the order of the text."""
+    found: list[set[str]] = [set() for _ in spans]
+    row = 0
+    for term, start, _ in matches:
+        while row < len(spans) and spans[row].end <= start:
+            row += 1
+        if row < len(spans) and spans[row].start <= start:
+            found[row].add(term)
+    return list(map(frozenset, found))
+
+
+def _matches(texts: Sequence[str], terms: frozenset[str], analyzer: Analyzer) -> list[list[Match]]:
+    """Return where each text has the terms, in order."""
+    pieces: set[str] = set().union(*map(str.split, texts))
+    known = _known_terms(analyzer.language, analyzer.version)
+    unknown = list(pieces - known.keys())
+    new = dict(zip(unknown, map(frozenset, analyzer.terms(unknown)), strict=True))
+    if len(known) < _REMEMBERED:
+        known.update((piece, its_terms) for piece, its_terms in new.items() if len(piece) <= _REMEMBERED_LENGTH)
+    found = {
+        piece: [match for match in analyzer.spans(piece) if match[0] in terms]
+        for piece in pieces
+        if not terms.isdisjoint(new[piece] if piece in new else known[piece])
+    }
+    return [
+        [
+            (term, piece.start() + start, piece.start() + end)
+            for piece in _PIECE.finditer(text)
+            if piece[0] in found
+            for term, start, end in found[piece[0]]
+        ]
+        for text in texts
+    ]
+
+
+@cache
+def _known_terms(language: str, version: int) -> dict[str, frozenset[str]]:
+    """Return the cache of the terms of each piece of text, which takes new pieces until it is full."""
+    return {}

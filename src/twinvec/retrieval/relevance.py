@@ -1,0 +1,141 @@
+"""Relevance: how likely a hit answers the query, from 0 to 1, from the hit's own scores and a calibration.
+
+A cosine says little by itself: what is near for one model is far for another. A ``Calibration`` says where the cosines
+of a collection lie, between two landmarks:
+
+- ``unrelated``: the cosine of a question with the best chunk of a collection that does not answer it.
+- ``near``: the cosine of a sentence with the chunk that it was taken from.
+
+The place of a cosine is (cosine - unrelated) / (near - unrelated): 0 at the first landmark, 1 at the second. Words are
+measured by the evidence of a term: the BM25 score, a sum of log-odds weights (Robertson and Zaragoza 2009), divided by
+the number of the query's terms. Relevance is the logistic function of a weighted sum of place and evidence. Its weights
+are those of a logistic regression on nine sets of questions, each asked of its own set and of the others.
+
+Relevance depends on no other hit and on no rank, so that it can be compared between queries and collections. A search
+of one stage uses the weights of that stage alone, and means the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from twinvec.arrays import ScoreArray
+
+Cosine = TypeVar("Cosine", float, "ScoreArray")
+
+DEFAULT_MIN_RELEVANCE = 0.5
+"""The relevance from which a hit counts as relevant; ``benchmarks/RETRIEVAL.md`` says what it keeps and leaves out."""
+
+PLACE = 10.0
+"""Log-odds between the two landmarks of the cosine."""
+
+EVIDENCE_OF_A_TERM = 2.6
+"""Log-odds of one unit of BM25 per term, in a hybrid search."""
+
+FULL_EVIDENCE = 3.0
+"""Evidence above this counts as this much: a word found twice is no second reason."""
+
+_HYBRID, _DENSE, _SPARSE = -4.5, -3.6, -2.4  # log-odds of a hit at the landmark 0 without evidence
+_EVIDENCE_ALONE = 3.9  # log-odds of one unit of BM25 per term, in a sparse search
+UNMEASURED_WORDS = 0.7
+"""Weight of words where it has not been measured; values from 0.6 to 1 give similar results."""
+
+_DIGITS = 4
+_LARGEST = 30.0  # of log-odds; the logistic function of it is 1 in all digits that matter
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How the scores of a collection lie; without the landmarks, those of the model are used, if it is known.
+
+    Attributes:
+        version: Of the way in which it was measured.
+        chunks: Number of chunks that the collection had when it was measured; 0 if it has not been.
+        unrelated: Landmark 0 of the cosine.
+        near: Landmark 1 of the cosine.
+        words: Weight of words in a hybrid search (``retrieval.fusion``).
+    """
+
+    version: Literal[1] = 1
+    chunks: int = 0
+    unrelated: float | None = None
+    near: float | None = None
+    words: float = UNMEASURED_WORDS
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that are no landmarks."""
+        if self.unrelated is not None and self.near is not None and not self.unrelated < self.near:
+            raise ValueError(f"the landmarks of a calibration are in order, got {self.unrelated} and {self.near}")
+
+    @property
+    def landmarks(self) -> tuple[float, float] | None:
+        """Both landmarks, or None."""
+        return None if self.unrelated is None or self.near is None else (self.unrelated, self.near)
+
+    def place(self, cosine: Cosine) -> Cosine:
+        """Return where a cosine, or each of several, lies between the landmarks, which must be known."""
+        assert self.landmarks is not None
+        unrelated, near = self.landmarks
+        return (cosine - unrelated) / (near - unrelated)
+
+
+MODELS = {"default": Calibration(unrelated=0.25, near=0.65)}
+"""Landmarks of models, by name: the medians over many collections."""
+
+
+STATES = {"default": Calibration(unrelated=0.34, near=0.66)}
+"""Landmarks of MaxSim, by the name of the model: what unrelated texts and judged ones reach."""
+
+
+def model_calibration(encoder: object) -> Calibration:
+    """Return what is known of an encoder's scores before a collection has been measured."""
+    changed = getattr(encoder, "overrides", None)
+    return MODELS.get("" if changed else getattr(encoder, "name", ""), Calibration())
+
+
+def completed(calibration: Calibration | None, model: str) -> Calibration | None:
+    """Return the calibration with the landmarks of the model where it has none; None stays None."""
+    known = MODELS.get(model)
+    if calibration is None or known is None or calibration.landmarks is not None:
+        return calibration
+    return replace(calibration, unrelated=known.unrelated, near=known.near)
+
+
+def relevance(scores: Mapping[str, float], terms: int, calibration: Calibration | None) -> float | None:
+    """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
+
+    ``terms`` is the number of the query's terms. None if nothing is calibrated, or there is no score.
+    """
+    if calibration is None:
+        return None
+    evidence = min(scores["sparse"] / terms, FULL_EVIDENCE) if "sparse" in scores and terms else None
+    if "dense" not in scores:
+        return None if evidence is None else logistic(_SPARSE + _EVIDENCE_ALONE * evidence)
+    if calibration.landmarks is None:
+        return None
+    place = calibration.place(scores["dense"])
+    if evidence is None:
+        return logistic(_DENSE + PLACE * place)
+    return logistic(_HYBRID + PLACE * place + EVIDENCE_OF_A_TERM * evidence)
+
+
+def relevance_by_states(before: float | None, maxsim: float, encoder: object) -> float | None:
+    """Return the relevance of a hit after late interaction: the mean of its log-odds before and by MaxSim.
+
+    ``before`` is kept where the MaxSim of the encoder's model is not known; None stays None.
+    """
+    known = STATES.get("" if getattr(encoder, "overrides", None) else getattr(encoder, "name", ""))
+    if before is None or known is None:
+        return before
+    least = 10**-_DIGITS
+    kept = min(max(before, least), 1 - least)
+    return logistic((math.log(kept / (1 - kept)) + _DENSE + PLACE * known.place(maxsim)) / 2)
+
+
+def logistic(log_odds: float) -> float:
+    """Return the probability that belongs to log-odds, rounded to four digits."""
+    return round(1 / (1 + math.exp(-max(-_LARGEST, min(log_odds, _LARGEST)))), _DIGITS)

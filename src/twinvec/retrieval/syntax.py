@@ -1,0 +1,86 @@
+"""The syntax of queries, for callers that want it: ``"exact phrase"`` must occur, and ``-word`` must not.
+
+A phrase stands between double quotes, straight or typographic. A word is left out by a hyphen directly before its first
+letter, at the beginning of the query or after white space; a phrase by a hyphen directly before its quote. Everything
+else is text: ``--dry-run`` and ``a - b`` are words, and a quote without its other half is a character.
+
+Case and accents do not matter, nor do the characters between words; word forms do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from unicodedata import normalize
+
+from twinvec.errors import TextError
+from twinvec.retrieval.filters.words import words
+
+_SYNTAX = re.compile(
+    r"""(?P<minus>(?<!\S)-)?(?:"(?P<straight>[^"]*)"|“(?P<english>[^“”]*)”|„(?P<german>[^„“”]*)[“”])"""
+    r"""|(?<!\S)-(?P<word>[^\W\d_]\S*)"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """A query without its syntax.
+
+    Attributes:
+        text: What to search for: the phrases without their quotes, and nothing that is excluded.
+        phrases: The words of each phrase that must occur.
+        excluded: The words of each word or phrase that must not occur.
+    """
+
+    text: str
+    phrases: tuple[tuple[str, ...], ...] = ()
+    excluded: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def has_conditions(self) -> bool:
+        """Return whether not every text passes."""
+        return bool(self.phrases or self.excluded)
+
+    def admits(self, *texts: str) -> bool:
+        """Return whether the texts have all phrases, each within one text, and nothing that is excluded."""
+        there = f" {' | '.join(' '.join(_words(text)) for text in texts)} "
+        return all(_in(there, each) for each in self.phrases) and not any(_in(there, each) for each in self.excluded)
+
+
+def parse_query(query: str) -> ParsedQuery:
+    """Take a query apart.
+
+    Raises:
+        TextError: the query only says what must not occur.
+    """
+    phrases: list[tuple[str, ...]] = []
+    excluded: list[tuple[str, ...]] = []
+
+    def text_of(match: re.Match[str]) -> str:
+        quoted = next((each for each in match.group("straight", "english", "german") if each is not None), "")
+        if match["word"] or match["minus"]:
+            excluded.append(_words(match["word"] or quoted))
+            return " "
+        phrases.append(_words(quoted))
+        return f" {quoted} "
+
+    text = _SYNTAX.sub(text_of, query)
+    parsed = ParsedQuery(text.strip(), tuple(filter(None, phrases)), tuple(filter(None, excluded)))
+    if parsed.excluded and not words(parsed.text):
+        raise TextError(f"query {query!r}: only says what must not occur; add a word or a phrase to search for")
+    return parsed if parsed.has_conditions else ParsedQuery(query)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Return the words of a text in lower case, without accents."""
+    if text.isascii():
+        return tuple(words(text))
+    from twinvec.retrieval.analysis import folded
+
+    return tuple(map(folded, words(normalize("NFKC", text))))
+
+
+def _in(text: str, phrase: Iterable[str]) -> bool:
+    """Return whether the words of a phrase follow one another in a text of words, which spaces surround."""
+    return f" {' '.join(phrase)} " in text

@@ -1,0 +1,200 @@
+"""What a server permits an adoption, and what it has: versions, limits, settings that stay, and other writers."""
+
+from __future__ import annotations
+
+import pytest
+from qdrant_client import QdrantClient, models
+
+from frameworks_collections import COSINE, NAME, fill_langchain, langchain_store
+from stand_in import STRICT
+from twinvec import Encoder
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError, StoreError
+from twinvec_qdrant import Collection, adopt_collection
+from twinvec_qdrant.adopting import adoption
+from twinvec_qdrant.stores.server.backend import ServerBackend
+from words import WordEncoder
+
+
+def test_a_server_that_cannot_add_vectors_says_so_and_can_be_copied(on_server, words, tmp_path):
+    fill_langchain(langchain_store(on_server.client, words))
+    on_server.server.version = "1.17.2"
+    actions, do = on_server.server.actions, on_server.server.actions.do
+
+    def without_vectors(action, name, body):
+        if "vectors/" in action:
+            raise ValueError("not found: no such route")
+        return do(action, name, body)
+
+    actions.do = without_vectors
+    with pytest.raises(StoreError, match=r"1\.17, and adding sparse vectors needs 1\.18 or later: update the server"):
+        on_server.adopt("langchain", words)
+    with Collection.open("copy", tmp_path, encoder=words, chunking=False) as copy:
+        assert on_server.adopt("langchain", into=copy).adopted == 50
+    actions.do = do
+    assert on_server.adopt("langchain", words).adopted == 50  # what was begun, after the update
+
+
+def test_within_the_limits_of_strict_mode(strict, words):
+    client = QdrantClient(strict.url, check_compatibility=False)
+    client.create_collection(NAME, vectors_config=COSINE, strict_mode_config=STRICT)
+    for row in range(23):
+        vector = words.encode_document([f"note {row} about topic {row % 7}"])[0].tolist()
+        payload = {"page_content": f"note {row} about topic {row % 7}", "metadata": {"number": row}}
+        client.upsert(NAME, [models.PointStruct(id=row, vector=vector, payload=payload)])
+    report = adopt_collection(NAME, layout="langchain", encoder=words, url=strict.url, wait_seconds=20)
+    assert report.adopted == 23
+    with Collection.open(NAME, url=strict.url, encoder=words, wait_seconds=20) as collection:
+        assert collection.search("note 13 about topic 6", 1)[0].id == "13"
+        assert collection.verify().sound
+    assert langchain_store(client, words).similarity_search("note 13 about topic 6", k=1)[0].metadata["number"] == 13
+
+
+@pytest.mark.parametrize("distance", [models.Distance.DOT, models.Distance.EUCLID])
+def test_another_distance_can_only_be_copied(theirs, words, distance, tmp_path):
+    theirs.client.create_collection(NAME, vectors_config=models.VectorParams(size=64, distance=distance))
+    fill_langchain(langchain_store(theirs.client, words, distance=distance))
+    with pytest.raises(ConfigurationError, match=f"compares vectors by {distance.value}, and twinvec by Cosine; copy"):
+        theirs.adopt("langchain", words)
+    with Collection.open("copy", tmp_path, encoder=words, chunking=False) as copy:
+        assert theirs.adopt("langchain", into=copy).adopted == 50
+        assert copy.search("note 13 about topic 6", 1)[0].text == "note 13 about topic 6"
+
+
+def test_what_cannot_be_adopted_in_place_is_named(on_server, words):
+    client = on_server.client
+    taken = {"sparse": models.SparseVectorParams()}
+    client.create_collection(NAME, vectors_config=COSINE, sparse_vectors_config=taken)
+    with pytest.raises(ConfigurationError, match="has vectors named 'sparse', as twinvec calls its own"):
+        on_server.adopt("langchain", words)
+    client.delete_collection(NAME)
+    client.create_collection(NAME, vectors_config=COSINE, sharding_method=models.ShardingMethod.CUSTOM)
+    with pytest.raises(ConfigurationError, match="its writers choose the shards"):
+        on_server.adopt("langchain", words)
+    client.delete_collection(NAME)
+    client.create_collection(NAME, vectors_config=COSINE, metadata={"model": "ours", "owner": "team"})
+    with pytest.raises(ConfigurationError, match="its metadata have 'model', where twinvec keeps its own"):
+        on_server.adopt("langchain", words)
+    client.delete_collection(NAME)
+    with pytest.raises(CollectionNotFoundError, match="no collection 'theirs'"):
+        on_server.adopt("langchain", words)
+    with pytest.raises(ConfigurationError, match="give one of url, client and local_path"):
+        adopt_collection(NAME, layout="langchain", encoder=words)
+
+
+def test_a_collection_of_twinvec_needs_no_adoption(theirs, words):
+    with Collection.open(NAME, encoder=words, chunking=False, **theirs.options) as collection:
+        collection.ingest(["a note"])
+    with pytest.raises(ConfigurationError, match="is a collection of twinvec, and needs no adoption"):
+        theirs.adopt("langchain", words)
+
+
+def test_an_empty_collection_is_adopted(theirs, words):
+    store = langchain_store(theirs.client, words)
+    assert theirs.adopt("langchain", words).adopted == 0
+    with theirs.opened(encoder=words) as collection:
+        collection.ingest([{"id": "n", "text": "a first note"}])
+        assert collection.search("first", 1)[0].id == "n"
+    assert store.similarity_search("first", k=1)[0].page_content == "a first note"
+
+
+def test_settings_and_metadata_of_the_collection_stay(on_server, words):
+    int8 = models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8))
+    vectors = models.VectorParams(size=64, distance=models.Distance.COSINE, quantization_config=int8)
+    graph = models.HnswConfigDiff(m=24, ef_construct=77)
+    client = on_server.client
+    client.create_collection(NAME, vectors_config=vectors, hnsw_config=graph, metadata={"owner": "team"})
+    fill_langchain(langchain_store(client, words))
+    on_server.adopt("langchain", words)
+    with on_server.opened(encoder=words) as collection:
+        index = collection.info()["index"]
+        assert (index["quantization"], index["m"], index["ef_construct"]) == ("int8", 24, 77)
+        collection.ingest([{"id": "n", "text": "one more"}])
+    config = client.get_collection(NAME).config
+    assert config.params.vectors.quantization_config.scalar.type is models.ScalarType.INT8
+    assert (config.hnsw_config.m, config.metadata["owner"]) == (24, "team")
+
+
+def test_product_quantisation_stays_when_the_index_is_built(on_server, words):
+    product = models.ProductQuantization(
+        product=models.ProductQuantizationConfig(compression=models.CompressionRatio.X4)
+    )
+    vectors = models.VectorParams(size=64, distance=models.Distance.COSINE, quantization_config=product)
+    on_server.client.create_collection(NAME, vectors_config=vectors)
+    fill_langchain(langchain_store(on_server.client, words))
+    on_server.adopt("langchain", words)
+    with on_server.opened(encoder=words) as collection:
+        collection.ingest([{"id": "n", "text": "one more"}])
+    assert on_server.client.get_collection(NAME).config.params.vectors.quantization_config == product
+
+
+def test_the_application_writes_while_points_are_adopted(theirs, words, monkeypatch):
+    """Between the reading of a page and its commit: a changed point, a deleted one, and a new one."""
+    monkeypatch.setattr(adoption, "_PAGE", 20)
+    store = langchain_store(theirs.client, words)
+    ids = fill_langchain(store)
+    add_fields, calls = ServerBackend.add_fields, []
+
+    def meanwhile(backend, fields):
+        calls.append(len(fields))
+        if len(calls) == 2:
+            changed, deleted = list(fields)[:2]
+            store.add_texts(["changed before our fields"], [{"number": -1}], ids=[changed])
+            store.delete([deleted])
+        add_fields(backend, fields)
+        if len(calls) == 3:  # the same points again, without the deleted one
+            store.add_texts(["changed after our fields"], [{"number": -2}], ids=[list(fields)[2]])
+            store.add_texts(["new meanwhile"], [{"number": -3}], ids=["00000000-0000-4000-8000-000000009999"])
+
+    monkeypatch.setattr(ServerBackend, "add_fields", meanwhile)
+    report = theirs.adopt("langchain", words)
+    assert report.adopted == 50  # one less, and one more
+    with theirs.opened(encoder=words) as collection:
+        texts = {"changed before our fields": -1, "changed after our fields": -2, "new meanwhile": -3}
+        for text, number in texts.items():
+            (hit,) = collection.search(text, 1)
+            assert (hit.text, hit.payload["number"]) == (text, number)
+            assert collection.search(text, 1, "sparse")[0].text == text
+        assert len(collection.find()) == 50
+        assert collection.verify().sound
+    assert len(ids) == 50
+
+
+def test_an_unfinished_adoption_is_not_opened_and_keeps_to_its_model(theirs, words, monkeypatch):
+    store = langchain_store(theirs.client, words)
+    fill_langchain(store)
+
+    def fails(*_):
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ServerBackend, "commit", fails)
+        with pytest.raises(StoreError, match="the disk is full"):
+            theirs.adopt("langchain", words)
+    with pytest.raises(ConfigurationError, match="an adoption was begun and is not finished"):
+        theirs.opened()
+    with pytest.raises(ConfigurationError, match="its layout is 'langchain', not 'llama_index'"):
+        theirs.adopt("llama_index", words)
+    with pytest.raises(SpaceMismatchError):
+        theirs.adopt("langchain", WordEncoder(seed=1))
+    assert len(store.similarity_search("note", k=99)) == 50
+    assert theirs.adopt("langchain", words).adopted == 50
+    with theirs.opened(encoder=words) as collection:
+        assert collection.verify().sound
+
+
+def test_the_prompt_of_documents_counts(theirs, prompted):
+    model = Encoder(prompted)
+    texts = [f"note {row} about topic {row % 7}" for row in range(20)]
+    theirs.client.create_collection(
+        NAME, vectors_config=models.VectorParams(size=model.dim, distance=models.Distance.COSINE)
+    )
+    for row, vector in enumerate(model.encode(texts, prompt="")):
+        point = models.PointStruct(id=row, vector=vector.tolist(), payload={"page_content": texts[row]})
+        theirs.client.upsert(NAME, [point])
+    with pytest.raises(SpaceMismatchError, match=r"without a prompt they agree to 1\.0000.*--document-prompt ''"):
+        theirs.adopt("langchain", prompted)
+    plain = Encoder(prompted, prompts={**model.prompts, "document": ""})
+    assert theirs.adopt("langchain", plain).adopted == 20
+    with theirs.opened() as collection:  # by its recorded name and prompts
+        assert collection.search(texts[3], 1, "sparse")[0].id == "3"
+        assert collection.encoder.document_prompt == ""

@@ -1,0 +1,78 @@
+"""The command ``twinvec adopt``, in place on a server and as a copy from a folder."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from qdrant_client import QdrantClient, models
+
+from stand_in import StandIn
+from twinvec import Encoder
+
+NAME = "theirs"
+TEXTS = [f"note {row} about topic {row % 7}" for row in range(12)]
+
+
+def fill(client: QdrantClient, model: str) -> None:
+    encoder = Encoder(model)
+    client.create_collection(
+        NAME, vectors_config=models.VectorParams(size=encoder.dim, distance=models.Distance.COSINE)
+    )
+    points = [
+        models.PointStruct(id=row, vector=vector.tolist(), payload={"page_content": text, "metadata": {"number": row}})
+        for row, (text, vector) in enumerate(zip(TEXTS, encoder.encode_document(TEXTS), strict=True))
+    ]
+    client.upsert(NAME, [*points, models.PointStruct(id=99, vector=points[0].vector, payload={})])
+
+
+@pytest.fixture
+def server(tiny_model):
+    with StandIn().running() as running:
+        fill(QdrantClient(running.url, check_compatibility=False), str(tiny_model("bert")))
+        yield running
+
+
+def test_in_place_then_searched_by_the_other_commands(twinvec, server, tiny_model):
+    place = ("--url", server.url, "--collection", NAME)
+    adopt = ("adopt", *place, "--layout", "langchain", "--model", tiny_model("bert"))
+    counted = twinvec(*adopt, "--dry-run")
+    assert (counted.code, "would be adopted" in counted.out, "lowest cosine 1.0000" in counted.out) == (3, True, True)
+    assert twinvec("info", *place).code == 1
+    done = twinvec(*adopt, "--json")
+    assert done.code == 3
+    report = json.loads(done.out)
+    assert (report["adopted"], report["skipped"], report["compared"]) == (12, 1, 12)
+    assert report["skips"] == [["99", "it has no text"]]
+    info = json.loads(twinvec("info", *place, "--json").out)
+    assert (info["layout"]["name"], info["points"]) == ("langchain", 12)
+    assert "langchain" in twinvec("info", *place).out
+    hits = json.loads(twinvec("search", TEXTS[5], *place, "--mode", "sparse", "--json").out)["hits"]
+    assert hits[0]["id"] == "5"
+    again = twinvec("adopt", *place, "--layout", "langchain")  # by the recorded model
+    assert "skipped: 99: it has no text" in again.err
+
+
+def test_another_model_is_an_error_with_the_cosines(twinvec, server, tiny_model):
+    other = tiny_model("bert", seed=7)
+    done = twinvec("adopt", "--url", server.url, "-c", NAME, "--layout", "langchain", "--model", other)
+    assert done.code == 1
+    assert "does not give the vectors that are stored: of 12 texts" in done.err
+
+
+def test_a_folder_of_the_local_mode_is_copied(twinvec, tiny_model, tmp_path):
+    folder, store = tmp_path / "qdrant", tmp_path / "store"
+    client = QdrantClient(path=str(folder))
+    fill(client, str(tiny_model("bert")))
+    from_there = ("adopt", "--local-path", folder, "-c", NAME, "--layout", "langchain", "--model", tiny_model("bert"))
+    held = twinvec(*from_there, "--to-path", store)
+    assert (held.code, "already accessed" in held.err) == (1, True)
+    client.close()
+    assert twinvec(*from_there).code == 2
+    assert twinvec(*from_there, "--to-path", store, "--dry-run").code == 3
+    done = twinvec(*from_there, "--to-path", store, "--to-collection", "copy", "--json")
+    assert (done.code, json.loads(done.out)["adopted"]) == (3, 12)
+    hits = json.loads(twinvec("search", TEXTS[5], "--path", store, "-c", "copy", "--json").out)["hits"]
+    assert hits[0]["id"] == "5"
+    missing = twinvec("adopt", "--local-path", tmp_path, "-c", NAME, "--layout", "langchain", "--to-path", store)
+    assert "not a folder of qdrant-client's local mode" in missing.err

@@ -1,0 +1,109 @@
+"""Chunking: every chunk fits the model, no word is lost, and what belongs together stays together."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twinvec import Document
+from twinvec_qdrant import Chunker, ChunkSettings
+from words import WordEncoder
+
+ENCODER = WordEncoder(max_tokens=24)
+PARTS = st.lists(
+    st.one_of(
+        st.sampled_from(
+            ["# Guide", "## Install on Linux", "### Deep", "```python", "```", "~~~", "", "- item", "| a | b |"]
+        ),
+        st.lists(st.from_regex(r"[a-z]{1,9}[.,]?", fullmatch=True), min_size=1, max_size=40).map(" ".join),
+    ),
+    max_size=12,
+)
+GUIDE = """# Guide
+
+Intro.
+
+```python
+{code}
+```
+
+The end.
+"""
+
+
+def cut(text, name="guide.md", **options):
+    return Chunker(ENCODER, ChunkSettings(**options)).chunks(Document(name, text))
+
+
+def words(text):
+    return re.findall(r"\w+", text)
+
+
+def bodies(chunks):
+    return [chunk.text.removeprefix(chunk.heading).lstrip("\n") for chunk in chunks]
+
+
+@settings(deadline=None, max_examples=60)
+@given(PARTS, st.sampled_from(["guide.md", "notes.txt"]), st.sampled_from(["\n", "\n\n"]))
+def test_every_chunk_fits_and_no_word_is_lost(parts, name, between):
+    text = between.join(parts)
+    chunks = cut(text, name)
+    assert not any(chunk.truncated for chunk in chunks)
+    assert [chunk.position for chunk in chunks] == list(range(len(chunks)))
+    found = {word for chunk in chunks for word in words(chunk.text)}
+    assert found == set(words(text)) if chunks else not words(text)
+
+
+@settings(deadline=None, max_examples=25)
+@given(PARTS)
+def test_plain_text_keeps_its_words_in_order(parts):
+    text = "\n".join(parts)
+    assert [word for chunk in cut(text, "notes.txt") for word in words(chunk.text)] == words(text)
+
+
+def test_a_chunk_stands_below_its_headings():
+    text = "# Guide\n\nOne.\n\n## Install\n\nTwo.\n\n# Other\n\nThree."
+    assert [(chunk.heading, chunk.text) for chunk in cut(text)] == [
+        ("Guide", "Guide\n\nOne."),
+        ("Guide > Install", "Guide > Install\n\nTwo."),
+        ("Other", "Other\n\nThree."),
+    ]
+
+
+@pytest.mark.parametrize("lines", [3, 12, 60])
+@pytest.mark.parametrize("mark", ["```", "~~~"])
+def test_the_fence_of_a_long_block_of_code_is_no_chunk_of_its_own(lines, mark):
+    code = "\n".join(f"row = compute(first, second, {number})" for number in range(lines))
+    found = bodies(cut(GUIDE.format(code=code).replace("```", mark)))
+    assert found[0].startswith("Intro.")
+    assert any(body.startswith(f"{mark}python\nrow =") or f"\n{mark}python\nrow =" in body for body in found)
+    assert not any(re.fullmatch(r"\s*(```|~~~)\w*\s*", body) for body in found)
+
+
+def test_a_fence_without_room_beside_its_code_keeps_its_word():
+    long = "x" * 400  # one word that fills a chunk with nothing beside it
+    text = GUIDE.format(code=" ".join(f"{long}{number}" for number in range(40)))
+    assert "python" in {word for chunk in cut(text) for word in words(chunk.text)}
+
+
+def test_an_overlap_repeats_the_end_of_the_chunk_before():
+    text = " ".join(f"word{number}" for number in range(90))
+    plain, overlapping = cut(text, "notes.txt"), cut(text, "notes.txt", overlap=8)
+    assert len(overlapping) > len(plain)
+    for before, after in pairwise(overlapping):
+        assert words(after.text)[0] in words(before.text)
+
+
+def test_a_document_that_is_kept_whole_is_one_chunk():
+    text = "one two three " * 50
+    (chunk,) = Chunker(ENCODER, ChunkSettings(enabled=False)).chunks(Document("a", text))
+    assert (chunk.text, chunk.truncated) == (text, True)
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\n"])
+def test_a_blank_document_has_no_chunk(text):
+    assert cut(text) == []

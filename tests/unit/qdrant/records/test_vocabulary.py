@@ -1,0 +1,163 @@
+"""The vocabulary of a collection: every writer counts it, also after a kill, and queries are corrected by it."""
+
+import pytest
+from qdrant_client import QdrantClient
+
+from stand_in import StandIn
+from twinvec import Document
+from twinvec.retrieval.analysis import Analyzer, written_words
+from twinvec_qdrant import Collection
+from twinvec_qdrant.records.words import spelling, vocabulary
+from twinvec_qdrant.records.words.spelling import Speller, corrected
+from twinvec_qdrant.records.words.vocabulary import VOCABULARY
+from words import WordEncoder
+
+DOCUMENTS = [
+    Document("path", "An environment variable names the folders."),
+    Document("shell", "The shell reads its environment when it starts."),
+    Document("tea", "Green tea is brewed at eighty degrees."),
+    Document("games", "Pokémon is a series of games."),
+]
+
+
+def opened(folder, **settings) -> Collection:
+    return Collection.open("notes", folder, encoder=WordEncoder(), chunking=False, **settings)
+
+
+def stored(collection: Collection) -> tuple[int, dict[str, int]]:
+    """The number of chunks that the vocabulary has seen, and its words."""
+    payload = collection._backend.retrieve([VOCABULARY])[VOCABULARY].payload
+    return payload["chunks"], vocabulary._unpacked(payload)
+
+
+def counted(documents) -> dict[str, int]:
+    return Analyzer("english", 2).word_counts(written_words(each.text for each in documents))
+
+
+def test_a_vocabulary_counts_the_chunks_of_each_word(tmp_path):
+    with opened(tmp_path) as collection:
+        collection.ingest(DOCUMENTS[:2])
+        collection.ingest(DOCUMENTS[2:])
+        chunks, words = stored(collection)
+        assert chunks == 4
+        assert (words["environment"], words["tea"], words["pokémon"]) == (2, 1, 1)
+        assert "the" not in words
+        collection.delete(["shell"])
+        assert stored(collection)[0] == 3
+        collection.reindex()  # forgets the words of what was removed
+        assert stored(collection) == (3, counted(DOCUMENTS[n] for n in (0, 2, 3)))
+        assert list(collection.notes("twinvec.vocabulary").find({"words": {"exists": True}})) == []
+
+
+def test_an_unchanged_ingest_writes_no_vocabulary(tmp_path, monkeypatch):
+    with opened(tmp_path) as collection:
+        collection.ingest(DOCUMENTS)
+    with opened(tmp_path) as collection:
+        monkeypatch.setattr(vocabulary, "_point", None)
+        assert collection.ingest(DOCUMENTS).unchanged == len(DOCUMENTS)
+
+
+def test_a_writer_that_died_is_made_up_for(tmp_path, monkeypatch):
+    with opened(tmp_path) as collection:
+        with monkeypatch.context() as killed:
+            killed.setattr(vocabulary.Vocabulary, "save", lambda *args, **options: None)
+            collection.ingest(DOCUMENTS[:3])
+        assert not collection._backend.retrieve([VOCABULARY])
+    with opened(tmp_path) as collection:
+        collection.ingest(DOCUMENTS)
+        assert stored(collection) == (4, counted(DOCUMENTS))
+
+
+def test_a_full_vocabulary_keeps_the_most_frequent_words(tmp_path, monkeypatch):
+    monkeypatch.setattr(vocabulary, "MAX_WORDS", 1)
+    with opened(tmp_path) as collection:
+        collection.ingest(DOCUMENTS)
+        assert stored(collection)[1] == {"environment": 2}
+
+
+def test_a_copy_counts_its_own_words(tmp_path):
+    with opened(tmp_path / "a") as collection, opened(tmp_path / "b") as copy:
+        collection.ingest(DOCUMENTS[:2])
+        copy.ingest(DOCUMENTS[2:])
+    with opened(tmp_path / "a") as collection:
+        collection.push(tmp_path / "b", prune=False)
+    with opened(tmp_path / "b") as copy:
+        chunks, words = stored(copy)
+        assert chunks == 4
+        assert {"environment", "tea"} <= words.keys()
+
+
+@pytest.fixture(scope="module", params=["embedded", "stand-in"])
+def filled(request, tmp_path_factory):
+    """A collection, opened again after its ingest."""
+    if request.param == "embedded":
+        place = {"path": tmp_path_factory.mktemp("vocabulary")}
+        with Collection.open("notes", encoder=WordEncoder(), chunking=False, **place) as collection:
+            collection.ingest(DOCUMENTS)
+        with Collection.open("notes", encoder=WordEncoder(), chunking=False, **place) as collection:
+            yield collection
+        return
+    with StandIn().running() as server:
+        place = {"client": QdrantClient(server.url, check_compatibility=False)}
+        for written in (False, True):
+            with Collection.open("notes", encoder=WordEncoder(), chunking=False, **place) as collection:
+                if written:
+                    yield collection
+                else:
+                    collection.ingest(DOCUMENTS)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "sparse"])
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        ("enviroment variable", "environment variable"),
+        ("Envrionment", "environment"),
+        ("the greeen tea", "the green tea"),
+        ("a pokemno", "a pokémon"),
+    ],
+)
+def test_a_misspelt_word_finds_what_the_right_one_finds(filled, mode, typed, right):
+    found, expected = filled.search(typed, mode=mode), filled.search(right, mode=mode)
+    assert expected
+    assert [hit.id for hit in found] == [hit.id for hit in expected]
+    assert [hit.passage for hit in found] == [hit.passage for hit in expected]
+
+
+@pytest.mark.parametrize(
+    "query", ["environment variable", "shells read", "te", "unrelated zebras", "getVariabel", "x1"]
+)
+def test_right_and_strange_words_stay(filled, query):
+    speller = filled._run(filled._catalog.weights.speller())
+    assert speller.corrections(query) == []
+
+
+def test_blanks_and_case_change_nothing(filled):
+    expected = filled.search("environment variable")
+    for query in ("environment variable  ", "\n environment variable\t"):
+        assert filled.search(query) == expected
+    words = filled.search("environment variable", mode="sparse")
+    assert filled.search("ENVIRONMENT Variable", mode="sparse") == words
+    assert words
+
+
+def test_words_that_a_model_knows_are_right():
+    speller = Speller({"policy": 7, "leave": 3}, Analyzer("english", 2))
+    found = speller.corrections("lease of leve")
+    assert [(each.word, each.instead) for each in found] == [("lease", "leave"), ("leve", "leave")]
+    assert corrected("lease of leve", found, lambda word: word == "lease") == "lease of leave"
+    assert corrected("lease of leve", found, lambda word: False) == "leave of leave"
+
+
+def test_of_the_closest_words_the_most_frequent_is_taken():
+    words = {"contact": 2, "contract": 9, "contracts": 1, "compact": 50}
+    speller = Speller(words, Analyzer("english", 2))
+    assert [each.instead for each in speller.corrections("contrakt")] == ["contract"]
+    assert [each.instead for each in speller.corrections("contrct")] == ["contract"]
+    assert speller.corrections("bontract") == []  # the first letter is right
+
+
+def test_a_full_vocabulary_corrects_by_frequent_words_only(monkeypatch):
+    monkeypatch.setattr(spelling, "MAX_WORDS", 2)
+    speller = Speller({"variable": 100, "smith": 1}, Analyzer("english", 2))
+    assert [each.instead for each in speller.corrections("variabel smyth")] == ["variable"]

@@ -1,0 +1,198 @@
+"""Calibration: what is measured, when it is measured again, and which collections are left as they are."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from twinvec import Document
+from twinvec.retrieval import analysis
+from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE, MODELS, UNMEASURED_WORDS, Calibration
+from twinvec_qdrant import Collection
+from twinvec_qdrant.calibration.excerpts import excerpts
+from twinvec_qdrant.calibration.measuring import LEAST_CHUNKS
+from twinvec_qdrant.calibration.questions import QUESTIONS
+from twinvec_qdrant.calibration.weight import BOUNDS, Observation, fitted_weight
+from twinvec_qdrant.records.description import stored_description
+from twinvec_qdrant.stores.points import Point
+from words import WordEncoder
+
+PLACES = ("harbour", "castle", "garden", "market", "bridge", "school", "museum", "station")
+DEEDS = ("was built", "burnt down", "opened again", "was painted", "was sold", "was closed")
+
+
+def towns(count: int) -> list[Document]:
+    """Documents of two sentences, each about other things."""
+    return [
+        Document(
+            f"town-{number}",
+            f"The {PLACES[number % 8]} of town{number} {DEEDS[number % 6]} in {1500 + number}. "
+            f"Visitors{number} like its {PLACES[(number + 3) % 8]} and the old wall{number} beside the river.",
+        )
+        for number in range(count)
+    ]
+
+
+def stored(collection: Collection) -> Calibration | None:
+    return stored_description(collection._backend).calibration
+
+
+@pytest.fixture
+def collection(tmp_path):
+    with Collection.open("towns", tmp_path, encoder=WordEncoder(dim=64), chunking=False) as opened:
+        yield opened
+
+
+def test_an_ingest_calibrates_a_collection_when_it_has_doubled(collection):
+    collection.ingest(towns(LEAST_CHUNKS - 1))
+    assert stored(collection) is None
+    collection.ingest(towns(LEAST_CHUNKS))
+    first = stored(collection)
+    assert first.chunks == LEAST_CHUNKS
+    assert 0 <= first.unrelated < first.near <= 1
+    collection.ingest(towns(2 * LEAST_CHUNKS - 1))
+    assert stored(collection) == first
+    collection.ingest(towns(2 * LEAST_CHUNKS))
+    assert stored(collection).chunks == 2 * LEAST_CHUNKS
+
+
+def test_an_unchanged_ingest_and_a_dry_run_measure_nothing(collection, monkeypatch):
+    collection.ingest(towns(LEAST_CHUNKS))
+    monkeypatch.setattr("twinvec_qdrant.collection.calibrate", None)
+    assert collection.ingest(towns(LEAST_CHUNKS)).unchanged == LEAST_CHUNKS
+    collection.ingest(towns(3 * LEAST_CHUNKS), dry_run=True)
+
+
+def test_a_failure_of_the_measurement_leaves_a_whole_collection(collection, monkeypatch, caplog):
+    def fails(*_: object) -> bool:
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr("twinvec_qdrant.collection.calibrate", fails)
+    assert collection.ingest(towns(LEAST_CHUNKS)).new == LEAST_CHUNKS
+    assert "was not calibrated: no such luck" in caplog.text
+    assert stored(collection) is None
+    assert collection.search("harbour of town0")[0].id == "town-0"
+    assert collection.count() == LEAST_CHUNKS
+
+
+def test_the_calibration_is_used_by_the_handle_that_measured_and_by_later_ones(collection, tmp_path):
+    collection.ingest(towns(LEAST_CHUNKS))
+    found = collection.search("The harbour of town0")
+    assert found[0].id == "town-0"
+    assert found[0].relevance > DEFAULT_MIN_RELEVANCE
+    collection.close()
+    with Collection.open("towns", tmp_path, encoder=WordEncoder(dim=64)) as again:
+        assert again.search("The harbour of town0") == found
+        for mode in ("dense", "sparse", "hybrid"):
+            assert all(0 <= hit.relevance <= 1 for hit in again.search("The harbour of town0", mode=mode))
+
+
+def test_hits_below_the_least_relevance_are_left_out(collection):
+    collection.ingest(towns(LEAST_CHUNKS))
+    everything = collection.search("The harbour of town0", limit=30)
+    least = sorted(hit.relevance for hit in everything)[10]
+    kept = [hit for hit in everything if hit.relevance >= least]
+    assert 0 < len(kept) < len(everything)
+    assert collection.search("The harbour of town0", limit=30, min_relevance=least) == kept
+    assert collection.search_many(["The harbour of town0"], 30, min_relevance=least) == [kept]
+
+
+def test_a_collection_of_before_keeps_its_scores_until_reindex(tmp_path, monkeypatch):
+    monkeypatch.setattr(analysis, "NEWEST_ANALYSIS", 1)
+    with Collection.open("towns", tmp_path, encoder=WordEncoder(dim=64), chunking=False) as old:
+        old.ingest(towns(2))
+    monkeypatch.undo()
+    with Collection.open("towns", tmp_path, encoder=WordEncoder(dim=64)) as old:
+        before = old.search("The harbour of town0")
+        old.ingest(towns(LEAST_CHUNKS))
+        assert stored(old) is None
+        assert all(hit.relevance is None for hit in [*before, *old.search("The harbour of town0")])
+        old.reindex()
+        assert stored(old).chunks == LEAST_CHUNKS
+        assert old.search("The harbour of town0")[0].relevance > DEFAULT_MIN_RELEVANCE
+
+
+def test_a_migration_measures_the_scores_of_the_new_model(collection):
+    collection.ingest(towns(LEAST_CHUNKS))
+    before = stored(collection)
+    collection.migrate(WordEncoder(dim=32))
+    now = stored_description(collection._backend)
+    assert now.calibration not in (None, before)
+    assert now.previous.calibration == before
+
+
+def test_a_small_collection_has_the_landmarks_of_its_model_if_they_are_known(collection):
+    collection.ingest(towns(3))
+    now = stored_description(collection._backend)
+    assert now.scale == Calibration()
+    assert now.model_copy(update={"model": "default"}).scale == MODELS["default"]
+    assert collection.search("harbour")[0].relevance is None
+    assert collection.search("harbour", mode="sparse")[0].relevance is not None
+    assert collection.search("harbour", min_relevance=1.0) == collection.search("harbour")  # not known to be below
+
+
+def test_excerpts_are_parts_of_their_chunks_which_keep_the_rest():
+    text = "A first sentence with some words. A second sentence that says more than that. And a third one, at the end."
+    plain = " ".join(f"word{number}" for number in range(40))
+    points = [
+        Point("sentences", {"text": text}),
+        Point("title", {"text": f"The title\n\n{plain}", "title": "The title"}),
+        Point("plain", {"text": plain}),
+        Point("short", {"text": "Only one sentence stands here, and nothing else."}),
+        Point("embedded", {"text": text, "embedded": f"Heading\n\n{text}"}),
+    ]
+    found = {each.chunk: each for each in excerpts(points, 10)}
+    assert found.keys() == {"sentences", "title", "plain", "embedded"}
+    for point in points:
+        if excerpt := found.get(point.id):
+            whole = point.payload["text"]
+            assert excerpt.text in whole
+            assert excerpt.text not in excerpt.rest_text
+            assert len(excerpt.rest_text) == len(whole) - len(excerpt.text) + 1
+    assert found["embedded"].rest_embedded.startswith("Heading")
+    assert [each.chunk for each in excerpts(points, 2)] == ["sentences", "title"]
+
+
+@pytest.mark.parametrize(("better", "expected"), [("dense", BOUNDS[0]), ("words", BOUNDS[1]), (None, UNMEASURED_WORDS)])
+def test_the_weight_of_words_follows_the_stage_that_finds_the_answers(better, expected):
+    drawn = np.random.default_rng(0)
+    observations = []
+    for _ in range(200 if better else 0):
+        dense, words = drawn.normal(size=(2, 50))
+        answer = int(np.argmax({"dense": dense, "words": words}[better]))
+        observations.append(Observation(dense, words, answer))
+    assert fitted_weight(observations) == pytest.approx(expected, abs=0.02)
+
+
+def test_there_are_a_hundred_different_questions():
+    assert len(QUESTIONS) == len(set(QUESTIONS)) == 100
+    assert all(question.endswith("?") for question in QUESTIONS)
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from words import WordEncoder
+import twinvec_qdrant.collection as module
+from twinvec_qdrant import Collection
+module.calibrate = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+texts = [f"The harbour of town{{number}} was built. Visitors{{number}} like its old wall." for number in range({count})]
+with Collection.open("towns", {path!r}, encoder=WordEncoder(dim=64), chunking=False) as collection:
+    collection.ingest([(f"town-{{number}}", text) for number, text in enumerate(texts)])
+"""
+
+
+def test_a_kill_before_the_calibration_leaves_a_whole_collection_which_the_next_ingest_calibrates(tmp_path):
+    tests = str(Path(__file__).parents[2])
+    code = KILLED.format(tests=tests, count=LEAST_CHUNKS, path=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    with Collection.open("towns", tmp_path, encoder=WordEncoder(dim=64), create=False) as found:
+        assert found.count() == LEAST_CHUNKS
+        assert stored(found) is None
+        assert found.search("The harbour of town7")[0].id == "town-7"
+        found.ingest([("new", "The castle of town0 burnt down. It was not built again.")])
+        assert stored(found).chunks == LEAST_CHUNKS + 1

@@ -1,0 +1,195 @@
+"""The analysis of texts: words of all scripts, stems, accents, identifiers, questions, and the places of terms."""
+
+import bm25s
+import pytest
+import Stemmer
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Regex, normalizers
+
+from twinvec.errors import ConfigurationError
+from twinvec.retrieval import analysis
+from twinvec.retrieval.analysis import Analyzer, written_words
+
+WHOLE = normalizers.Sequence(
+    [
+        normalizers.NFKC(),
+        normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=True),
+        normalizers.Replace(Regex(r"\W+"), " "),
+    ]
+)
+"""The normalisation of version 1, over a whole text; stored collections rely on it."""
+TEXTS = [
+    "Hybrid search fuses the scores of vectors and words; words are found by an inverted index.",
+    "The cat sat on the mat. The mat was flat, the cat was fat, the cat sat again.",
+    "Words, words, words.",
+]
+ODD = "abcXYZ019_ \t\n\x00\x1c\x7f\x85\xa0.'é\u0301\u200bßİΣς数ह\u093f각\u1161ﬁ①😀"
+
+
+def terms(text: str, language: str = "english", version: int = 1) -> list[str]:
+    return Analyzer(language, version).terms([text])[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The cats are running", ["cat", "run"]),
+        ("type 2 diabetes and vitamin D", ["type", "2", "diabet", "vitamin"]),
+        ("It's Smith's", ["smith"]),
+        ("café cafe\u0301", ["café", "café"]),
+        ("ﬁnal １２３", ["final", "123"]),
+        ("TNF-β", ["tnf", "β"]),
+        ("数据库", ["数", "据", "库"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("a\x00b\u200bc", ["abc"]),
+        ("", []),
+        (" \n\t!?", []),
+    ],
+)
+def test_terms(text: str, expected: list[str]) -> None:
+    assert terms(text) == expected
+
+
+def test_stop_words_and_stems_follow_the_language() -> None:
+    assert terms("die Häuser und der Garten", "german") == ["haus", "gart"]
+    assert "die" in terms("die Häuser", "english")
+    assert terms("talot", "finnish") == ["talo"]  # a language for which bm25s has no stop words
+
+
+def test_an_unknown_language_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigurationError, match=r"klingon.*english"):
+        Analyzer("klingon")
+
+
+@pytest.mark.parametrize("language", ["english", "german", "french", "russian", "turkish", "finnish"])
+def test_terms_are_those_of_bm25s(language: str) -> None:
+    known = analysis._stop_words(language)
+    assert bool(known) == (language != "finnish")  # for which bm25s has none
+    plain = [*TEXTS, " ".join(sorted(known)), "Größe, café, привет мир"]
+    expected = bm25s.tokenize(
+        [WHOLE.normalize_str(text) for text in plain],
+        lower=False,
+        token_pattern=analysis._TERM.pattern,
+        stopwords=language if known else None,
+        stemmer=Stemmer.Stemmer(language),
+        return_ids=False,
+        show_progress=False,
+    )
+    assert Analyzer(language).terms(plain) == expected
+
+
+@given(st.lists(st.text(alphabet=ODD, max_size=40)))
+def test_words_of_any_text_are_those_of_the_whole_normalisation(texts: list[str]) -> None:
+    words = [analysis._TERM.findall(WHOLE.normalize_str(text)) for text in texts]
+    assert Analyzer("finnish").terms(texts) == list(map(Stemmer.Stemmer("finnish").stemWords, words))
+
+
+@given(st.text(alphabet=ODD + "_.-ABC", max_size=40), st.sampled_from([1, 2]), st.sampled_from(["english", "french"]))
+def test_spans_have_the_terms_of_the_text_where_they_stand(text: str, version: int, language: str) -> None:
+    analyzer = Analyzer(language, version)
+    spans = list(analyzer.spans(text))
+    assert [term for term, _, _ in spans] == analyzer.terms([text])[0]
+    for term, start, end in spans:
+        assert 0 <= start < end <= len(text)
+        assert term in analyzer.terms([text[start:end]])[0] or not text.isascii()
+
+
+def test_a_full_memory_of_stems_gives_the_same_stems(monkeypatch) -> None:
+    monkeypatch.setattr(analysis, "_REMEMBERED", 0)
+    monkeypatch.setattr(analysis, "_known_terms", lambda language, version: {})
+    assert terms("The cats are running") == ["cat", "run"]
+    assert terms("running " + "x" * 100) == ["run", "x" * 100]
+
+
+@pytest.mark.parametrize(
+    ("written", "typed"),
+    [
+        ("Pokémon", "pokemon"),
+        ("résumés", "resumes"),
+        ("naïve façade", "naive facade"),
+        ("Größe, Straße", "grosse strasse"),
+        ("Łódź, smørbrød, Þór", "lodz smorbrod thor"),
+        ("Ελλάδα", "ελλαδα"),
+        ("e\u0301te\u0301", "ete"),
+        ("Nguyễn", "nguyen"),
+    ],
+)
+def test_accents_of_latin_and_greek_letters_are_folded(written: str, typed: str) -> None:
+    assert terms(written, version=2) == terms(typed, version=2)
+    assert terms(written, version=1) != terms(typed, version=1)
+
+
+def test_other_scripts_keep_their_marks() -> None:
+    for text in ("большой йод", "हिन्दी भाषा", "กำลัง", "がぎ", "עִבְרִית", "كِتَاب", "한국어"):
+        assert terms(text, version=2) == terms(text, version=1)
+    assert terms("йод", version=2) != terms("иод", version=2)
+
+
+def test_stemmers_of_other_languages_see_the_accents() -> None:
+    assert terms("résumés", "french", 2) == ["resum"]
+    assert terms("Häuser", "german", 2) == terms("hauser", "german", 2) == ["haus"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("get_environment_variable", ["get_environment_vari", "get", "environ", "variabl"]),
+        ("getEnvironmentVariable()", ["getenvironmentvari", "get", "environ", "variabl"]),
+        ("HTTPServer", ["httpserver", "http", "server"]),
+        ("--dry-run", ["dri", "run"]),
+        ("foo.bar", ["foo", "bar"]),
+        ("__init__ _private", ["init", "privat"]),
+        ("parse_HTTPHeader2", ["parse_httpheader2", "pars", "http", "header2"]),
+        ("MAX_VALUE", ["max_valu", "max", "valu"]),
+        ("mRNAs RNAs IDs McX", ["mrnas", "rnas", "rnas", "id", "mcx"]),
+        ("environment variable", ["environ", "variabl"]),
+        ("größe_der_Fläche", ["grosse_der_flach", "gross", "der", "flach"]),
+        ("___", []),
+    ],
+)
+def test_identifiers_are_found_whole_and_by_their_parts(text: str, expected: list[str]) -> None:
+    assert terms(text, version=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("What is the NASUWT?", ["nasuwt"]),
+        ("How do I renew a certificate?", ["renew", "certif"]),
+        ("Who is the director?", ["director"]),
+        ("Can you explain what tax is?", ["explain", "tax"]),
+        ("WHO guidelines", ["who", "guidelin"]),
+        ("can opener", ["can", "open"]),
+        ("What?", ["what"]),
+        ("", []),
+    ],
+)
+def test_words_that_only_ask_are_no_terms_of_a_query(query: str, expected: list[str]) -> None:
+    assert Analyzer("english", 2).query_terms([query]) == [expected]
+    assert Analyzer("english", 2).query_terms([query.upper(), query.lower() + "  "]) == [expected, expected]
+    assert Analyzer("english", 1).query_terms([query]) == [terms(query)]
+    assert "what" in terms("What is the NASUWT?", version=2)  # a document keeps them
+
+
+@pytest.mark.parametrize("name", ["JavaScript", "YouTube", "iPhone", "OpenAI", "McDonald", "Environment", "NASA"])
+def test_names_are_one_term_of_a_query_in_any_case(name: str) -> None:
+    analyzer = Analyzer("english", 2)
+    (expected,) = analyzer.query_terms([name.lower()])
+    assert len(expected) == 1
+    assert analyzer.query_terms([name, name.upper()]) == [expected, expected]
+
+
+@pytest.mark.parametrize("name", ["HTTPServer", "getEnvironmentVariable", "get_value", "MyOwnClass"])
+def test_identifiers_of_a_query_have_their_parts(name: str) -> None:
+    assert len(Analyzer("english", 2).query_terms([name])[0]) >= 3
+
+
+def test_words_are_counted_by_the_texts_that_have_them() -> None:
+    written = written_words(["The Cats, the cats; getCats x2", "cats: Größe 数", "of"])
+    assert Analyzer("english", 2).word_counts(written) == {"cats": 4, "getcats": 1, "get": 1, "größe": 1}
+
+
+def test_an_unknown_version_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="from 1 to 2, got 3"):
+        Analyzer("english", 3)

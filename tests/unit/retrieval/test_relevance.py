@@ -1,0 +1,88 @@
+"""Relevance: what it depends on, its meaning in every mode, and the landmarks that it needs."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from twinvec.retrieval.relevance import (
+    DEFAULT_MIN_RELEVANCE,
+    MODELS,
+    UNMEASURED_WORDS,
+    Calibration,
+    completed,
+    logistic,
+    model_calibration,
+    relevance,
+    relevance_by_states,
+)
+
+SCALE = Calibration(unrelated=0.25, near=0.65)
+
+
+def test_a_near_text_is_relevant_and_an_unrelated_one_is_not_in_every_mode():
+    near, unrelated = {"dense": 0.65, "sparse": 6.0}, {"dense": 0.25, "sparse": 0.6}
+    for stages in ({"dense", "sparse"}, {"dense"}, {"sparse"}):
+        high, low = (relevance({each: scores[each] for each in stages}, 4, SCALE) for scores in (near, unrelated))
+        assert 0 <= low < 0.2 < DEFAULT_MIN_RELEVANCE < 0.8 < high <= 1, stages
+
+
+def test_relevance_grows_with_each_score_and_falls_with_the_terms_that_share_the_words_score():
+    for cosine in (0.2, 0.4, 0.6):
+        found = [relevance({"dense": cosine, "sparse": each}, 3, SCALE) for each in (0, 1, 4, 9)]
+        assert found == sorted(set(found))
+    assert relevance({"dense": 0.5, "sparse": 2}, 3, SCALE) > relevance({"dense": 0.4, "sparse": 2}, 3, SCALE)
+    assert relevance({"dense": 0.4, "sparse": 4}, 2, SCALE) > relevance({"dense": 0.4, "sparse": 4}, 8, SCALE)
+    assert relevance({"dense": 0.4, "sparse": 90}, 2, SCALE) == relevance({"dense": 0.4, "sparse": 900}, 2, SCALE)
+
+
+def test_a_rare_word_alone_makes_a_hit_relevant_and_a_common_word_does_not():
+    assert relevance({"dense": 0.18, "sparse": 3.0}, 1, SCALE) > DEFAULT_MIN_RELEVANCE
+    assert relevance({"dense": 0.18, "sparse": 0.4}, 1, SCALE) < 0.1
+
+
+def test_cosines_are_judged_by_the_landmarks_of_the_collection():
+    narrow = Calibration(unrelated=0.7, near=0.9)  # a model whose cosines are all high
+    for place in (0.0, 0.5, 1.0):
+        scores = [{"dense": each.unrelated + place * (each.near - each.unrelated)} for each in (SCALE, narrow)]
+        assert relevance(scores[0], 0, SCALE) == pytest.approx(relevance(scores[1], 0, narrow), abs=1e-3)
+    assert relevance({"dense": 0.6}, 0, SCALE) > 0.8 > 0.2 > relevance({"dense": 0.6}, 0, narrow)
+
+
+def test_without_landmarks_only_words_alone_have_a_relevance():
+    unknown = Calibration()
+    assert relevance({"dense": 0.9}, 1, unknown) is None
+    assert relevance({"dense": 0.9, "sparse": 5}, 1, unknown) is None
+    assert relevance({"sparse": 5}, 1, unknown) == relevance({"sparse": 5}, 1, SCALE) > 0.9
+    assert relevance({"sparse": 0}, 0, SCALE) is None  # a query without terms
+    assert relevance({"dense": 0.9, "sparse": 5}, 1, None) is None  # a collection of before calibrations
+
+
+def test_a_known_model_completes_a_calibration_that_has_not_been_measured():
+    measured = Calibration(chunks=500, unrelated=0.3, near=0.7)
+    assert completed(Calibration(words=0.5), "default") == Calibration(unrelated=0.25, near=0.65, words=0.5)
+    assert completed(measured, "default") is measured
+    assert completed(Calibration(), "an unknown model") == Calibration()
+    assert completed(None, "default") is None
+    assert MODELS["default"].place(0.25) == 0
+    assert MODELS["default"].words == Calibration().words == UNMEASURED_WORDS
+
+
+def test_an_encoder_with_another_space_than_its_models_has_no_known_landmarks():
+    encoder = SimpleNamespace(name="default", overrides={})
+    assert model_calibration(encoder) == MODELS["default"]
+    encoder.overrides = {"dim": 64}
+    assert model_calibration(encoder) == model_calibration(object()) == Calibration()
+
+
+def test_landmarks_out_of_order_are_refused_and_no_log_odds_overflow():
+    with pytest.raises(ValueError, match="in order"):
+        Calibration(unrelated=0.5, near=0.4)
+    assert (logistic(1e9), logistic(-1e9), logistic(0)) == (1.0, 0.0, 0.5)
+
+
+def test_maxsim_moves_the_relevance_of_a_known_model_alone():
+    known, unknown = SimpleNamespace(name="default", overrides={}), SimpleNamespace(name="another")
+    assert relevance_by_states(0.6, 0.66, known) > 0.6 > relevance_by_states(0.6, 0.34, known)
+    assert relevance_by_states(0.6, 0.36, unknown) == 0.6
+    assert relevance_by_states(None, 0.6, known) is None
+    assert 0 < relevance_by_states(0.0, 0.6, known) < relevance_by_states(1.0, 0.6, known) <= 1

@@ -1,0 +1,92 @@
+"""Passages in two stages: only the hits that are returned get one, by every stage that finds them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from twinvec import Hit, RetrieveRerank
+from twinvec.evaluation.beir import BeirSet
+from twinvec.evaluation.ir import search_all
+from twinvec.retrieval.base import Passage
+from twinvec.retrieval.documents import Document
+
+TEXTS = ["ink", "paper", "glue", "string"]
+
+
+class Reversed:
+    """A reranker that turns the order round."""
+
+    def rerank(self, query, hits, limit=None):
+        return list(hits)[::-1][:limit]
+
+
+class Finder:
+    """A retriever that finds passages, and records for how many hits."""
+
+    def __init__(self):
+        self.found = 0
+
+    def search(self, query, limit=10, filter=None, *, passages=True, mode="dense"):
+        hits = [Hit(text, text, 1.0, {mode: 1.0}) for text in TEXTS][:limit]
+        return self.with_passages(query, hits) if passages else hits
+
+    def with_passages(self, query, hits):
+        self.found += len(hits)
+        return [replace(hit, passage=Passage(query, 0, 1)) for hit in hits]
+
+
+class Nearer(Reversed):
+    """A reranker that finds passages of its own."""
+
+    def with_passages(self, query, hits):
+        return [replace(hit, passage=Passage(hit.text, 0, len(hit.text))) for hit in hits]
+
+
+class Plain:
+    """A retriever that knows no passages."""
+
+    def search(self, query, limit=10, filter=None):
+        return [Hit(text, text, 1.0) for text in TEXTS][:limit]
+
+
+def passages(hits):
+    return {hit.id: hit.passage and hit.passage.text for hit in hits}
+
+
+def test_only_returned_hits_get_passages():
+    finder = Finder()
+    search = RetrieveRerank(finder, Reversed())
+    assert passages(search.search("q", 2, mode="sparse")) == {"string": "q", "glue": "q"}
+    assert finder.found == 2
+    (hits,) = search.search_many(["many"], 1)
+    assert passages(hits) == {"string": "many"}
+    assert finder.found == 3
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_passages_can_be_left_out(many):
+    finder = Finder()
+    search = RetrieveRerank(finder, Nearer())
+    hits = search.search_many(["q"], passages=False)[0] if many else search.search("q", passages=False)
+    assert set(passages(hits).values()) == {None}
+    assert finder.found == 0
+
+
+def test_a_reranker_that_finds_passages_has_the_last_word():
+    assert passages(RetrieveRerank(Finder(), Nearer()).search("q", 2)) == {"string": "string", "glue": "glue"}
+
+
+def test_a_retriever_without_passages_gets_no_option_for_them():
+    search = RetrieveRerank(Plain(), Reversed())
+    assert passages(search.search("q", 1)) == {"string": None}
+    assert passages(search.search_many(["q"], 1)[0]) == {"string": None}
+
+
+def test_measures_find_no_passages():
+    finder = Finder()
+    data = BeirSet("set", [Document(id="ink", text="ink")], {"1": "q"}, {"1": {"ink": 1}})
+    assert len(search_all(finder, data, 3)["1"]) == 3
+    assert len(search_all(RetrieveRerank(finder, Reversed()), data, 3)["1"]) == 3
+    assert finder.found == 0

@@ -1,0 +1,49 @@
+"""The syntax of queries: phrases that must occur, words that must not, and everything else as text."""
+
+import pytest
+
+from twinvec.errors import TextError
+from twinvec.retrieval.syntax import parse_query
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "phrases", "excluded"),
+    [
+        ("late fees", "late fees", (), ()),
+        ('"late fees" refund', "late fees  refund", (("late", "fees"),), ()),
+        ("fees -refund", "fees", (), (("refund",),)),
+        ("fees -re-fund", "fees", (), (("re", "fund"),)),
+        ('fees -"late fees" "Im März"', "fees    Im März", (("im", "marz"),), (("late", "fees"),)),
+        ("„späte Gebühr“ “exact”", "späte Gebühr   exact", (("spate", "gebuhr"), ("exact",)), ()),
+        ('"-not a word"', "-not a word", (("not", "a", "word"),), ()),
+    ],
+)
+def test_a_query_is_taken_apart(query, text, phrases, excluded):
+    parsed = parse_query(query)
+    assert (parsed.text, parsed.phrases, parsed.excluded) == (text, phrases, excluded)
+
+
+@pytest.mark.parametrize("query", ["--dry-run", "a - b", "well-known", "-5 degrees", 'a 5" disk', '""', "x -", "", " "])
+def test_what_only_looks_like_syntax_is_text(query):
+    parsed = parse_query(query)
+    assert parsed.text == query
+    assert not parsed.has_conditions
+    assert parsed.admits("anything")
+
+
+@pytest.mark.parametrize("query", ["-refund", '-"late fees"', "-one -two !"])
+def test_a_query_that_only_excludes_is_refused(query):
+    with pytest.raises(TextError, match="only says what must not occur"):
+        parse_query(query)
+
+
+def test_texts_are_admitted_by_their_words():
+    parsed = parse_query('fees "late fee" -refund -"no way"')
+    assert parsed.admits("A LATE FEE is due.")
+    assert parsed.admits("late-fee; refunds; no such way")
+    for text in ("late fees", "a fee is late", "late fee, refund", "A late fee: no way!", ""):
+        assert not parsed.admits(text)
+    assert parse_query('"late fee"').admits("Fees", "A late fee")
+    assert not parse_query('"late fee"').admits("It is late", "fee")
+    assert parse_query('"cafe creme"').admits("Café Crème")
+    assert parse_query('"get_environment variable"').admits("get environment_variable")
