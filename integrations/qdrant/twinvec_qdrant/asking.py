@@ -1,0 +1,232 @@
+"""Searches as people and programs ask for them: as the collection is tuned, with a reranker, and all relevant hits.
+
+``twinvec search`` and the HTTP API print what is found here; both have the same fields.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from twinvec.errors import ConfigurationError
+from twinvec.retrieval.base import Hit, Mode, Passage, Reranker
+from twinvec.retrieval.syntax import parse_query
+
+if TYPE_CHECKING:
+    from twinvec.retrieval.filters import Filter
+    from twinvec.retrieval.tuned_search import Setting
+    from twinvec_qdrant.collection import Collection
+
+MOST_HITS = 10_000
+"""Hits that a search for everything relevant gives at most."""
+
+Passages = Literal["auto", "words", "states"]
+"""How passages are found."""
+
+_PAGE = 100  # hits that such a search reads at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How to search; the fields that are not listed are arguments of ``Collection.search``.
+
+    Attributes:
+        mode: Default: the collection's tuned setting, if ``rerank`` is not given either, else hybrid.
+        rerank: "none", "maxsim", the name of a cross-encoder's model, or a reranker. Default: as for ``mode``, else
+            none.
+        candidates: Hits to rerank.
+        chunks: Return every chunk instead of the best one of each document.
+        least: Smallest relevance of a hit.
+        everything: Return all hits of that relevance instead of ``limit``.
+        phrasings: ``words`` and ``answers`` of ``Collection.search``.
+        passages: How to find passages: by the query's "words"; by token "states", some 10 ms a hit; or "auto", by
+            states only if the best passage by words lacks a word of the query.
+    """
+
+    mode: Mode | None = None
+    rerank: str | Reranker | None = None
+    limit: int = 10
+    offset: int = 0
+    candidates: int = 100
+    filter: Filter | None = None
+    chunks: bool = False
+    least: float | None = None
+    everything: bool = False
+    phrasings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    syntax: bool = True
+    passages: Passages = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHit:
+    """A hit, and what its collection knows of it.
+
+    Attributes:
+        hit: The hit.
+        source: The id of its document.
+        described: What the document's source holds, in the user's words, or "".
+        collection: The collection that it is from, where several were searched, or "".
+    """
+
+    hit: Hit
+    source: str
+    described: str = ""
+    collection: str = ""
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the hit as ``twinvec search --json`` prints it."""
+        named = {"described": self.described, "collection": self.collection}
+        return asdict(self.hit) | {name: value for name, value in named.items() if value}
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any], *, chunks: bool) -> FoundHit:
+        """Return the hit that ``as_fields`` wrote; ``chunks`` is that of the search."""
+        hit = {name: value for name, value in fields.items() if name in Hit.__slots__}
+        if passage := hit.get("passage"):
+            hit["passage"] = Passage(**{**passage, "matches": tuple(tuple(each) for each in passage["matches"])})
+        source = _source(hit["id"], chunks)
+        return cls(Hit(**hit), source, fields.get("described", ""), fields.get("collection", ""))
+
+
+class Answer(NamedTuple):
+    """The hits of one query; the seconds are those of the search and, if a reranker followed, of the reranker."""
+
+    query: str
+    hits: list[FoundHit]
+    searched: float = 0.0
+    reranked: float | None = None
+
+
+def search_as_asked(
+    opened: Collection, queries: Sequence[str], asked: Asked, *, load_first: bool = False
+) -> list[Answer]:
+    """Search a collection as it is tuned, unless ``asked`` says otherwise.
+
+    Args:
+        opened: The collection.
+        queries: The queries.
+        asked: How to search.
+        load_first: Load the model before the first query, so that the times are those of the queries.
+
+    Raises:
+        ConfigurationError: the collection is not calibrated, so that its hits have no relevance to compare.
+        TwinvecError: as for ``Collection.search``.
+    """
+    setting, reranker = _setting(opened, asked)
+    if load_first and setting.mode != "sparse":
+        opened.encoder.encode_query(["ready"])
+    return [_answer(opened, query, asked, setting, reranker) for query in queries]
+
+
+def joined_answers(found: Mapping[str, Answer], asked: Asked) -> Answer:
+    """Return the answers of several collections to one query as one; the times are those of all."""
+    from twinvec_qdrant.several import merged
+
+    shown = {name: {id(each.hit): each for each in answer.hits} for name, answer in found.items()}
+    hits = {name: [each.hit for each in answer.hits] for name, answer in found.items()}
+    best = merged(hits, MOST_HITS if asked.everything else asked.offset + asked.limit)[asked.offset :]
+    first = next(iter(found.values()))
+    reranked = [each.reranked for each in found.values() if each.reranked is not None]
+    return Answer(
+        first.query,
+        [replace(shown[each.collection][id(each.hit)], collection=each.collection) for each in best],
+        sum(each.searched for each in found.values()),
+        sum(reranked) if reranked else None,
+    )
+
+
+def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, reranker: Reranker | None) -> Answer:
+    """Search for one query, rerank, and find the passages of what is left."""
+    needed = asked.limit + asked.offset
+    depth = asked.limit if reranker is None else max(needed, setting.candidates or asked.candidates)
+    options: dict[str, Any] = {
+        "filter": asked.filter,
+        "group": not asked.chunks,
+        **setting.first_stage,
+        **asked.phrasings,
+        "syntax": asked.syntax,
+        "passages": reranker is None,
+    }
+    start, reranked = time.perf_counter(), None
+    if reranker is None and asked.everything:
+        hits = _all_relevant(opened, query, asked.least or 0.0, options)
+    else:
+        hits = opened.search(query, depth, **options, offset=0 if reranker else asked.offset)
+    searched = time.perf_counter() - start
+    text = parse_query(query).text if asked.syntax else query
+    if reranker is not None:
+        hits = reranker.rerank(text, hits, None if asked.everything else needed)
+        hits = opened.with_passages(text, hits if asked.everything else hits[asked.offset :])
+        reranked = time.perf_counter() - start - searched
+    hits = _relevant(hits, asked.least, opened)
+    if setting.mode != "sparse":
+        hits = _with_passages(text, hits, opened, asked.passages)
+    described = opened.described([_source(hit.id, asked.chunks) for hit in hits])
+    return Answer(query, [_found(hit, asked, described) for hit in hits], searched, reranked)
+
+
+def _with_passages(text: str, hits: list[Hit], opened: Collection, how: Passages) -> list[Hit]:
+    """Return the hits with passages by token states, where they are asked for."""
+    from twinvec.retrieval.passages import has_all_words, with_state_passages
+
+    best = hits[0].passage if hits else None
+    if how == "words" or (how == "auto" and best is not None and has_all_words(text, best, opened.analyzer)):
+        return hits
+    return with_state_passages(text, hits, opened.encoder, opened.analyzer)
+
+
+def _setting(opened: Collection, asked: Asked) -> tuple[Setting, Reranker | None]:
+    from twinvec.retrieval.tuned_search import Setting, TunedSearch
+
+    if asked.mode is None and asked.rerank is None:
+        tuned = TunedSearch(opened)
+        return tuned.setting, tuned.reranker
+    return Setting(asked.mode or "hybrid"), _reranker(asked.rerank or "none", opened)
+
+
+def _reranker(wanted: str | Reranker, collection: Collection) -> Reranker | None:
+    if not isinstance(wanted, str):
+        return wanted
+    if wanted == "none":
+        return None
+    if wanted == "maxsim":
+        return collection.maxsim()
+    from twinvec.rerankers.cross_encoder import CrossEncoderReranker
+
+    return CrossEncoderReranker(wanted)
+
+
+def _all_relevant(opened: Collection, query: str, least: float, options: dict[str, Any]) -> list[Hit]:
+    """Return the hits page by page, up to the first page on which none is relevant."""
+    found: list[Hit] = []
+    for offset in range(0, MOST_HITS, _PAGE):
+        page = opened.search(query, _PAGE, **options, offset=offset)
+        relevant = _relevant(page, least, opened)
+        found += relevant
+        if len(page) < _PAGE or not relevant:
+            break
+    return found
+
+
+def _relevant(hits: list[Hit], least: float | None, opened: Collection) -> list[Hit]:
+    """Return the hits of at least this relevance; raise ConfigurationError if a hit has none."""
+    if least is None:
+        return hits
+    if any(hit.relevance is None for hit in hits):
+        raise ConfigurationError(
+            f"the collection {opened.name!r} is not calibrated, so its hits have no relevance; calibrate it: "
+            f"twinvec reindex -c {opened.name}"
+        )
+    return [hit for hit in hits if (hit.relevance or 0.0) >= least]
+
+
+def _found(hit: Hit, asked: Asked, described: Mapping[str, str]) -> FoundHit:
+    source = _source(hit.id, asked.chunks)
+    return FoundHit(hit, source, described.get(source, ""))
+
+
+def _source(identity: str, chunks: bool) -> str:
+    """Return the id of a hit's document; ids of chunks end with their position."""
+    return identity.rpartition("#")[0] if chunks else identity

@@ -1,0 +1,141 @@
+"""``twinvec ingest`` into a store that a process serves: the command reads, and the process encodes and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from operator import length_hint
+from typing import Any
+from urllib.parse import urlencode
+
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, IngestError
+from twinvec.support.progress import Advance, progress_bar
+from twinvec_qdrant.ingest.lines import written_line
+from twinvec_qdrant.ingest.reading import Reading, Root
+from twinvec_qdrant.ingest.registration import stored_root
+from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.serving.client import ServerClient, collection_path
+from twinvec_qdrant.settings import ChunkSettings
+
+
+class ServedCollection:
+    """A collection of a store that a process serves, as ``twinvec ingest`` uses one; made if it does not exist.
+
+    Args:
+        client: The client of the process.
+        name: The collection's name.
+        model: A model that the process serves, for a new collection.
+        keep_model: An existing collection keeps its model.
+        settings: Arguments of ``Collection.open`` for a new collection.
+
+    Raises:
+        ConfigurationError: the settings contradict the collection, or are for a server.
+        SpaceMismatchError: the collection has another model.
+    """
+
+    def __init__(
+        self, client: ServerClient, name: str, model: str | None, *, keep_model: bool, settings: Mapping[str, Any]
+    ) -> None:
+        self.name = name
+        self._client = client
+        self._path = collection_path(name)
+        wanted = {"name": name, "model": model, "keep_model": keep_model, "exists_ok": True, **_wanted(settings)}
+        client.post("/v1/collections", {key: each for key, each in wanted.items() if each is not None}, write=True)
+
+    def __enter__(self) -> ServedCollection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.__exit__()
+
+    def count(self) -> int:
+        """Return the number of stored chunks."""
+        return int(self._client.get(self._path)["points"])
+
+    def ingest(
+        self,
+        root: Root,
+        *,
+        report: IngestReport,
+        source: str | None,
+        describe: Mapping[str, str],
+        progress: bool,
+        allow_all_failed: bool,
+        **switches: bool,
+    ) -> None:
+        """Read a root, send what is read, and count in ``report`` what the process has done; see ``Collection.ingest``.
+
+        Raises:
+            TwinvecError: the process could not go on; committed documents stay.
+        """
+        reading = root.read()
+        number = length_hint(reading)
+        asked = {name: "true" for name, value in switches.items() if value}
+        query = urlencode({**asked, **({"total": number} if number else {})})
+        first = {"root": stored_root(root, source, describe).as_fields(), "named": source is not None}
+        with progress_bar("Ingesting", number or None, "documents", shown=progress) as advance:
+            told = _Told(advance)
+            try:
+                self._client.stream(f"{self._path}/documents?{query}", _lines(first, reading), told.event)
+            finally:
+                _add(report, told.report)
+        if report.all_failed and not allow_all_failed:
+            raise IngestError("every document failed", report)
+
+
+class _Told:
+    """What the events of an ingest have told."""
+
+    def __init__(self, advance: Advance) -> None:
+        self.report: dict[str, Any] = {}
+        self._advance = advance
+        self._done = 0
+
+    def event(self, name: str, values: dict[str, Any]) -> None:
+        """Note an event."""
+        if name == "progress":
+            self._advance(values["done"] - self._done)
+            self._done = values["done"]
+        elif name == "report":
+            self.report = values
+        elif name == "error":
+            self.report = values.get("report", {})
+
+
+def _lines(first: dict[str, Any], reading: Reading) -> Iterator[dict[str, Any]]:
+    yield first
+    yield from map(written_line, reading)
+
+
+def _add(report: IngestReport, told: Mapping[str, Any]) -> None:
+    for each in fields(report):
+        value = told.get(each.name, 0)
+        if isinstance(value, list):
+            getattr(report, each.name).extend(tuple(pair) for pair in value)
+        elif value:
+            setattr(report, each.name, getattr(report, each.name) + value)
+
+
+def _wanted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a new collection as the process takes them."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    if given.pop("cluster", None) is not None:
+        raise ConfigurationError("settings of a cluster are for a server; leave --cluster out")
+    chunking, index = given.pop("chunking", None), given.pop("index", None)
+    if chunking is False:
+        given["chunking"] = False
+    elif isinstance(chunking, ChunkSettings):
+        given["chunk_tokens"] = chunking.max_tokens
+        given |= {"overlap": chunking.overlap, "surroundings": chunking.surroundings}
+    if index is not None:
+        given["quantization"] = index.quantization
+    return given
+
+
+def exists(client: ServerClient, name: str) -> bool:
+    """Return whether the store has the collection."""
+    try:
+        client.get(collection_path(name))
+    except CollectionNotFoundError:
+        return False
+    return True

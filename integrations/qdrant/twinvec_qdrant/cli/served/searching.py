@@ -1,0 +1,92 @@
+"""Commands on a store that a process serves: the process does the work, and the command prints it as it always does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from twinvec.cli.options import check_store
+from twinvec.errors import ConfigurationError
+from twinvec_qdrant.asking import Answer, Asked, FoundHit
+from twinvec_qdrant.serving.client import ServerClient, collection_path
+from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
+from twinvec_qdrant.stored_roots import StoredRoot
+
+if TYPE_CHECKING:
+    from twinvec_qdrant.cli.options import CollectionPlace
+    from twinvec_qdrant.cli.results.searching import RootsOf
+
+
+def client_of(place: CollectionPlace) -> ServerClient | None:
+    """Return a client of the process that serves the store; None if no process does.
+
+    Raises:
+        StoreBusyError: a process has the store, and does not answer.
+    """
+    check_store(place.path, place.url)
+    if place.url is not None:
+        return None
+    found = serving_process(place.path or DEFAULT_PATH)
+    return None if found is None or found.is_this_process else ServerClient(found, place.wait)
+
+
+def search_served(
+    client: ServerClient, name: str, model: str | None, queries: Sequence[str], asked: Asked
+) -> tuple[list[Answer], RootsOf, dict[str, str]]:
+    """Search a collection, or without a name all of the store; also return roots, and why some were not searched."""
+    if name and model is not None:
+        check_model(client, name, model)
+    found = client.post(collection_path(name, "/search") if name else "/v1/search", _body(queries, asked))
+    several = not name and len(found["collections"]) > 1
+    answers = [_answer(each, asked, several=several) for each in found["results"]]
+    roots = {
+        each if several else "": [StoredRoot.of_fields(root) for root in fields]
+        for each, fields in found["roots"].items()
+    }
+    return answers, roots, found.get("failed", {})
+
+
+def check_model(client: ServerClient, name: str, model: str) -> None:
+    """Refuse --model if the collection has another one: the process searches with the collection's own."""
+    recorded = client.get(collection_path(name))["model"]
+    if model != recorded:
+        raise ConfigurationError(
+            f"the process that serves the store searches the collection {name!r} with its model, {recorded!r}; leave "
+            f"--model {model} out"
+        )
+
+
+def _body(queries: Sequence[str], asked: Asked) -> dict[str, Any]:
+    body = {
+        "query": list(queries),
+        "limit": asked.limit,
+        "offset": asked.offset,
+        "mode": asked.mode,
+        "filter": asked.filter or None,
+        "group": not asked.chunks,
+        **{name: list(each) for name, each in asked.phrasings.items()},
+        "min_relevance": asked.least,
+        "everything": asked.everything,
+        "syntax": asked.syntax,
+        "rerank": asked.rerank,
+        "candidates": asked.candidates,
+        "passages": asked.passages,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _answer(found: Mapping[str, Any], asked: Asked, *, several: bool) -> Answer:
+    hits = [FoundHit.of_fields(each, chunks=asked.chunks) for each in found["hits"]]
+    if not several:
+        hits = [replace(each, collection="") for each in hits]
+    return Answer(found["query"], hits, found["seconds"], found["rerank_seconds"])
+
+
+def passages_for_output() -> Any:
+    """Return how passages are found: on a terminal by token states, in a pipe only if words do not suffice.
+
+    Loading what computes token states takes half as long as a whole search by a process of its own.
+    """
+    return "states" if sys.stdout.isatty() else "auto"

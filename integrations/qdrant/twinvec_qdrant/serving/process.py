@@ -1,0 +1,167 @@
+"""The process that serves an embedded store: it says so in the store's folder, and other processes find it there.
+
+The file ``serving.json`` says who serves the store, and the process holds a lock on it as long as it lives. The lock of
+a killed process is gone at once, also in another container; so a file that nobody locks means nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+from uuid import uuid4
+
+from twinvec.errors import StoreBusyError, StoreUnavailableError
+
+try:
+    import fcntl
+except ImportError:  # without flock, whoever asks the address finds out
+    fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
+
+DEFAULT_PATH = "./.twinvec"
+"""Folder of the embedded store, unless given."""
+
+SERVING_FILE = "serving.json"
+_TRIES = 50
+_PAUSE_SECONDS = 0.02
+
+_own: set[str] = set()  # the instances of this process
+
+
+@dataclass(frozen=True, slots=True)
+class ServingProcess:
+    """A process that serves a store.
+
+    Attributes:
+        address: Where it listens, such as "http://127.0.0.1:6380".
+        pid: Its number, on its machine or in its container.
+        started: When it started, in UTC (ISO 8601).
+        instance: A name that no other process has, which ``/healthz`` tells; so an address is not mistaken for another
+            process's.
+        secret: What only readers of the folder know. Who knows it may say where documents were read from.
+        certificate: The certificate of an https address, in PEM.
+    """
+
+    address: str
+    pid: int
+    started: str
+    instance: str
+    secret: str = field(repr=False)
+    certificate: str | None = None
+
+    @property
+    def is_this_process(self) -> bool:
+        """Whether it is the process that asks."""
+        return self.instance in _own
+
+    def __str__(self) -> str:
+        return f"process {self.pid} at {self.address} (twinvec serve, since {self.started})"
+
+
+class Announcement:
+    """Says in the folder of a store that this process serves it, until ``close``.
+
+    Args:
+        path: Folder of the store; made if it is missing.
+        address: Where the process listens.
+        certificate: The certificate of an https address, in PEM.
+
+    Raises:
+        StoreBusyError: another process serves the store.
+        StoreUnavailableError: the folder cannot be written.
+    """
+
+    def __init__(self, path: str | Path, address: str, certificate: str | None = None) -> None:
+        self._place = _file(path)
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.process = ServingProcess(address, os.getpid(), now, uuid4().hex, uuid4().hex, certificate)
+        try:
+            self._place.parent.mkdir(parents=True, exist_ok=True)
+            self._held = os.fdopen(os.open(self._place, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+        except OSError as error:
+            raise StoreUnavailableError(f"{self._place}: cannot be written: {error}") from error
+        try:
+            self._lock()
+            self._write(json.dumps(asdict(self.process)).encode())
+        except BaseException:
+            self._held.close()
+            raise
+        _own.add(self.process.instance)
+
+    def close(self) -> None:
+        """Stop saying so; a second call does nothing."""
+        if not self._held.closed:
+            _own.discard(self.process.instance)
+            self._write(b"")
+            self._held.close()
+
+    def _lock(self) -> None:
+        if fcntl is None:
+            return
+        for _ in range(_TRIES):  # whoever looks holds the lock for an instant
+            with suppress(OSError):
+                fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(_PAUSE_SECONDS)
+        other = _parsed(self._held.read())
+        raise StoreBusyError(f"{self._place.parent}: served by {other or 'another process'}; stop that one first")
+
+    def _write(self, content: bytes) -> None:
+        self._held.seek(0)
+        self._held.truncate()
+        self._held.write(content)
+        self._held.flush()
+
+
+def serving_process(path: str | Path) -> ServingProcess | None:
+    """Return the process that serves the store in a folder, or None."""
+    try:
+        with open(_file(path), "rb") as file:
+            for _ in range(_TRIES):
+                file.seek(0)
+                content = file.read()
+                if not _is_locked(file):
+                    return None
+                if found := _parsed(content):
+                    return found
+                time.sleep(_PAUSE_SECONDS)  # it has the lock, and is about to write
+    except OSError:
+        return None
+    return None
+
+
+def check_not_served(path: str | Path) -> None:
+    """Raise ``StoreBusyError`` if another process serves the store, and say how to go there."""
+    found = serving_process(path)
+    if found is not None and not found.is_this_process:
+        raise StoreBusyError(
+            f"{Path(path)}: served by {found}; go there over HTTP ({found.address}/docs describes it), or use twinvec "
+            "search, ingest, info and collections, which ask it; for anything else, stop that process"
+        )
+
+
+def _file(path: str | Path) -> Path:
+    return Path(path).expanduser() / SERVING_FILE
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
+def _parsed(content: bytes) -> ServingProcess | None:
+    try:
+        values: dict[str, Any] = json.loads(content)
+        return ServingProcess(**{name: values.get(name) for name in ServingProcess.__slots__})  # type: ignore[arg-type]  # of our own file
+    except (ValueError, AttributeError):
+        return None

@@ -1,0 +1,77 @@
+"""What the tools need of a place: the names of its collections, and each collection open.
+
+A server has its own open collections (``OpenCollections``); ``twinvec mcp`` over standard input has a ``Library``,
+which opens each at its first use. The embedded store takes turns between processes, so other commands can use it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Protocol
+
+from twinvec.errors import SpaceMismatchError
+from twinvec.retrieval.base import SpaceEncoder
+from twinvec_qdrant import Collection, list_collections
+
+DEFAULT_PATH = Path("./.twinvec")
+
+
+class Shelf(Protocol):
+    """The collections of one place."""
+
+    async def names(self) -> list[str]:
+        """Return the names of all collections."""
+        ...
+
+    async def open(self, name: str) -> Collection:
+        """Return a collection, which stays open.
+
+        Raises:
+            CollectionNotFoundError: the place has no such collection.
+        """
+        ...
+
+
+class Library:
+    """The collections of a store, each opened at its first use; models that several have are loaded once."""
+
+    def __init__(self, path: Path | None, url: str | None) -> None:
+        self._path = path
+        self._url = url
+        self._opened: dict[str, Collection] = {}
+        self._lock = asyncio.Lock()
+
+    async def names(self) -> list[str]:
+        """Return the names of all collections that twinvec has made."""
+        entries = await asyncio.to_thread(list_collections, self._path, url=self._url)
+        return [each.name for each in entries if each.model is not None]
+
+    async def open(self, name: str) -> Collection:
+        """Return a collection, which stays open."""
+        async with self._lock:
+            if name not in self._opened:
+                self._opened[name] = await asyncio.to_thread(self._open, name)
+            return self._opened[name]
+
+    def close(self) -> None:
+        """Close all collections."""
+        while self._opened:
+            self._opened.popitem()[1].close()
+
+    def _open(self, name: str) -> Collection:
+        opened = Collection.open(name, self._path, url=self._url, create=False)
+        for encoder in self._encoders():
+            if encoder.name == opened.info()["model"]:
+                opened.close()
+                return self._open_with(name, encoder)
+        return opened
+
+    def _open_with(self, name: str, encoder: SpaceEncoder) -> Collection:
+        try:
+            return Collection.open(name, self._path, url=self._url, create=False, encoder=encoder)
+        except SpaceMismatchError:  # the same model with other options, such as fewer dimensions
+            return Collection.open(name, self._path, url=self._url, create=False)
+
+    def _encoders(self) -> list[SpaceEncoder]:
+        return [each.loaded_encoder for each in self._opened.values() if each.loaded_encoder is not None]

@@ -1,0 +1,112 @@
+"""The tools over HTTP: the route ``/mcp``, and the session manager that runs while the server does.
+
+The SDK takes a second to import, so it is imported at the first request of an agent. Every request stands for itself:
+no session and no open stream is lost when the server stops. Keys, hosts and origins are checked before, as for every
+path (``twinvec_serve.safety``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from twinvec_serve.errors import RequestError
+from twinvec_serve.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+    from twinvec_serve.agents.library import Shelf
+
+PATH = "/mcp"
+_METHODS = ("POST",)  # GET would open a stream for messages of the server, and DELETE end a session: there are none
+
+
+def add_routes(app: FastAPI, settings: ServeSettings) -> None:
+    """Add ``/mcp`` to the app."""
+    endpoint = _Endpoint(settings.max_body_bytes)
+    endpoint.route = Route(PATH, endpoint, methods=_METHODS, include_in_schema=False)
+    app.router.routes.append(endpoint.route)
+
+
+@asynccontextmanager
+async def running_sessions(app: FastAPI) -> AsyncIterator[None]:
+    """Answer agents while the server runs."""
+    sessions = _Sessions(app.state.services.collections)
+    app.state.agents = sessions
+    task = asyncio.create_task(sessions.hold())
+    try:
+        yield
+    finally:
+        app.state.agents = None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+class _Endpoint:
+    """Hands requests to the session manager."""
+
+    route: Route | None = None
+
+    def __init__(self, max_body_bytes: int) -> None:
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self.route  # for the log and the metrics: only FastAPI's own routes say it themselves
+        sessions: _Sessions | None = getattr(scope["app"].state, "agents", None)
+        if sessions is None:
+            raise RequestError("the server is not running", code="stopping", status=503, headers={"Retry-After": "1"})
+        manager = await sessions.manager(self._max_body_bytes)
+        await manager.handle_request(scope, receive, send)
+
+
+class _Sessions:
+    """Holds the session manager in one task: what it starts has to end there too."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._wanted = asyncio.Event()
+        self._manager: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._max_body_bytes = 0
+
+    async def manager(self, max_body_bytes: int) -> Any:
+        """Return the session manager, which is made at the first call."""
+        self._max_body_bytes = max_body_bytes
+        self._wanted.set()
+        return await asyncio.shield(self._manager)
+
+    async def hold(self) -> None:
+        """Make the manager when it is wanted, and run it until this task is cancelled."""
+        await self._wanted.wait()
+        try:
+            server = await asyncio.to_thread(self._build)
+            async with server.session_manager.run():
+                self._manager.set_result(server.session_manager)
+                await asyncio.Event().wait()
+        except Exception as error:
+            if self._manager.done():
+                raise
+            self._manager.set_exception(error)
+
+    def _build(self) -> MCPServer[object]:
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        from twinvec_serve.agents.server import build
+
+        server = build(self._shelf)
+        checked_before = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        server.streamable_http_app(  # makes the session manager
+            streamable_http_path=PATH,
+            json_response=True,
+            stateless_http=True,
+            max_request_body_size=self._max_body_bytes,
+            transport_security=checked_before,
+        )
+        return server

@@ -1,0 +1,104 @@
+"""The tools over standard input and output, for an agent that starts ``twinvec mcp`` itself.
+
+Where a server has the store, its tools are asked, at each call: it may come and go while the agent lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, get_type_hints
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel
+
+from twinvec_qdrant import ServingProcess, serving_process
+from twinvec_serve.agents.library import DEFAULT_PATH, Library
+from twinvec_serve.agents.over_http import PATH
+from twinvec_serve.agents.server import build
+from twinvec_serve.safety.key_files import READ_VARIABLE, WRITE_VARIABLE
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SECONDS = 60.0
+
+
+def run(path: Path | None, url: str | None) -> None:
+    """Answer on standard output what comes on standard input, until that ends."""
+    library = Library(path, url)
+
+    def asking_the_server(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+        @wraps(tool)
+        async def ask(*args: P.args, **options: P.kwargs) -> T:
+            process = None if url is not None else serving_process(path or DEFAULT_PATH)
+            if process is None:
+                return await tool(*args, **options)
+            library.close()
+            answer: type[BaseModel] = get_type_hints(tool)["return"]
+            return answer.model_validate(await _asked(process, tool.__name__, options))  # type: ignore[return-value]  # it is T
+
+        return ask
+
+    try:
+        asyncio.run(build(library, asking_the_server).run_stdio_async())
+    finally:
+        library.close()
+
+
+async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Call a tool of the server that has the store.
+
+    Raises:
+        ToolError: the tool failed there, or the server does not answer.
+    """
+    key = os.environ.get(READ_VARIABLE) or os.environ.get(WRITE_VARIABLE)
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    statuses: list[int] = []
+
+    async def note(response: httpx2.Response) -> None:
+        statuses.append(response.status_code)
+
+    given = {name: value for name, value in arguments.items() if value is not None}
+    try:
+        async with (
+            httpx2.AsyncClient(
+                headers=headers,
+                verify=_trusted(process),
+                timeout=_SECONDS,
+                trust_env=False,
+                event_hooks={"response": [note]},
+            ) as web,
+            Client(streamable_http_client(process.address + PATH, http_client=web)) as client,
+        ):
+            result = await client.call_tool(tool, given)
+    except Exception as error:  # of the client's task groups, too
+        needs_key = httpx2.codes.UNAUTHORIZED in statuses
+        reason = f"it needs a key; set {READ_VARIABLE}" if needs_key else _reason(error)
+        raise ToolError(f"{process} has the store and cannot be asked: {reason}") from error
+    if result.is_error or result.structured_content is None:
+        raise ToolError(" ".join(each.text for each in result.content if each.type == "text"))
+    answer: dict[str, Any] = result.structured_content
+    return answer
+
+
+def _trusted(process: ServingProcess) -> ssl.SSLContext:
+    """Return a context that trusts the certificate that the process has, and no other, whatever it names."""
+    context = ssl.create_default_context(cadata=process.certificate)
+    if process.certificate is not None:
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+def _reason(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,45 @@
+"""The server of tools, for both ways to it: standard input and HTTP."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
+from mcp_types import ToolAnnotations
+
+from twinvec.version import __version__
+from twinvec_serve.agents.library import Shelf
+from twinvec_serve.agents.tools import Tools, understood
+
+Tool = Callable[..., Coroutine[Any, Any, Any]]
+
+_INSTRUCTIONS = (
+    "Search over the user's own collections of documents. list_collections says what there is; search finds passages "
+    "by meaning and by words: give several phrasings of a question in one call; get_document returns a whole document "
+    "or lines of it, get_documents all that fit a pattern of ids. Name the source and place of what you quote."
+)
+_READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+
+
+def build(shelf: Shelf, around: Callable[[Tool], Tool] = lambda tool: tool) -> MCPServer[object]:
+    """Return the server with its tools; all of them only read. ``around`` wraps each tool."""
+    server: MCPServer[object] = MCPServer(
+        "twinvec",
+        title="twinvec: search over your documents",
+        instructions=_INSTRUCTIONS,
+        version=__version__,
+        subscriptions=False,
+        log_level="WARNING",
+    )
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # below, the library logs what was asked
+    tools = Tools(shelf)
+    for tool, title in (
+        (tools.list_collections, "List collections"),
+        (tools.search, "Search documents"),
+        (tools.get_document, "Read a document"),
+        (tools.get_documents, "Read several documents"),
+    ):
+        server.add_tool(around(understood(tool)), title=title, annotations=_READS)
+    return server

@@ -1,0 +1,79 @@
+"""Parts of texts for tools: the lines of a document, where a passage stands, and what fits a size."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from twinvec.retrieval.base import Hit
+from twinvec.retrieval.windows import body_start
+
+_PLACE = re.compile(r"(?P<id>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?|#\d{1,9})", re.DOTALL)
+_OWN_KEYS = frozenset(("source", "position", "heading", "title", "page"))
+_METADATA_CHARS = 2000
+
+
+class Place(NamedTuple):
+    """An id, and the lines that are meant; None for all."""
+
+    id: str
+    first: int | None = None
+    last: int | None = None
+
+
+def parse_place(text: str) -> Place | None:
+    """Read ``id:12``, ``id:12-15`` or ``id#3`` (a chunk); None if the text has no such end."""
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        return None
+    first = int(match["first"]) if match["first"] else None
+    return Place(match["id"], first, int(match["last"]) if match["last"] else first)
+
+
+def passage_of(hit: Hit) -> str:
+    """Return the text of a hit without the headings that chunking has put before it."""
+    return hit.text[body_start(hit) :].strip()
+
+
+def lines_of(passage: str, text: str) -> tuple[int, int] | None:
+    """Return the first and last line of a passage in its document, from 1; None if it is not found there."""
+    found = text.find(passage)
+    if found < 0 or not passage:
+        return None
+    first = text.count("\n", 0, found) + 1
+    return first, first + passage.count("\n")
+
+
+def place_of(source: str, hit: Hit, lines: tuple[int, int] | None) -> str:
+    """Return where a hit stands: ``guides/tls.md:12-15, page 3, Certificates > Renewal``."""
+    place = source
+    if lines is not None:
+        first, last = lines
+        place += f":{first}" if first == last else f":{first}-{last}"
+    page, heading = hit.payload.get("page"), hit.payload.get("heading")
+    parts = [place, f"page {page}" if isinstance(page, int) else "", heading if isinstance(heading, str) else ""]
+    return ", ".join(filter(None, parts))
+
+
+def cut_lines(lines: Sequence[str], chars: int) -> list[str]:
+    """Return as many whole lines as fit, at least one; a single line that does not fit is cut."""
+    taken: list[str] = []
+    for line in lines:
+        chars -= len(line) + 1
+        if chars < 0 and taken:
+            break
+        taken.append(line if chars >= 0 else line[:chars])
+    return taken
+
+
+def metadata_of(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a payload that are small enough to show, without those that a result has by itself."""
+    shown, left = {}, _METADATA_CHARS
+    for key, value in payload.items():
+        size = len(key) + len(json.dumps(value, ensure_ascii=False, default=str))
+        if key not in _OWN_KEYS and size <= left:
+            shown[key] = value
+            left -= size
+    return shown

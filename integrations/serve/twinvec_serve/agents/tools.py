@@ -1,0 +1,309 @@
+"""The tools: what an agent can ask of the collections, with the words by which a model learns to use them.
+
+Every answer is cut at a size, and says what was left out and how to get it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from fnmatch import fnmatchcase
+from functools import wraps
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import Field
+
+from twinvec.errors import TwinvecError
+from twinvec.retrieval.base import Hit
+from twinvec.retrieval.documents import Document
+from twinvec_qdrant import Collection
+from twinvec_serve.agents.library import Shelf
+from twinvec_serve.agents.results import (
+    CollectionInfo,
+    Collections,
+    Documents,
+    DocumentText,
+    Found,
+    Search,
+    SourceInfo,
+)
+from twinvec_serve.agents.texts import cut_lines, lines_of, metadata_of, parse_place, passage_of, place_of
+from twinvec_serve.errors import RequestError, as_request_error
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_CHARS = 20_000
+"""Characters of the texts in one answer: about 5,000 tokens."""
+
+_PASSAGE_CHARS = 3_000
+_MOST_QUERIES = 8
+_MOST_RESULTS = 50
+_MOST_IDS = 100
+_SUGGESTIONS = 5
+_FAILURES = (TwinvecError, RequestError)  # of one collection: the others are searched all the same
+
+Query = Annotated[str, Field(min_length=1, max_length=4_000)]
+OneCollection = Annotated[
+    str | None, Field(description="Name of the collection; default: the one that has the document.")
+]
+
+
+def understood(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Turn errors of a call into answers that the model can read; log the server's own errors, without texts."""
+
+    @wraps(tool)
+    async def run(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            return await tool(*args, **options)
+        except ToolError:
+            raise
+        except Exception as error:
+            known = as_request_error(error)
+            if known is None:
+                logger.error("the tool %s failed: %s", tool.__name__, type(error).__name__)
+                raise ToolError("the server failed; its log says why") from None
+            raise ToolError(known.message) from None
+
+    return run
+
+
+class Tools:
+    """The tools over the collections of one place."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    async def list_collections(self) -> Collections:
+        """List the collections: what each holds, in its owner's words, and how many documents.
+
+        Call this first to learn which collections can answer a question.
+        """
+        listed = Collections(collections=[])
+        for name in await self._shelf.names():
+            try:
+                opened = await self._shelf.open(name)
+                listed.collections.append(_described(await asyncio.to_thread(opened.info)))
+            except _FAILURES as error:
+                listed.failed[name] = str(error)
+        return listed
+
+    async def search(
+        self,
+        queries: Annotated[
+            list[Query],
+            Field(
+                min_length=1,
+                max_length=_MOST_QUERIES,
+                description="The question, as a sentence or in key words. Further entries are other phrasings of the "
+                "same question (synonyms, another language, a sentence that the answer may contain): they find more.",
+            ),
+        ],
+        collections: Annotated[
+            list[str] | None, Field(description="Names of the collections to search; default: all.")
+        ] = None,
+        limit: Annotated[int, Field(ge=1, le=_MOST_RESULTS, description="Largest number of passages.")] = 8,
+        min_relevance: Annotated[
+            float | None,
+            Field(ge=0, le=1, description="Leave out passages of less relevance: 0.5 keeps those that likely answer."),
+        ] = None,
+        filter: Annotated[
+            dict[str, Any] | None,
+            Field(description='Conditions on metadata, such as {"lang": "en"} or {"year": {"gte": 2020}}.'),
+        ] = None,
+    ) -> Search:
+        """Search by meaning and by words, and return the passages that answer, with their source, place and score.
+
+        Give several phrasings of the question in one call rather than several calls. If a passage is not enough,
+        get_document returns the lines around it. If nothing relevant is found, try other words, or say so.
+        """
+        best: dict[tuple[str, str], tuple[int, str, Hit]] = {}
+        failed: dict[str, Exception] = {}
+        names = await self._shelf.names() if collections is None else list(dict.fromkeys(collections))
+        for name in names:
+            try:
+                opened = await self._shelf.open(name)
+                found = await opened.asearch_many(queries, limit, filter=filter, min_relevance=min_relevance)
+            except _FAILURES as error:
+                failed[name] = error
+                continue
+            for hits in found:
+                for rank, hit in enumerate(hits):
+                    _keep_better(best, name, rank, hit)
+        if failed and len(failed) == len(names):
+            raise next(iter(failed.values()))
+        ranked = _ranked(best.values())[:limit]
+        result = await self._shown(ranked)
+        result.failed = {name: str(error) for name, error in failed.items()}
+        return result
+
+    async def _shown(self, ranked: Sequence[tuple[str, Hit]]) -> Search:
+        """Return the passages of hits, as many as fit."""
+        result = Search(results=[])
+        documents = await self._documents_of(ranked)
+        left = MAX_CHARS
+        for name, hit in ranked:
+            source = _source(hit)
+            passage = passage_of(hit)
+            text = passage[: min(_PASSAGE_CHARS, left)]
+            if not text:
+                result.left_out += 1
+                continue
+            left -= len(text)
+            document, described = documents.get((name, source), (None, None))
+            lines = None if document is None else lines_of(passage, document.text)
+            result.results.append(_found(name, source, hit, text, place_of(source, hit, lines), described))
+        return result
+
+    async def get_document(
+        self,
+        id: Annotated[
+            str, Field(description="Id of the document, or a place as search returns it, such as guides/tls.md:12-15.")
+        ],
+        collection: OneCollection = None,
+        from_line: Annotated[int | None, Field(ge=1, description="First line to return; default: 1.")] = None,
+        to_line: Annotated[int | None, Field(ge=1, description="Last line to return; default: the last.")] = None,
+    ) -> DocumentText:
+        """Return the text of one document, or lines of it; an unknown id is answered with the nearest ids.
+
+        A long document is cut: next_line says where to go on.
+        """
+        names = [collection] if collection is not None else await self._shelf.names()
+        place = parse_place(id)
+        wanted = [id] if place is None else [id, place.id]
+        nearest: list[str] = []
+        for name in names:
+            opened = await self._shelf.open(name)
+            for each in await opened.aget(wanted):
+                if place is not None and each.id == place.id and from_line is None and to_line is None:
+                    from_line, to_line = place.first, place.last
+                described = await asyncio.to_thread(opened.described, [each.id])
+                return _text(name, each, from_line, to_line, MAX_CHARS, described.get(each.id))
+            nearest += await asyncio.to_thread(opened.nearest_ids, wanted[-1], _SUGGESTIONS)
+        where = f"the collection {collection!r}" if collection is not None else "the collections"
+        hint = f"; the nearest ids: {', '.join(map(repr, nearest[:_SUGGESTIONS]))}" if nearest else ""
+        raise ToolError(f"no document {id!r} in {where}{hint}")
+
+    async def get_documents(
+        self,
+        pattern: Annotated[
+            str, Field(min_length=1, description="Ids to return: * stands for any characters, as in guides/*.md.")
+        ],
+        collection: OneCollection = None,
+        max_chars: Annotated[
+            int, Field(ge=200, le=MAX_CHARS, description="Largest size of all texts together, in characters.")
+        ] = MAX_CHARS,
+    ) -> Documents:
+        """Return all documents whose ids fit a pattern, cut at a size; what did not fit is listed by its id."""
+        found = Documents(documents=[])
+        left = max_chars
+        for name in [collection] if collection is not None else await self._shelf.names():
+            opened = await self._shelf.open(name)
+            ids = sorted(each for each in await opened.afind(None) if fnmatchcase(each, pattern))
+            for each in ids:
+                documents = await opened.aget([each]) if left > 0 else []
+                for document in documents:
+                    text = _text(name, document, None, None, left)
+                    left -= len(text.text) + 1
+                    found.documents.append(text)
+                if not documents:
+                    found.left_out_count += 1
+                    found.left_out += [each] if len(found.left_out) < _MOST_IDS else []
+        if not found.documents:
+            raise ToolError(f"no id fits {pattern!r}; search finds documents by their content")
+        return found
+
+    async def _documents_of(
+        self, ranked: Sequence[tuple[str, Hit]]
+    ) -> dict[tuple[str, str], tuple[Document, str | None]]:
+        """Return the documents of hits, with what their sources hold, by collection and id."""
+        documents = {}
+        for name in {name for name, _ in ranked}:
+            opened: Collection = await self._shelf.open(name)
+            ids = list(dict.fromkeys(_source(hit) for other, hit in ranked if other == name))
+            described = await asyncio.to_thread(opened.described, ids)
+            for each in await opened.aget(ids):
+                documents[name, each.id] = each, described.get(each.id)
+        return documents
+
+
+def _described(info: dict[str, Any]) -> CollectionInfo:
+    sources = [
+        SourceInfo(name=each["name"], documents=each["documents"], describes=each.get("described", {}))
+        for each in info.get("roots", [])
+    ]
+    return CollectionInfo(
+        name=info["name"],
+        documents=info["sources"],
+        chunks=info["points"],
+        model=info["model"],
+        language=info["language"],
+        sources=sources,
+    )
+
+
+def _source(hit: Hit) -> str:
+    source = hit.payload.get("source")
+    return source if isinstance(source, str) else hit.id
+
+
+def _keep_better(best: dict[tuple[str, str], tuple[int, str, Hit]], name: str, rank: int, hit: Hit) -> None:
+    """Keep of a document that several phrasings found the most relevant hit, with the best of its ranks."""
+    key = name, _source(hit)
+    known = best.get(key)
+    if known is None:
+        best[key] = rank, name, hit
+        return
+    better = hit if (hit.relevance or 0.0) > (known[2].relevance or 0.0) else known[2]
+    best[key] = min(rank, known[0]), name, better
+
+
+def _ranked(found: Iterable[tuple[int, str, Hit]]) -> list[tuple[str, Hit]]:
+    """Order hits by relevance where all have one, else by their rank in their own list."""
+    hits = list(found)
+    if all(hit.relevance is not None for _, _, hit in hits):
+        hits.sort(key=lambda each: (-(each[2].relevance or 0.0), each[0]))
+    else:
+        hits.sort(key=lambda each: each[0])
+    return [(name, hit) for _, name, hit in hits]
+
+
+def _found(name: str, source: str, hit: Hit, text: str, place: str, described: str | None) -> Found:
+    title = hit.payload.get("title")
+    return Found(
+        collection=name,
+        source=source,
+        place=place,
+        title=title if isinstance(title, str) else None,
+        relevance=None if hit.relevance is None else round(hit.relevance, 3),
+        score=round(hit.score, 4),
+        text=text,
+        shortened=len(text) < len(passage_of(hit)),
+        describes=described or None,
+    )
+
+
+def _text(
+    name: str, document: Document, first: int | None, last: int | None, chars: int, described: str | None = None
+) -> DocumentText:
+    """Return the lines of a document from ``first`` to ``last``, from 1, as many as fit."""
+    lines = document.text.split("\n")
+    begin = min(first or 1, len(lines))
+    wanted = lines[begin - 1 : max(last or len(lines), begin)]
+    taken = cut_lines(wanted, chars)
+    end = begin + len(taken) - 1
+    return DocumentText(
+        collection=name,
+        id=document.id,
+        text="\n".join(taken),
+        first_line=begin,
+        last_line=end,
+        lines=len(lines),
+        next_line=end + 1 if len(taken) < len(wanted) else None,
+        metadata=metadata_of(document.payload),
+        describes=described or None,
+    )

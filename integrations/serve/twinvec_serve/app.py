@@ -1,0 +1,81 @@
+"""The application: services, routes, and what happens at the start and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+
+from twinvec.version import __version__
+from twinvec_serve.agents import over_http
+from twinvec_serve.collections.open_collections import OpenCollections
+from twinvec_serve.errors import add_error_answers
+from twinvec_serve.models.served_models import ServedModels
+from twinvec_serve.observing.metrics import Metrics
+from twinvec_serve.observing.requests import Observed
+from twinvec_serve.page import files
+from twinvec_serve.routes import collections, documentation, documents, embeddings, operation, reranking
+from twinvec_serve.routes.description import DESCRIPTION, TAGS, describe
+from twinvec_serve.safety.addresses import CheckedAddresses
+from twinvec_serve.safety.border import Border
+from twinvec_serve.safety.headers import SafeHeaders
+from twinvec_serve.services import Services
+from twinvec_serve.settings import ServeSettings
+
+MCP_HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID")
+
+
+def create_app(settings: ServeSettings | None = None) -> FastAPI:
+    """Return the application of one server; its models are loaded when it starts."""
+    settings = settings or ServeSettings()
+    metrics = Metrics()
+    models = ServedModels(settings, metrics)
+    services = Services(settings, metrics, models, OpenCollections(settings, models, metrics))
+    app = FastAPI(
+        title="twinvec",
+        description=DESCRIPTION,
+        version=__version__,
+        lifespan=_running,
+        openapi_tags=TAGS,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.services = services
+    add_error_answers(app)
+    _add_middleware(app, settings, metrics)
+    for module in (operation, documentation, embeddings, reranking, collections, documents, files):
+        app.include_router(module.router)
+    over_http.add_routes(app, settings)
+    describe(app, settings)
+    return app
+
+
+def _add_middleware(app: FastAPI, settings: ServeSettings, metrics: Metrics) -> None:
+    """Add what every request passes; the last one added is the first to see a request."""
+    app.add_middleware(Border, settings=settings)
+    if settings.allow_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allow_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", *MCP_HEADERS],
+            expose_headers=["Retry-After", *MCP_HEADERS],
+        )
+    app.add_middleware(CheckedAddresses, settings=settings)
+    app.add_middleware(Observed, metrics=metrics)
+    app.add_middleware(SafeHeaders, tls=settings.tls_cert is not None)
+
+
+@asynccontextmanager
+async def _running(app: FastAPI) -> AsyncIterator[None]:
+    services: Services = app.state.services
+    await services.collections.start()
+    try:
+        await services.models.start()
+        async with over_http.running_sessions(app):
+            yield
+    finally:
+        await services.collections.stop()
+        await services.models.stop()

@@ -1,0 +1,226 @@
+"""The commands ``twinvec serve`` and ``twinvec mcp``: their options, and what they print."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from twinvec.cli.configuration import find_settings
+from twinvec.cli.options import COLLECTIONS_PANEL, MODEL_HELP, AsJson, StorePath, StoreUrl, check_store
+from twinvec.cli.terminal import complain
+from twinvec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from twinvec_serve.settings import ServeSettings
+
+_WHO = "Who may use it"
+_LIMITS = "Limits"
+_NO_RERANKERS = ("none", "maxsim")
+
+ModelNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        metavar="MODEL[=NAME]",
+        help=f"A model that embeds: {MODEL_HELP} Requests call it NAME. Repeatable; the first is the default.",
+        show_default=False,
+    ),
+]
+RerankerNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reranker",
+        metavar="MODEL[=NAME]",
+        help="A cross-encoder that reranks: a folder, or org/name. Repeatable; maxsim is always there.",
+        show_default=False,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``twinvec``."""
+    app.command("serve", rich_help_panel=COLLECTIONS_PANEL)(serve_command)
+    app.command("mcp", rich_help_panel=COLLECTIONS_PANEL)(mcp_command)
+
+
+def serve_command(
+    path: StorePath = None,
+    url: StoreUrl = None,
+    model: ModelNames = None,
+    reranker: RerankerNames = None,
+    host: Annotated[str, typer.Option(envvar="TWINVEC_SERVE_HOST", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(envvar="TWINVEC_SERVE_PORT", min=0, max=65_535, help="Port to listen at; 0 takes a free one.")
+    ] = 6380,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TWINVEC_SERVE_API_KEY_FILE",
+            metavar="FILE",
+            help="Keys, one a line: read KEY, or write KEY, which may read and write. TWINVEC_API_KEY and "
+            "TWINVEC_READ_API_KEY hold one of each kind.",
+            show_default=False,
+            rich_help_panel=_WHO,
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Certificate for https, in PEM.", show_default=False, rich_help_panel=_WHO),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Its private key, in PEM.", show_default=False, rich_help_panel=_WHO),
+    ] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy in front speaks https.", rich_help_panel=_WHO)
+    ] = False,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Where else the server is reached, or a site whose pages may use it, such as "
+            "https://search.example.com. Repeatable.",
+            show_default=False,
+            rich_help_panel=_WHO,
+        ),
+    ] = None,
+    max_body_mb: Annotated[int, typer.Option(min=1, help="Largest request, in MB.", rich_help_panel=_LIMITS)] = 16,
+    max_ingest_mb: Annotated[
+        int, typer.Option(min=1, help="Largest request of files or NDJSON to ingest, in MB.", rich_help_panel=_LIMITS)
+    ] = 1024,
+    max_texts: Annotated[
+        int, typer.Option(min=1, help="Most texts, queries or documents in one request.", rich_help_panel=_LIMITS)
+    ] = 2048,
+    max_text_chars: Annotated[
+        int, typer.Option(min=1, help="Most characters of one text.", rich_help_panel=_LIMITS)
+    ] = 1_000_000,
+    queue_size: Annotated[
+        int,
+        typer.Option(min=1, help="Most requests that wait for a model; further ones get 429.", rich_help_panel=_LIMITS),
+    ] = 512,
+    stop_seconds: Annotated[
+        float, typer.Option(min=1, help="How long requests may finish after a signal to stop.", rich_help_panel=_LIMITS)
+    ] = 60.0,
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="Log each request: route, status and time, no text and no key.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Serve models and collections over HTTP: to programs, to people at the page, and to agents.
+
+    \b
+    twinvec serve --path ./store
+    curl http://127.0.0.1:6380/v1/embeddings -H 'Content-Type: application/json' -d '{"input": "a text"}'
+
+    The APIs are those of OpenAI (/v1/embeddings), of Cohere and Jina (/v1/rerank), of collections (/v1/collections)
+    and of the Model Context Protocol (/mcp); /docs describes them, and / is the page. Commands that use the same
+    --path talk to the server. SIGTERM or Ctrl+C stops it once requests in flight are answered; a second signal ends
+    it at once.
+
+    Without a key, only programs of this machine reach the server. Beyond it, the server needs a key, and https of its
+    own (--tls-cert) or of a proxy (--behind-proxy).
+    """
+    from twinvec_serve.process import run
+    from twinvec_serve.safety.key_files import find_keys
+    from twinvec_serve.settings import ServeSettings
+
+    check_store(path, url)
+    keys = find_keys(api_key_file, os.environ)
+    settings = ServeSettings(
+        path=path,
+        url=url,
+        models=_named(model or [_default_model()]),
+        rerankers=_named(reranker if reranker is not None else _default_rerankers()),
+        host=host,
+        port=port,
+        read_keys=keys.read,
+        write_keys=keys.write,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        behind_proxy=behind_proxy,
+        allow_origins=tuple(allow_origin or ()),
+        max_body_bytes=max_body_mb * 2**20,
+        max_ingest_bytes=max_ingest_mb * 2**20,
+        max_texts=max_texts,
+        max_text_chars=max_text_chars,
+        queue_size=queue_size,
+        stop_seconds=stop_seconds,
+    )
+    if log_requests:
+        _log_requests()
+    run(settings, ready=lambda address: _tell_ready(address, settings, as_json=as_json), stopping=_tell_stopping)
+
+
+def mcp_command(path: StorePath = None, url: StoreUrl = None) -> None:
+    """Give an agent tools to search the collections: a server of the Model Context Protocol on standard input.
+
+    The agent starts this command itself. Its tools read and never write: search, get_document, get_documents and
+    list_collections. A running "twinvec serve" has the same tools at /mcp.
+
+    \b
+    claude mcp add docs -- twinvec mcp --path /home/me/docs/.twinvec
+    {"mcpServers": {"docs": {"command": "twinvec", "args": ["mcp", "--path", "/home/me/docs/.twinvec"]}}}
+    """
+    from twinvec_serve.agents.over_stdio import run
+
+    check_store(path, url)
+    run(path, url)
+
+
+def _default_model() -> str:
+    written = find_settings(Path.cwd())
+    return os.environ.get("TWINVEC_MODEL") or (written and written.model) or "default"
+
+
+def _default_rerankers() -> list[str]:
+    written = find_settings(Path.cwd())
+    chosen = os.environ.get("TWINVEC_RERANK") or (written and written.rerank)
+    return [chosen] if chosen and chosen not in _NO_RERANKERS else []
+
+
+def _named(given: list[str]) -> dict[str, str]:
+    """Return models by their names: the one after "=", else a folder's own name, else the model's without revision."""
+    named: dict[str, str] = {}
+    for each in given:
+        model, sign, name = ("", "", "") if Path(each).is_dir() else each.rpartition("=")
+        if not sign:
+            model, name = each, _own_name(each)
+        if name in named:
+            raise ConfigurationError(f"two models have the name {name!r}: name one of them, as in {model}=OTHER")
+        named[name] = model
+    return named
+
+
+def _own_name(model: str) -> str:
+    return Path(model).resolve().name if Path(model).is_dir() else model.partition("@")[0]
+
+
+def _tell_ready(address: str, settings: ServeSettings, *, as_json: bool) -> None:
+    """Print one line that people and scripts can read."""
+    line = f"twinvec serve: ready at {address}"
+    if as_json:
+        store = str(settings.path or "./.twinvec") if settings.url is None else settings.url
+        described = {"address": address, "pid": os.getpid(), "store": store, "models": list(settings.models)}
+        line = json.dumps(described, ensure_ascii=False)
+    typer.echo(line)
+    sys.stdout.flush()
+
+
+def _tell_stopping() -> None:
+    complain("twinvec serve: stopping once requests in flight are answered; a second signal ends it at once")
+
+
+def _log_requests() -> None:
+    """Show the lines that ``twinvec_serve.observing.requests`` logs."""
+    logger = logging.getLogger("twinvec_serve.observing.requests")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False

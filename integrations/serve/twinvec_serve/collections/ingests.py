@@ -1,0 +1,156 @@
+"""Ingests: each runs to its end, one at a time in a collection, whether or not the client still waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import length_hint
+from typing import Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from twinvec_qdrant import Collection, IngestReport, RootElsewhere
+from twinvec_serve.errors import Overloaded
+
+T = TypeVar("T")
+
+_AT_ONCE = 8  # in different collections
+_MOST_WAITING = 32
+_RETRY_SECONDS = 10.0
+
+
+@dataclass
+class Ingest:
+    """One ingest, which is under way or done.
+
+    Attributes:
+        report: What has been done so far.
+        total: Number of documents; None if it is unknown.
+        current: The id of the document that was read last.
+        done: Completes with the report, or with the error that ended the ingest.
+    """
+
+    report: IngestReport = field(default_factory=IngestReport)
+    total: int | None = None
+    current: str | None = None
+    done: asyncio.Future[IngestReport] = field(init=False)
+
+    @property
+    def counted(self) -> int:
+        """Number of documents that are finished: written, unchanged, failed or empty."""
+        now = self.report
+        return now.new + now.updated + now.unchanged + now.failed + now.empty
+
+    def seen(self, documents: Iterable[Any]) -> Iterator[Any]:
+        """Yield documents, and note which was the last."""
+        for each in documents:
+            self.current = _name(each) or self.current
+            yield each
+
+
+class Ingests:
+    """The ingests and deletions of a server: those of one collection wait for one another."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._threads = CapacityLimiter(_AT_ONCE)
+
+    def begin(self, opened: Collection, documents: Iterable[Any], total: int | None = None, **options: Any) -> Ingest:
+        """Begin an ingest, which goes on if nobody waits for it.
+
+        Args:
+            opened: The collection.
+            documents: What ``Collection.ingest`` takes.
+            total: Number of documents, if the documents do not tell it.
+            options: Arguments of ``Collection.ingest``.
+
+        Raises:
+            Overloaded: too many ingests wait.
+        """
+        ingest = Ingest(total=length_hint(documents) or total)
+        given: Iterable[Any] = _Sized(documents, ingest)
+        if isinstance(documents, RootElsewhere):
+            given = RootElsewhere(given, documents.root, documents.named)
+
+        def run() -> IngestReport:
+            return opened.ingest(given, report=ingest.report, allow_all_failed=True, **options)
+
+        ingest.done = self._task(opened, run)
+        return ingest
+
+    async def write(self, opened: Collection, function: Callable[[], T]) -> T:
+        """Call a function that writes, in a thread and after the ingests that came before; it runs to its end.
+
+        Raises:
+            Overloaded: too many ingests wait.
+        """
+        return await asyncio.shield(self._task(opened, function))
+
+    def clean_up(self, ending: Coroutine[Any, Any, None]) -> None:
+        """Run what comes after an ingest; ``finish`` waits for it too."""
+        task = asyncio.get_running_loop().create_task(ending)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+
+    async def finish(self) -> None:
+        """Wait for all that is under way."""
+        while self._under_way:
+            await asyncio.wait(set(self._under_way))
+
+    def _task(self, opened: Collection, function: Callable[[], T]) -> asyncio.Task[T]:
+        if len(self._under_way) >= _MOST_WAITING:
+            raise Overloaded(_RETRY_SECONDS)
+        task = asyncio.get_running_loop().create_task(self._in_turn(opened.name, function))
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def _in_turn(self, name: str, function: Callable[[], T]) -> T:
+        async with self._turns.setdefault(name, asyncio.Lock()):
+            return await to_thread.run_sync(function, limiter=self._threads)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # is told to whoever waits; if the client has gone, nobody does
+
+
+class Bridge(Iterator[T]):
+    """What an asynchronous iterator yields in pages, for a thread: the next page is asked for when it is needed."""
+
+    def __init__(self, pages: AsyncIterator[list[T]], loop: asyncio.AbstractEventLoop, first: Sequence[T] = ()) -> None:
+        self._pages = pages
+        self._loop = loop
+        self._page = list(first)[::-1]
+
+    def __next__(self) -> T:
+        while not self._page:
+            page = asyncio.run_coroutine_threadsafe(self._next_page(), self._loop).result()
+            if page is None:
+                raise StopIteration
+            self._page = page[::-1]
+        return self._page.pop()
+
+    async def _next_page(self) -> list[T] | None:
+        return await anext(self._pages, None)
+
+
+class _Sized:
+    """The documents of an ingest, with their number if it is known."""
+
+    def __init__(self, documents: Iterable[Any], ingest: Ingest) -> None:
+        self._documents = documents
+        self._ingest = ingest
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._ingest.seen(self._documents)
+
+    def __length_hint__(self) -> int:
+        return self._ingest.total or 0
+
+
+def _name(document: Any) -> str | None:
+    found = document.get("id") if isinstance(document, dict) else getattr(document, "id", None)
+    return found if isinstance(found, str) else None

@@ -1,0 +1,271 @@
+"""The collections of one place, which stay open while the server runs.
+
+Each is opened at its first use, in a thread, and is one object for all requests: several threads search while another
+ingests. A server's collection (``url``) is held in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from twinvec import Encoder, TwinvecError
+from twinvec.errors import CollectionNotFoundError, SpaceMismatchError
+from twinvec_qdrant import (
+    Announcement,
+    Answer,
+    Asked,
+    Collection,
+    CollectionEntry,
+    joined_answers,
+    list_collections,
+    search_as_asked,
+)
+from twinvec_serve.collections.ingests import Ingests
+from twinvec_serve.errors import Overloaded, RequestError, UnknownModel
+from twinvec_serve.models.served_models import ServedModels
+from twinvec_serve.observing.metrics import Metrics
+from twinvec_serve.settings import ServeSettings
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DEFAULT_PATH = "./.twinvec"
+_SEARCHING = max(2, os.cpu_count() or 2)  # the engine and the model gain nothing from more at once
+_READING = 8
+_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search found.
+
+    Attributes:
+        answers: One for each query.
+        names: The collections that were searched.
+        failed: Why others could not be searched, by name.
+        roots: What the documents of each collection were taken from, as JSON.
+    """
+
+    answers: list[Answer]
+    names: list[str]
+    failed: dict[str, str] = field(default_factory=dict)
+    roots: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+class OpenCollections:
+    """Opens each collection at its first use, and closes all at the end; its methods never block the event loop."""
+
+    def __init__(self, settings: ServeSettings, models: ServedModels, metrics: Metrics) -> None:
+        self._settings = settings
+        self._models = models
+        self._metrics = metrics
+        self._open: dict[str, Collection] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._searching = asyncio.Semaphore(_SEARCHING)
+        self._waiting = 0
+        self._search_threads = CapacityLimiter(_SEARCHING)
+        self._threads = CapacityLimiter(_READING)
+        self._announcement: Announcement | None = None
+        self.ingests = Ingests()
+
+    @property
+    def instance(self) -> str | None:
+        """The name of this server in its store's folder, if it said there that it serves the store."""
+        return None if self._announcement is None else self._announcement.process.instance
+
+    @property
+    def secret(self) -> str | None:
+        """What only readers of the store's folder know."""
+        return None if self._announcement is None else self._announcement.process.secret
+
+    async def start(self) -> None:
+        """Say in the store's folder that this process serves it, if the settings name the server's address.
+
+        Raises:
+            StoreBusyError: another process serves the store.
+        """
+        settings = self._settings
+        if settings.url is None and settings.address is not None:
+            certificate = None if settings.tls_cert is None else settings.tls_cert.read_text(encoding="ascii")
+            self._announcement = Announcement(settings.path or DEFAULT_PATH, settings.address, certificate)
+
+    async def stop(self) -> None:
+        """Finish what is being written, and close all collections."""
+        await self.ingests.finish()
+        for name in list(self._open):
+            async with self._lock(name):
+                if (opened := self._open.pop(name, None)) is not None:
+                    await self.run(_close, opened)
+        if self._announcement is not None:
+            self._announcement.close()
+
+    async def run(self, function: Callable[..., T], *given: Any, **options: Any) -> T:
+        """Call a function in a thread."""
+        return await to_thread.run_sync(partial(function, *given, **options), limiter=self._threads)
+
+    async def entries(self) -> list[CollectionEntry]:
+        """Return the collections that twinvec made in the place, by name."""
+        found = await self.run(list_collections, **self._place)
+        return [each for each in found if each.model is not None or self._settings.url is None]
+
+    async def names(self) -> list[str]:
+        """Return the names of the collections."""
+        return [each.name for each in await self.entries()]
+
+    async def open(self, name: str) -> Collection:
+        """Return the open collection of a name.
+
+        Raises:
+            CollectionNotFoundError: there is none; the message lists those that there are.
+        """
+        if (opened := self._open.get(name)) is not None:
+            return opened
+        async with self._lock(name):
+            if name not in self._open:
+                try:
+                    self._open[name] = await self.run(self._opened, name)
+                except CollectionNotFoundError:
+                    self._opening.pop(name, None)
+                    raise _not_found(name, await self.names()) from None
+            return self._open[name]
+
+    async def create(self, name: str, model: str | None, settings: Mapping[str, Any]) -> Collection:
+        """Make a collection, and return it open.
+
+        Raises:
+            RequestError: 409, as the name is taken; or 404, as no model has that name.
+        """
+        encoder = self._models.encoder(model or self._models.default)
+        async with self._lock(name):
+            if name in self._open or name in await self.names():
+                raise RequestError(
+                    f"there is a collection {name!r} already; ingest into it, or choose another name",
+                    param="name",
+                    code="collection_exists",
+                    status=409,
+                )
+            made = partial(Collection.open, name, encoder=encoder, **settings, **self._place)
+            self._open[name] = await self.run(made)
+            return self._open[name]
+
+    async def check(self, name: str, model: str | None, settings: Mapping[str, Any]) -> None:
+        """Check that a collection has these settings, and, if one is given, a model's space.
+
+        Raises:
+            ConfigurationError: it has others.
+            SpaceMismatchError: it has another model.
+        """
+        encoder = None if model is None else self._models.encoder(model)
+        opened = partial(Collection.open, name, encoder=encoder, create=False, **settings, **self._place)
+        await self.run(_close, await self.run(opened))
+
+    def served_model(self, model: str) -> str:
+        """Return the name under which a model is served: its own, or what the name stands for.
+
+        Raises:
+            UnknownModel: it is not served.
+        """
+        served = self._settings.models
+        found = model if model in served else next((name for name, each in served.items() if each == model), None)
+        if found is None:
+            raise UnknownModel(model, self._models.names)
+        return found
+
+    async def search(self, name: str | None, queries: Sequence[str], asked: Asked) -> Searched:
+        """Search a collection, or without a name all of them, each with its own model.
+
+        Raises:
+            Overloaded: too many searches wait.
+            CollectionNotFoundError: there is no such collection, or none at all.
+            TwinvecError: no collection could be searched; the error is that of the first one.
+        """
+        async with self._place_to_search():
+            if name is not None:
+                opened = await self.open(name)
+                return Searched(await self._search(opened, queries, asked), [name], roots=await self._roots([opened]))
+            return await self._search_all(queries, asked)
+
+    async def _search_all(self, queries: Sequence[str], asked: Asked) -> Searched:
+        names = await self.names()
+        if not names:
+            raise CollectionNotFoundError("there are no collections; create one first")
+        whole = replace(asked, limit=asked.limit + asked.offset, offset=0) if len(names) > 1 else asked
+        found: dict[str, list[Answer]] = {}
+        failed: dict[str, TwinvecError] = {}
+        for name in names:
+            try:
+                found[name] = await self._search(await self.open(name), queries, whole)
+            except TwinvecError as error:
+                failed[name] = error
+        if not found:
+            raise next(iter(failed.values()))
+        if len(names) == 1:
+            whole = replace(asked, offset=0)
+        answers = [
+            joined_answers(dict(zip(found, each, strict=True)), asked if len(names) > 1 else whole)
+            for each in zip(*found.values(), strict=True)
+        ]
+        roots = await self._roots([self._open[each] for each in found])
+        return Searched(answers, names, {each: str(error) for each, error in failed.items()}, roots)
+
+    async def _search(self, opened: Collection, queries: Sequence[str], asked: Asked) -> list[Answer]:
+        call = partial(search_as_asked, opened, queries, asked)
+        return await to_thread.run_sync(call, limiter=self._search_threads)
+
+    async def _roots(self, opened: Sequence[Collection]) -> dict[str, list[dict[str, Any]]]:
+        found = {}
+        for each in opened:
+            found[each.name] = [root.as_fields() for root in await self.run(each.roots)]
+        return found
+
+    @asynccontextmanager
+    async def _place_to_search(self) -> AsyncIterator[None]:
+        """Wait for a turn to search; raise Overloaded if too many wait already."""
+        if self._waiting >= self._settings.queue_size:
+            raise Overloaded(_RETRY_SECONDS)
+        self._waiting += 1
+        try:
+            async with self._searching:
+                yield
+        finally:
+            self._waiting -= 1
+
+    def _opened(self, name: str) -> Collection:
+        """Open a collection with the served model of its space, or else with the model that it records."""
+        for model in self._models.names:
+            with suppress(SpaceMismatchError):
+                return self._opened_with(name, self._models.encoder(model))
+        return self._opened_with(name, None)
+
+    def _opened_with(self, name: str, encoder: Encoder | None) -> Collection:
+        return Collection.open(name, encoder=encoder, create=False, **self._place)
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        url = self._settings.url
+        return {"url": url} if url is not None else {"path": Path(self._settings.path or DEFAULT_PATH)}
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._opening.setdefault(name, asyncio.Lock())
+
+
+def _close(opened: Collection) -> None:
+    try:
+        opened.close()
+    except TwinvecError as error:  # the others are closed all the same
+        logger.warning("a collection was not closed: %s", error)
+
+
+def _not_found(name: str, names: Sequence[str]) -> CollectionNotFoundError:
+    return CollectionNotFoundError(f"no collection {name!r}; there are: {', '.join(names) or 'none'}")

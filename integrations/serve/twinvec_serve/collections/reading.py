@@ -1,0 +1,130 @@
+"""Documents as requests bring them: JSON lines as they come in, and uploaded files.
+
+The commands of twinvec send what they have read from files (``form=read``): documents with their pages, and what could
+not be read, each in a line of its own, as ``twinvec_qdrant.written_line`` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from starlette.datastructures import UploadFile
+
+from twinvec.errors import DocumentError, TwinvecError
+from twinvec_qdrant import Failure, read_line
+from twinvec_serve.errors import RequestError
+
+_BLOCK = 1 << 20
+
+
+async def ndjson_pages(
+    stream: AsyncIterator[bytes], most_bytes: int, read: Callable[[dict[str, Any]], Any]
+) -> AsyncIterator[list[Any]]:
+    """Yield the documents of JSON lines as they come, a page for each piece of the body.
+
+    A line that is no JSON object, or longer than ``most_bytes``, becomes a Failure: the other documents are ingested.
+    """
+    lines = _Lines(most_bytes)
+    async for piece in stream:
+        if page := [_document(number, line, read) for number, line in lines.of(piece)]:
+            yield page
+    if page := [_document(number, line, read) for number, line in lines.last()]:
+        yield page
+
+
+def plain(value: dict[str, Any]) -> Any:
+    """Return a document as a client gives it."""
+    return value
+
+
+def read_by_command(value: dict[str, Any]) -> Any:
+    """Return what a command has read; the line that says from where stays as it is."""
+    return value if "root" in value else read_line(value)
+
+
+class _Lines:
+    """Lines with their numbers, from pieces of a body; a line that is too long is None."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._begun: list[bytes] = []
+        self._size = 0
+        self._number = 0
+
+    def of(self, piece: bytes) -> list[tuple[int, bytes | None]]:
+        """Return the lines that end in this piece."""
+        *ended, rest = piece.split(b"\n")
+        found = []
+        for each in ended:
+            self._add(each)
+            found += self.last()
+        self._add(rest)
+        return found
+
+    def last(self) -> list[tuple[int, bytes | None]]:
+        """Return the line that has begun, and begin another; nothing for a blank one."""
+        self._number += 1
+        line = b"".join(self._begun) if self._size <= self._most_bytes else None
+        self._begun, self._size = [], 0
+        return [] if line is not None and not line.strip() else [(self._number, line)]
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= self._most_bytes:
+            self._begun.append(part)
+        else:
+            self._begun.clear()
+
+
+def _document(number: int, line: bytes | None, read: Callable[[dict[str, Any]], Any]) -> Any:
+    try:
+        if line is None:
+            raise DocumentError("the line is longer than this server takes")
+        value = json.loads(line, parse_constant=refuse_constant)
+        if not isinstance(value, dict):
+            raise DocumentError(f'expected an object such as {{"id": ..., "text": ...}}, got {type(value).__name__}')
+        return read(value)
+    except (ValueError, RecursionError, TwinvecError) as error:
+        reason = str(error) if isinstance(error, TwinvecError) else f"not JSON: {error}"
+        return Failure(f"line {number}", reason, hides=True)
+
+
+def refuse_constant(name: str) -> None:
+    """Refuse NaN and the infinities, which no JSON has."""
+    raise ValueError(f"{name} is not a JSON value")
+
+
+async def save_files(files: list[UploadFile], folder: Path) -> None:
+    """Write uploaded files below a folder, at the paths that their names give.
+
+    Raises:
+        RequestError: a name is no path inside the folder, or two files have the same.
+    """
+    for each in files:
+        place = folder / _inside(each.filename or "")
+        if place.exists():
+            raise RequestError(f"two files are named {each.filename!r}", param="files", code="same_name")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("xb") as file:
+                while block := await each.read(_BLOCK):
+                    file.write(block)
+        except OSError as error:
+            raise RequestError(
+                f"the file {each.filename!r} cannot be taken: {error.strerror}", param="files", code="bad_name"
+            ) from None
+
+
+def _inside(name: str) -> PurePosixPath:
+    path = PurePosixPath(name.replace("\\", "/"))
+    usual = path.parts and not path.is_absolute() and ".." not in path.parts and name.isprintable()
+    if not usual or any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts):
+        raise RequestError(
+            f"{name[:200]!r} cannot be the name of a file: expected a relative path without ..",
+            param="files",
+            code="bad_name",
+        )
+    return path

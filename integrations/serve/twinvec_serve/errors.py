@@ -1,0 +1,203 @@
+"""Errors as answers: which status each has, and one form for all of them.
+
+The form is OpenAI's, ``{"error": {"message", "type", "param", "code"}}``. Clients of twinvec's own errors read what was
+wrong; an error that nobody expects is logged with its traceback and answered without its text.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from twinvec.errors import (
+    CollectionNotFoundError,
+    ConfigurationError,
+    InputError,
+    SpaceMismatchError,
+    StoreBusyError,
+    StoreLimitError,
+    StoreUnavailableError,
+    TwinvecError,
+)
+
+logger = logging.getLogger(__name__)
+
+_BUSY_SECONDS = 1.0
+
+
+class RequestError(Exception):
+    """A request cannot be answered as it is.
+
+    Args:
+        message: What was wrong, and what to do.
+        param: Name of the parameter that is wrong.
+        code: A word for programs, such as "unknown_model".
+        status: HTTP status of the answer.
+        headers: Headers of the answer.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        status: int = 400,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+class Overloaded(RequestError):  # noqa: N818 - the state of the server, not a fault
+    """The queue is full: 429; ``retry_after`` is a number of seconds."""
+
+    def __init__(self, retry_after: float) -> None:
+        self.retry_after = retry_after
+        seconds = max(math.ceil(retry_after), 1)
+        super().__init__(
+            f"the server's queue is full; try again in {seconds} s",
+            code="overloaded",
+            status=429,
+            headers={"Retry-After": str(seconds)},
+        )
+
+
+class UnknownModel(RequestError):  # noqa: N818 - what was asked for
+    """No model or reranker has the name: 404; the message lists those that there are."""
+
+    def __init__(self, name: str, names: Sequence[str]) -> None:
+        self.name = name
+        self.names = list(names)
+        super().__init__(
+            f"unknown model {name!r}; this server has {', '.join(names) or 'none'}",
+            param="model",
+            code="model_not_found",
+            status=404,
+        )
+
+
+class _Known(NamedTuple):
+    """How an error of twinvec is answered: its status, its code, and the seconds of Retry-After."""
+
+    status: int
+    code: str
+    retry_after: float | None = None
+
+
+_TABLE: dict[type[TwinvecError], _Known] = {
+    InputError: _Known(400, "invalid_input"),
+    ConfigurationError: _Known(400, "invalid_setting"),
+    CollectionNotFoundError: _Known(404, "collection_not_found"),
+    SpaceMismatchError: _Known(409, "other_model"),
+    StoreBusyError: _Known(503, "store_busy", _BUSY_SECONDS),
+    StoreUnavailableError: _Known(503, "store_unavailable", _BUSY_SECONDS),
+    StoreLimitError: _Known(507, "store_limit"),
+}
+"""Errors whose message is for the client; others are of the server's files and models, and are logged."""
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+
+class ErrorFields(BaseModel):
+    """What went wrong."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field(description="What was wrong, what was expected, and what to do.")
+    type: str = Field(description="The kind of error, such as invalid_request_error or rate_limit_error.")
+    param: str | None = Field(description="The parameter that is wrong, if it is a single one.")
+    code: str | None = Field(description="A word for programs, such as model_not_found.")
+
+
+class ErrorAnswer(BaseModel):
+    """The answer to a request that failed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    error: ErrorFields = Field(description="What went wrong.")
+
+
+def error_answer(error: Exception) -> JSONResponse:
+    """Return the answer to a request that raised an error; one that nobody expects is logged, and answered as 500."""
+    known = as_request_error(error)
+    if known is None:
+        logger.error("a request failed: %s", type(error).__name__, exc_info=_without_message(error))
+        known = RequestError(
+            "the server failed; its log says why", code="internal_error", status=HTTPStatus.INTERNAL_SERVER_ERROR
+        )
+    return JSONResponse(error_fields(known), status_code=known.status, headers=known.headers)
+
+
+def error_fields(error: RequestError) -> dict[str, Any]:
+    """Return the body of an error's answer."""
+    kind = _TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
+    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
+
+
+def as_request_error(error: Exception) -> RequestError | None:
+    """Return what a client learns of an error, or None if the error is the server's own."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, RequestValidationError):
+        return _invalid(error)
+    if isinstance(error, HTTPException):
+        return _http_error(error)
+    for kind, (status, code, seconds) in _TABLE.items():
+        if isinstance(error, kind):
+            headers = {} if seconds is None else {"Retry-After": str(math.ceil(seconds))}
+            return RequestError(str(error), code=code, status=status, headers=headers)
+    return None
+
+
+def add_error_answers(app: FastAPI) -> None:
+    """Let the app answer errors in the form of OpenAI: ``{"error": {"message", "type", "param", "code"}}``."""
+    for kind in (RequestError, RequestValidationError, HTTPException, TwinvecError, Exception):
+        app.add_exception_handler(kind, _answer)
+
+
+async def _answer(request: Request, error: Exception) -> JSONResponse:
+    return error_answer(error)
+
+
+def _invalid(error: RequestValidationError) -> RequestError:
+    """Say which parameters are invalid and why; their values are left out."""
+    faults = [(_place(each["loc"]), each["msg"].removeprefix("Value error, ")) for each in error.errors()]
+    message = "; ".join(f"{place}: {text}" if place else text for place, text in faults)
+    return RequestError(message, param=faults[0][0] or None if len(faults) == 1 else None, code="invalid_request")
+
+
+def _place(location: Sequence[int | str]) -> str:
+    """Return where a fault is, without the name of the request's part if there is more to say."""
+    parts = location[1:] if len(location) > 1 and location[0] in ("body", "query", "path", "header") else location
+    return ".".join(map(str, parts))
+
+
+def _http_error(error: HTTPException) -> RequestError:
+    status = HTTPStatus(error.status_code)
+    code = status.phrase.lower().replace(" ", "_").replace("-", "_")
+    return RequestError(str(error.detail), code=code, status=error.status_code, headers=error.headers)
+
+
+def _without_message(error: Exception) -> Any:
+    """Return what is logged of an error: where it came from, without its message, which may quote a text."""
+    bare = Exception("(its message is left out: it may quote a text)")
+    return type(bare), bare, error.__traceback__

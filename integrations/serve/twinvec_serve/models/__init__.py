@@ -1,0 +1,1 @@
+"""Models and rerankers by name: loading, batches across requests, the routes of embeddings and reranking."""

@@ -1,0 +1,69 @@
+"""A model that embeds for many requests at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from twinvec import Encoder
+from twinvec.arrays import FloatArray, unit
+from twinvec_serve.errors import RequestError
+from twinvec_serve.models.batching import Batches
+from twinvec_serve.models.waiting_room import WaitingRoom
+from twinvec_serve.observing.metrics import Metrics
+
+Kind = Literal["document", "query"]
+"""What a text is: the model's prompt for it goes before it."""
+
+_WARM_UP = ("a", "the first texts of a process take longer " * 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Vectors of texts, float32 of shape (n, dim), and how many tokens the model has read."""
+
+    vectors_ND: FloatArray
+    tokens: int
+
+
+class EmbeddingModel:
+    """One encoder, loaded and ready, whose batches are shared by all requests."""
+
+    def __init__(self, encoder: Encoder, room: WaitingRoom, metrics: Metrics) -> None:
+        self.encoder = encoder
+        prompts = encoder.prompts
+        documents = Batches(partial(self._compute, "document"), encoder.max_tokens, room, metrics)
+        queries = documents  # in common batches, if the model knows no difference
+        if prompts["query"] != prompts["document"]:
+            queries = Batches(partial(self._compute, "query"), encoder.max_tokens, room, metrics)
+        self._batches: dict[Kind, Batches[str, FloatArray]] = {"document": documents, "query": queries}
+        for text in _WARM_UP:
+            encoder.encode([text])
+
+    async def encode(self, texts: Sequence[str], kind: Kind, dimensions: int | None) -> Encoded:
+        """Return the vectors of checked texts, truncated to ``dimensions``."""
+        if dimensions is not None and not 1 <= dimensions <= self.encoder.dim:
+            raise RequestError(
+                f"dimensions must lie between 1 and {self.encoder.dim}, got {dimensions}",
+                param="dimensions",
+                code="invalid_input",
+            )
+        rows = await self._batches[kind](texts)
+        vectors_ND = np.stack([vector_D for vector_D, _ in rows]) if rows else np.empty((0, self.encoder.dim), "f4")
+        if dimensions is not None and dimensions < self.encoder.dim:
+            vectors_ND = np.ascontiguousarray(vectors_ND[:, :dimensions])
+            vectors_ND = unit(vectors_ND) if self.encoder.normalizes else vectors_ND
+        return Encoded(vectors_ND, sum(tokens for _, tokens in rows))
+
+    def close(self) -> None:
+        """Finish what is being computed; blocks until then."""
+        for batches in self._batches.values():
+            batches.close()
+
+    def _compute(self, kind: Kind, texts: list[str]) -> tuple[list[FloatArray], list[int]]:
+        vectors_ND, tokens_N = self.encoder.encode_counted(texts, prompt=kind)
+        return list(vectors_ND), tokens_N.tolist()

@@ -1,0 +1,91 @@
+"""Rerankers that score for many requests at once: relevance from 0 to 1, comparable between requests.
+
+A cross-encoder's relevance is the logistic function of its logit. MaxSim's is that of its own evidence and of the
+cosine, where the core knows how these lie for the model (``twinvec.retrieval.relevance``). For other models it is the
+weighted mean of both, which orders texts as well but has no meaning between models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from twinvec import CrossEncoderReranker, Encoder, Hit, MaxSimReranker
+from twinvec.retrieval.base import Reranker
+from twinvec.retrieval.relevance import model_calibration, relevance, relevance_by_states
+from twinvec_serve.models.batching import Batches
+from twinvec_serve.models.waiting_room import WaitingRoom
+from twinvec_serve.observing.metrics import Metrics
+
+Pair = tuple[str, str]
+Scored = tuple[list[float], list[int]]
+"""The relevance and the tokens of each pair."""
+
+_MIX = 0.4  # the weight of MaxSim, as ``MaxSimReranker`` has it
+
+
+class RerankingModel:
+    """One reranker, loaded and ready, whose batches are shared by all requests."""
+
+    def __init__(self, reranker: CrossEncoderReranker | MaxSimReranker, room: WaitingRoom, metrics: Metrics) -> None:
+        self.reranker: Reranker = reranker
+        if isinstance(reranker, CrossEncoderReranker):
+            compute, max_tokens = _by_cross_encoder(reranker), reranker.max_tokens
+        else:
+            assert isinstance(reranker.encoder, Encoder)
+            compute, max_tokens = _by_maxsim(reranker, reranker.encoder), reranker.encoder.max_tokens
+        self._batches = Batches(compute, max_tokens, room, metrics)
+
+    async def score(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
+        """Return the relevance of each text, and how many tokens the model has read."""
+        rows = await self._batches([(query, text) for text in texts])
+        return [score for score, _ in rows], sum(tokens for _, tokens in rows)
+
+    def close(self) -> None:
+        """Finish what is being computed; blocks until then."""
+        self._batches.close()
+
+
+def _by_cross_encoder(reranker: CrossEncoderReranker) -> Callable[[list[Pair]], Scored]:
+    def compute(pairs: list[Pair]) -> Scored:
+        relevance_N, tokens_N = reranker.relevance_counted(pairs)
+        return relevance_N.tolist(), tokens_N.tolist()
+
+    return compute
+
+
+def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder) -> Callable[[list[Pair]], Scored]:
+    def compute(pairs: list[Pair]) -> Scored:
+        """Each query counts its tokens once, with its first text."""
+        by_query: dict[str, list[str]] = {}
+        for query, text in pairs:
+            by_query.setdefault(query, []).append(text)
+        queries, texts = list(by_query), list(dict.fromkeys(text for _, text in pairs))
+        queries_QD, query_tokens_Q = encoder.encode_counted(queries, prompt="query")
+        texts_ND, text_tokens_N = encoder.encode_counted(texts, prompt="document")
+        cosines_QN = encoder.similarity(queries_QD, texts_ND)
+        lists = [[Hit("", text, 0.0) for text in of_query] for of_query in by_query.values()]
+        maxsim = {
+            query: iter(scores.tolist())
+            for query, scores in zip(queries, reranker.compare(queries, lists, False), strict=True)
+        }
+        row_of, column_of = ({each: at for at, each in enumerate(items)} for items in (queries, texts))
+        uncounted = dict(zip(queries, query_tokens_Q.tolist(), strict=True))
+        scores, tokens = [], []
+        for query, text in pairs:
+            row, column = row_of[query], column_of[text]
+            scores.append(_relevance(float(cosines_QN[row, column]), next(maxsim[query]), encoder))
+            tokens.append(int(text_tokens_N[column]) + uncounted.pop(query, 0))
+        return scores, tokens
+
+    return compute
+
+
+def _relevance(cosine: float, maxsim: float, encoder: Encoder) -> float:
+    before = relevance({"dense": cosine}, 0, model_calibration(encoder))
+    if before is None:
+        return float(np.clip((1 - _MIX) * cosine + _MIX * maxsim, 0, 1))
+    found = relevance_by_states(before, maxsim, encoder)
+    assert found is not None
+    return found

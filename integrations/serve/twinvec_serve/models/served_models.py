@@ -1,0 +1,130 @@
+"""The models and rerankers of a server, by the names that requests use."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from twinvec import CrossEncoderReranker, Encoder, MaxSimReranker
+from twinvec.retrieval.base import Reranker
+from twinvec.text import check_text, check_texts
+from twinvec_serve.errors import UnknownModel
+from twinvec_serve.models.embedding import EmbeddingModel, Encoded, Kind
+from twinvec_serve.models.reranking import RerankingModel
+from twinvec_serve.models.waiting_room import WaitingRoom
+from twinvec_serve.observing.metrics import Metrics
+from twinvec_serve.settings import MAXSIM, ServeSettings
+
+
+class ServedModels:
+    """Loads models at the start of the server, and computes for requests, never on the event loop.
+
+    Attributes:
+        loaded_at: When the models were loaded, in seconds since 1970; 0 before.
+    """
+
+    def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._room = WaitingRoom(settings.queue_size, settings.queue_texts, metrics)
+        self._models: dict[str, EmbeddingModel] = {}
+        self._rerankers: dict[str, RerankingModel] = {}
+        self.loaded_at = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the models that embed, the default one first."""
+        return list(self._settings.models)
+
+    @property
+    def reranker_names(self) -> list[str]:
+        """Names of the rerankers, the default one first: a cross-encoder if there is one; "maxsim" is always there."""
+        return [*(name for name in self._settings.rerankers if name != MAXSIM), MAXSIM]
+
+    @property
+    def default(self) -> str:
+        """Name of the model that embeds for requests that name none."""
+        return self.names[0]
+
+    async def start(self) -> None:
+        """Load all models."""
+        await asyncio.to_thread(self._load)
+
+    async def stop(self) -> None:
+        """Finish what is being computed, and let go of the models."""
+        await asyncio.to_thread(self._close)
+
+    def encoder(self, name: str) -> Encoder:
+        """Return the encoder of a name.
+
+        Raises:
+            UnknownModel: no model has the name.
+        """
+        return self._embedding(name).encoder
+
+    def reranker(self, name: str) -> Reranker:
+        """Return the reranker of a name; "maxsim" compares token states of the default model.
+
+        Raises:
+            UnknownModel: no reranker has the name.
+        """
+        return self._reranking(name).reranker
+
+    async def encode(
+        self, name: str, texts: Sequence[str], *, kind: Kind = "document", dimensions: int | None = None
+    ) -> Encoded:
+        """Return the vectors of texts, truncated to ``dimensions`` and then normalised again if the model normalises.
+
+        Raises:
+            UnknownModel: no model has the name.
+            TextError: the input gate refuses a text; the message names its index.
+            RequestError: the model has fewer dimensions.
+            Overloaded: too many requests wait.
+        """
+        model = self._embedding(name)
+        checked = check_texts(texts)
+        with self._room.place(len(checked)):
+            encoded = await model.encode(checked, kind, dimensions)
+        self._metrics.tokens(name, encoded.tokens)
+        return encoded
+
+    async def rerank(self, name: str, query: str, texts: Sequence[str]) -> list[float]:
+        """Return the relevance of each text, from 0 to 1; errors are as for ``encode``."""
+        scores, _ = await self.rerank_counted(name, query, texts)
+        return scores
+
+    async def rerank_counted(self, name: str, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
+        """Return what ``rerank`` does, and how many tokens the model has read."""
+        model = self._reranking(name)
+        query, checked = check_text(query, "query"), check_texts(texts)
+        with self._room.place(len(checked)):
+            scores, tokens = await model.score(query, checked)
+        self._metrics.tokens(name, tokens)
+        return scores, tokens
+
+    def _load(self) -> None:
+        for name, model in self._settings.models.items():
+            self._models[name] = EmbeddingModel(Encoder(model), self._room, self._metrics)
+        for name, model in self._settings.rerankers.items():
+            self._rerankers[name] = RerankingModel(CrossEncoderReranker(model), self._room, self._metrics)
+        maxsim = MaxSimReranker(self._models[self.default].encoder)
+        self._rerankers[MAXSIM] = RerankingModel(maxsim, self._room, self._metrics)
+        self.loaded_at = int(time.time())
+
+    def _close(self) -> None:
+        for model in self._models.values():
+            model.close()
+        for reranker in self._rerankers.values():
+            reranker.close()
+        self._models, self._rerankers = {}, {}
+
+    def _embedding(self, name: str) -> EmbeddingModel:
+        if name not in self._models:
+            raise UnknownModel(name, self.names)
+        return self._models[name]
+
+    def _reranking(self, name: str) -> RerankingModel:
+        if name not in self._rerankers:
+            raise UnknownModel(name, self.reranker_names)
+        return self._rerankers[name]

@@ -1,0 +1,57 @@
+"""The bounded queue of a server's models: how much waits, and when a client that is turned away may come again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from twinvec_serve.errors import Overloaded
+from twinvec_serve.observing.metrics import Metrics
+
+_FRESH = 0.2
+"""Weight of the last batch in the speed."""
+
+
+class WaitingRoom:
+    """Requests that wait for a model or are being computed; all models share the cores, and so one room.
+
+    Args:
+        most_requests: Largest number of requests.
+        most_texts: Largest number of their texts; a request with more is let in when nobody else waits.
+        metrics: Gets the number of requests whenever it changes.
+    """
+
+    def __init__(self, most_requests: int, most_texts: int, metrics: Metrics) -> None:
+        self._most_requests = most_requests
+        self._most_texts = most_texts
+        self._metrics = metrics
+        self._requests = 0
+        self._texts = 0
+        self._seconds_per_text = 0.0
+
+    @contextmanager
+    def place(self, texts: int) -> Iterator[None]:
+        """Hold a place for a request with so many texts.
+
+        Raises:
+            Overloaded: the room is full.
+        """
+        crowded = self._requests and self._texts + texts > self._most_texts
+        if crowded or self._requests >= self._most_requests:
+            raise Overloaded(max(self._texts * self._seconds_per_text, 1.0))
+        self._change(1, texts)
+        try:
+            yield
+        finally:
+            self._change(-1, -texts)
+
+    def note_speed(self, texts: int, seconds: float) -> None:
+        """Note how long a batch took, from any thread."""
+        if texts:
+            before = self._seconds_per_text or seconds / texts
+            self._seconds_per_text = (1 - _FRESH) * before + _FRESH * seconds / texts
+
+    def _change(self, requests: int, texts: int) -> None:
+        self._requests += requests
+        self._texts += texts
+        self._metrics.queue(self._requests)

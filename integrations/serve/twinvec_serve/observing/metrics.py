@@ -1,0 +1,69 @@
+"""Counters of one server, as Prometheus reads them."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_TOKENS = (16, 64, 256, 1024, 4096, 16_384, 65_536)
+
+
+class Metrics:
+    """The metrics of one server; each server has a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)  # memory, processor time, open files
+        self._requests = Counter("twinvec_requests", "Requests answered.", ["route", "status"], registry=self.registry)
+        self._seconds = Histogram(
+            "twinvec_request_seconds",
+            "Time from a request's first byte to the end of its answer.",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._batch_texts = Histogram(
+            "twinvec_batch_texts",
+            "Texts that one call of an engine has computed.",
+            buckets=_TEXTS,
+            registry=self.registry,
+        )
+        self._batch_tokens = Histogram(
+            "twinvec_batch_tokens",
+            "Tokens that one call of an engine has computed.",
+            buckets=_TOKENS,
+            registry=self.registry,
+        )
+        self._queue = Gauge(
+            "twinvec_queue_requests", "Requests that wait for a model or are being computed.", registry=self.registry
+        )
+        self._tokens = Counter("twinvec_tokens", "Tokens of the texts of requests.", ["model"], registry=self.registry)
+
+    def requests(self, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered.
+
+        Args:
+            route: The route's pattern, such as ``/v1/collections/{name}``: never a path with a client's words.
+            status: The HTTP status of the answer.
+            seconds: How long the request took.
+        """
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def batch(self, texts: int, tokens: int) -> None:
+        """Count a batch that an engine has computed, by its texts and tokens."""
+        self._batch_texts.observe(texts)
+        self._batch_tokens.observe(tokens)
+
+    def queue(self, depth: int) -> None:
+        """Set how many requests wait for a model or are being computed."""
+        self._queue.set(depth)
+
+    def tokens(self, model: str, number: int) -> None:
+        """Count the tokens of a request's texts, by the model's name."""
+        self._tokens.labels(model).inc(number)
+
+    def exposition(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,57 @@
+"""Every request is counted, and logged by its route; an error that no route expects is answered.
+
+The log has the method, the route's pattern, the status and the time: no path, no query, no header and no body.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from twinvec_serve.errors import error_answer
+from twinvec_serve.observing.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+_NO_ROUTE = "none"
+_FAILED = 500
+_GONE = 499  # the client went away before an answer began
+
+
+class Observed:
+    """Counts and logs requests, and answers errors that nobody has caught."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = time.perf_counter()
+        status = 0
+
+        async def noting_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting_status)
+        except Exception as error:
+            answer = error_answer(error)  # which logs it
+            if status:
+                raise ConnectionAbortedError("an answer was cut off by an error, which is logged above") from None
+            await answer(scope, receive, noting_status)
+        finally:
+            self._note(scope, status or _GONE, time.perf_counter() - begun)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", _NO_ROUTE)
+        self._metrics.requests(route, status, seconds)
+        level = logging.WARNING if status >= _FAILED else logging.INFO
+        logger.log(level, "%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)

@@ -1,0 +1,1 @@
+"""The page: its files and what they need of the server."""

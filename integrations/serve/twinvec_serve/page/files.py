@@ -1,0 +1,82 @@
+"""The routes of the page: its files, read once from the package, and the headers that browsers get with them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Annotated
+
+from fastapi import APIRouter, Header, HTTPException, Response
+
+router = APIRouter(include_in_schema=False)
+
+MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+"""Ending of a file's name -> its media type."""
+
+HEADERS = {
+    "Cache-Control": "no-cache",  # kept, and asked about at each use: a newer version is seen at once
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Headers of each file. The policy permits scripts and styles from this server only, and no markup made from texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """One file of the page, as it is sent."""
+
+    content: bytes
+    media_type: str
+    tag: str
+
+
+@cache
+def page_files() -> dict[str, PageFile]:
+    """Name -> file, for all files of the page. Requests choose among these names and reach no path."""
+    found = {}
+    for entry in files("twinvec_serve.page").joinpath("static").iterdir():
+        ending = entry.name[entry.name.rfind(".") :]
+        if ending in MEDIA_TYPES:
+            content = entry.read_bytes()
+            found[entry.name] = PageFile(content, MEDIA_TYPES[ending], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return found
+
+
+@router.api_route("/", methods=["GET", "HEAD"])
+def page(if_none_match: Annotated[str | None, Header()] = None) -> Response:
+    """Answer with the page."""
+    return _answer(page_files()["index.html"], if_none_match)
+
+
+@router.api_route("/page/{name}", methods=["GET", "HEAD"])
+def page_file(name: str, if_none_match: Annotated[str | None, Header()] = None) -> Response:
+    """Answer with a file that the page uses."""
+    file = page_files().get(name)
+    if file is None:
+        raise HTTPException(404, f"the page has no file {name!r}")
+    return _answer(file, if_none_match)
+
+
+@router.get("/favicon.ico")
+def icon(if_none_match: Annotated[str | None, Header()] = None) -> Response:
+    """Answer browsers that ask for the icon by its old name."""
+    return _answer(page_files()["icon.svg"], if_none_match)
+
+
+def _answer(file: PageFile, known: str | None) -> Response:
+    headers = {**HEADERS, "ETag": file.tag}
+    tags = {each.strip().removeprefix("W/") for each in (known or "").split(",")}
+    if file.tag in tags or "*" in tags:
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, media_type=file.media_type, headers=headers)

@@ -1,0 +1,112 @@
+// Requests to the server: its errors as messages, one question for a key, waiting where the server says so.
+
+import { askForKey, currentKey } from "./key.js";
+
+const TRIES = 4;
+const LONGEST_PAUSE = 15; // seconds
+const TEXTS_A_CALL = 64;
+
+/** An answer that is an error. */
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** Another request took the place of this one. */
+export class Cancelled extends Error {}
+
+/** The answer to a request, as JSON. */
+export async function ask(path, body, { signal } = {}) {
+  const options = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const response = await send(path, { ...options, signal });
+  return response.json();
+}
+
+/** The answer to a request, if it is not an error. A 401 asks for a key; 429 and 503 with Retry-After are waited for. */
+export async function send(path, options = {}) {
+  for (let tried = 1; ; tried += 1) {
+    const response = await reach(path, options);
+    if (response.ok) return response;
+    const error = await refusal(response);
+    const pause = Number(response.headers.get("Retry-After"));
+    if (response.status === 401 && (await askForKey())) continue;
+    if (![429, 503].includes(response.status) || !(pause <= LONGEST_PAUSE) || tried === TRIES) throw error;
+    await waiting(Math.max(pause, 0.2), options.signal);
+  }
+}
+
+async function reach(path, options) {
+  const key = currentKey();
+  const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  try {
+    return await fetch(path, { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw new Cancelled();
+    throw new Refused(0, "The server does not answer. It may have been stopped, or the connection is lost.");
+  }
+}
+
+async function refusal(response) {
+  let message = `the server answered ${`${response.status} ${response.statusText}`.trim()}`;
+  try {
+    message = (await response.json()).error.message || message;
+  } catch {
+    // not in the form of this server's errors: a proxy's answer
+  }
+  return new Refused(response.status, sentence(message));
+}
+
+/** A message of the server as a sentence. */
+export function sentence(message) {
+  return message.charAt(0).toUpperCase() + message.slice(1) + (/[.?!]$/.test(message) ? "" : ".");
+}
+
+function waiting(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, 1000 * seconds);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(new Cancelled());
+    });
+  });
+}
+
+/** Vectors of texts, as unit vectors in Float32Arrays; `kind` is "query" or "document". */
+export async function embed(model, texts, kind, signal) {
+  const vectors = [];
+  for (let start = 0; start < texts.length; start += TEXTS_A_CALL) {
+    const input = texts.slice(start, start + TEXTS_A_CALL);
+    const answer = await ask("/v1/embeddings", { model: model || undefined, input, input_type: kind, encoding_format: "float" }, { signal });
+    vectors.push(...answer.data.sort((a, b) => a.index - b.index).map((each) => Float32Array.from(each.embedding)));
+  }
+  return vectors;
+}
+
+/** Yield [event, data] of a response that is a stream of server-sent events. */
+export async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let buffer = "";
+  for (;;) {
+    const { done, value } = await reader.read().catch(() => ({ done: true }));
+    if (done) return;
+    buffer = (buffer + value).replaceAll("\r\n", "\n");
+    const blocks = buffer.split("\n\n");
+    buffer = blocks.pop();
+    for (const block of blocks) {
+      const event = read(block);
+      if (event) yield event;
+    }
+  }
+}
+
+function read(block) {
+  let name = "message";
+  const data = [];
+  for (const line of block.split("\n")) {
+    if (line.startsWith("event:")) name = line.slice(6).trim();
+    else if (line.startsWith("data:")) data.push(line.slice(5).trim());
+  }
+  return data.length ? [name, JSON.parse(data.join("\n"))] : null;
+}

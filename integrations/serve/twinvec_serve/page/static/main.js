@@ -1,0 +1,55 @@
+// The page: which panel is shown, and what the server has.
+
+import * as add from "./add.js";
+import * as answers from "./answers.js";
+import * as bias from "./bias.js";
+import * as document_ from "./document.js";
+import { find } from "./dom.js";
+import { askForKey } from "./key.js";
+import * as map from "./map.js";
+import * as search from "./search.js";
+import { load } from "./served.js";
+import * as similarity from "./similarity.js";
+import { isUsed, showError, showLoading } from "./states.js";
+
+const PANELS = ["search", "add", "similarity", "answers", "map", "bias"];
+let shownBefore = false;
+
+function show() {
+  const wanted = PANELS.includes(location.hash.slice(1)) ? location.hash.slice(1) : PANELS[0];
+  for (const name of PANELS) find(`panel-${name}`).hidden = name !== wanted;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${wanted}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const title = find(`title-${wanted}`);
+  document.title = `${title.textContent} · twinvec`;
+  if (shownBefore) {
+    scrollTo(0, 0);
+    title.focus({ preventScroll: true });
+  }
+  shownBefore = true;
+}
+
+/** Load what the server has; as long as nothing was searched, the outcome of the search says how it goes. */
+async function begin() {
+  const outcome = find("search-outcome");
+  if (!isUsed(outcome)) showLoading(outcome, "Asking the server what it has");
+  try {
+    await load();
+  } catch (error) {
+    if (!isUsed(outcome)) showError(outcome, error, begin);
+  } finally {
+    if (!isUsed(outcome)) outcome.removeAttribute("aria-busy");
+  }
+}
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  find("main").focus();
+});
+find("key-open").addEventListener("click", async () => (await askForKey(false)) && begin());
+for (const part of [search, document_, add, similarity, answers, map, bias]) part.start();
+addEventListener("hashchange", show);
+show();
+begin();

@@ -1,0 +1,45 @@
+// Texts with parts of them marked.
+
+import { make } from "./dom.js";
+
+const BEGINNING = 320; // characters
+
+/** The nodes of a text whose `matches` are marked: pairs of start and end in characters, as Python counts them. */
+export function marked(text, matches = []) {
+  const points = Array.from(text); // a character beyond the basic plane is two units of a JavaScript string
+  const nodes = [];
+  let at = 0;
+  for (const [start, end] of matches) {
+    if (start < at || end <= start) continue;
+    nodes.push(points.slice(at, start).join(""), make("mark", {}, points.slice(start, end).join("")));
+    at = end;
+  }
+  nodes.push(points.slice(at).join(""));
+  return nodes.filter((node) => node !== "");
+}
+
+const LONG = 60; // characters: a line this long was broken for its width, and not by meaning
+const STARTS_ANEW = /^(\s{4}|\t|\s*$|\s*([-*+]\s|[>#|]|```|~~~|\d+[.)]\s))/;
+const FENCE = /^\s*(```|~~~)/;
+
+/** The text of a document as it is shown: in Markdown, a break after a long line is a space. All places stay. */
+export function readable(text, payload) {
+  return payload?.format === "markdown" ? flowed(text) : text;
+}
+
+function flowed(text) {
+  let fenced = false;
+  return text.split("\n").reduce((whole, line, index, lines) => {
+    const before = lines[index - 1];
+    if (FENCE.test(before)) fenced = !fenced;
+    const soft = !fenced && before.length >= LONG && !/^[#|]/.test(before) && !STARTS_ANEW.test(line);
+    return `${whole}${soft ? " " : "\n"}${line}`;
+  });
+}
+
+/** A hit's passage with the words of the query marked, or the beginning of its text. */
+export function passageOf(hit) {
+  const { passage, text, payload } = hit;
+  if (passage) return marked(readable(passage.text, payload), passage.matches);
+  return [readable(text.length > BEGINNING ? `${text.slice(0, BEGINNING)}…` : text, payload)];
+}

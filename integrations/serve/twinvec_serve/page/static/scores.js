@@ -1,0 +1,47 @@
+// Scores as bars. The number stands beside each bar, so the bar itself is for the eye alone.
+
+import { make } from "./dom.js";
+
+const NAMES = { dense: "meaning (dense)", sparse: "words (sparse)", fused: "both (fused)", feedback: "meaning, with feedback", maxsim: "token by token (maxsim)" };
+const COSINES = new Set(["dense", "feedback", "maxsim"]);
+
+/** Stage -> its smallest and largest value on a bar: 0 to 1 for cosines, else what these hits have. */
+export function ranges(hits) {
+  const found = new Map();
+  for (const { scores } of hits) {
+    for (const [stage, value] of Object.entries(scores)) {
+      const [low, high] = found.get(stage) ?? [0, COSINES.has(stage) ? 1 : 0];
+      found.set(stage, COSINES.has(stage) ? [0, 1] : [Math.min(low, value), Math.max(high, value)]);
+    }
+  }
+  return found;
+}
+
+/** The relevance of a hit and the score of each stage. */
+export function scoreBars(hit, range) {
+  const rows = Object.entries(hit.scores).map(([stage, value]) => {
+    const [low, high] = range.get(stage);
+    return row(NAMES[stage] ?? stage, high > low ? (value - low) / (high - low) : 0, value.toFixed(2));
+  });
+  if (hit.relevance !== null && hit.relevance !== undefined) {
+    rows.unshift(row("relevance", hit.relevance, percent(hit.relevance), "lead-row"));
+  }
+  return make("ul", { class: "bars", "aria-label": "Scores" }, rows);
+}
+
+/** One bar: its name, how much of it is filled (0 to 1), and what is written beside it. */
+export function row(name, share, shown, kind = "") {
+  return make("li", { class: kind }, make("span", { class: "bar-name" }, name), bar(share), make("span", { class: "bar-value" }, shown));
+}
+
+export function bar(share) {
+  const filled = make("i");
+  filled.style.width = `${100 * Math.min(1, Math.max(0, share))}%`;
+  return make("span", { class: "bar", "aria-hidden": "true" }, filled);
+}
+
+/** A share as whole percents; what is not all is never 100%, and what is not nothing is never 0%. */
+export function percent(share) {
+  if (share > 0 && share < 0.01) return "<1%";
+  return `${share < 1 ? Math.min(99, Math.round(100 * share)) : 100}%`;
+}

@@ -1,0 +1,155 @@
+"""The process of a server: its socket, its signals, its start and its end.
+
+SIGTERM and SIGINT stop the server: it takes no new requests, finishes those in flight, and closes collections and
+models. A second signal ends the process at once; the collections lose nothing that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+from fastapi import FastAPI
+
+from twinvec.errors import ConfigurationError
+from twinvec_serve.app import create_app
+from twinvec_serve.safety.exposure import check_exposure
+
+if TYPE_CHECKING:
+    from twinvec_serve.settings import ServeSettings
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_KEEP_ALIVE_SECONDS = 75  # over the 60 s of most proxies, so that none writes to a closed connection
+_WAITING = 2048  # connections
+
+
+def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Callable[[], None]) -> None:
+    """Serve until a signal stops the process.
+
+    Args:
+        settings: What is served, where, and to whom.
+        ready: Called with the server's address when it answers requests.
+        stopping: Called when the first signal has come.
+
+    Raises:
+        ConfigurationError: the address cannot be listened at, or would be unsafe.
+        TwinvecError: a model cannot be loaded, or another process has the store.
+    """
+    check_exposure(settings)
+    with listening(settings.host, settings.port) as sockets:
+        port = sockets[0].getsockname()[1]
+        settings = settings.model_copy(update={"port": port})
+        settings = settings.model_copy(update={"address": address_of(settings)})
+        asyncio.run(_serve(settings, sockets, lambda: ready(address_of(settings)), stopping))
+
+
+def address_of(settings: ServeSettings) -> str:
+    """Return the address that clients of this machine use."""
+    scheme = "http" if settings.tls_cert is None else "https"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
+    """Listen at an address, at every number that its name has.
+
+    Connections wait until the server answers them, so that a taken port is known before models are loaded.
+
+    Raises:
+        ConfigurationError: the port is taken or not permitted, or the host is not of this machine.
+    """
+    opened: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(found if port else found[:1]):
+            each = socket.socket(family, kind, protocol)
+            opened.append(each)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            each.bind(address)
+            each.listen(_WAITING)
+    except OSError as error:
+        _close(opened)
+        raise ConfigurationError(_why_not(error, host, port)) from error
+    try:
+        yield opened
+    finally:
+        _close(opened)
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
+
+
+def _why_not(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"another process listens at port {port} of {host}: choose another port with --port, or stop that process"
+        )
+    if error.errno == errno.EACCES:
+        return f"this user may not listen at port {port}: choose a port over 1023 with --port"
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f"--host {host} is no address of this machine: {error.strerror}"
+    return f"the server cannot listen at port {port} of {host}: {error.strerror}"
+
+
+async def _serve(
+    settings: ServeSettings, sockets: list[socket.socket], ready: Callable[[], None], stopping: Callable[[], None]
+) -> None:
+    app = create_app(settings)
+    server = _Server(_config(app, settings), ready, stopping)
+    for each in _SIGNALS:
+        signal.signal(each, server.handle_exit)
+    async with app.router.lifespan_context(app):
+        await server.serve(sockets)
+
+
+def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        lifespan="off",  # run around the server, so that its errors are those of the command
+        ws="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=_WAITING,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=round(settings.stop_seconds),
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+    )
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which tells when it is ready, and which a second signal ends."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self._stopping = stopping
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # they are captured already, for the time before and after too
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit or not self.started:
+            os._exit(128 + sig)
+        self.should_exit = True
+        self._stopping()

@@ -1,0 +1,1 @@
+"""The routes: what each request is, and what it is answered with."""

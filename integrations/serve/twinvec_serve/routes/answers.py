@@ -1,0 +1,34 @@
+"""Answers in JSON, and what only a command that reads the store's folder is told."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from typing import Any
+
+import orjson
+from fastapi import Request, Response
+
+from twinvec_serve.services import Services
+
+SECRET_HEADER = "Twinvec-Store"  # the name of a header
+"""The header in which the commands of twinvec prove that they read the store's folder."""
+
+
+def json_answer(values: Any, status: int = 200) -> Response:
+    """Return an answer in JSON; numbers are written so that they read back the same."""
+    return Response(json_bytes(values), status, media_type="application/json")
+
+
+def json_bytes(values: Any) -> bytes:
+    """Return JSON in UTF-8."""
+    try:
+        return orjson.dumps(values)
+    except TypeError:  # a payload holds an integer of more than 64 bits
+        return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
+
+
+def knows_secret(request: Request, shared: Services) -> bool:
+    """Return whether the client reads the folder of the store, as the commands of twinvec do."""
+    secret, given = shared.collections.secret, request.headers.get(SECRET_HEADER, "")
+    return secret is not None and hmac.compare_digest(secret.encode(), given.encode())

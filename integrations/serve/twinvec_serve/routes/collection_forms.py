@@ -1,0 +1,213 @@
+"""What requests about collections hold, and what they are answered with."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from twinvec_serve.errors import ErrorAnswer
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+_MOST = 10_000
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorAnswer, "description": "The request is not valid; the message says why."},
+    404: {"model": ErrorAnswer, "description": "There is no such collection; the message lists those that there are."},
+    409: {"model": ErrorAnswer, "description": "The collection has another model."},
+    429: {"model": ErrorAnswer, "description": "Too many requests wait; Retry-After says when to come again."},
+    503: {"model": ErrorAnswer, "description": "The store is busy or does not answer; try again."},
+    507: {"model": ErrorAnswer, "description": "A limit of the store does not permit the request."},
+}
+"""How requests about collections fail."""
+
+
+class CollectionInList(BaseModel):
+    """One collection of the place."""
+
+    name: str = Field(description="Its name.")
+    documents: int | None = Field(description="Number of documents; null if the collection cannot be opened.")
+    chunks: int | None = Field(description="Number of chunks that the documents are cut into.")
+    model: str | None = Field(description="Name of its model; null if the collection cannot be read.")
+    dim: int | None = Field(description="Size of its vectors.")
+    descriptions: dict[str, str] = Field(
+        description="What its sources hold, in the user's words, by the name of the source or SOURCE/FOLDER."
+    )
+    error: str | None = Field(default=None, description="Why the collection cannot be opened.")
+
+
+class CollectionList(BaseModel):
+    """The collections of the place."""
+
+    data: list[CollectionInList] = Field(description="The collections, by name.")
+
+
+class NewCollection(BaseModel):
+    """A collection to make."""
+
+    model_config = _STRICT
+
+    name: str = Field(description="Its name.", min_length=1, max_length=200)
+    model: str | None = Field(default=None, description="A model of this server; default: the first one.")
+    exists_ok: bool = Field(
+        default=False, description="Take a collection that exists, if these settings are not others than it has."
+    )
+    keep_model: bool = Field(default=False, description="With exists_ok: a collection that exists keeps its model.")
+    chunking: bool | None = Field(default=None, description="False keeps documents whole; default: they are cut.")
+    chunk_tokens: int | None = Field(
+        default=None, ge=1, description="Largest chunk in tokens; default: what the model reads."
+    )
+    overlap: int | None = Field(default=None, ge=0, description="Tokens that neighbouring chunks share; default: 0.")
+    surroundings: int | None = Field(
+        default=None, ge=0, description="Tokens of text around a chunk that are embedded with it; default: 0."
+    )
+    language: str = Field(default="english", description="Language of the words that are compared (Snowball).")
+    tenant_key: str | None = Field(default=None, description="Payload key that names a document's tenant.")
+    late_interaction: bool | None = Field(default=None, description="Whether to store token states for maxsim.")
+    quantization: Literal["none", "int8", "binary", "turbo"] | None = Field(
+        default=None, description="Number format of the small copies of vectors that the index searches."
+    )
+    payload_indexes: dict[str, str | Literal[False]] | None = Field(
+        default=None, description='Types of indexes of payload keys, or false for none; "*" stands for other keys.'
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _can_be_addressed(cls, name: str) -> str:
+        if "/" in name or name in (".", "..") or not name.isprintable() or name != name.strip():
+            raise ValueError("cannot be a part of an address: expected printable text without /")
+        return name
+
+
+class Search(BaseModel):
+    """One or several queries, and how to search."""
+
+    model_config = _STRICT
+
+    query: list[str] = Field(description="One text, or a list of texts.", min_length=1)
+    limit: int = Field(default=10, ge=1, le=_MOST, description="Largest number of hits for each query.")
+    offset: int = Field(default=0, ge=0, le=_MOST, description="Best hits to skip: those of the earlier pages.")
+    mode: Literal["hybrid", "dense", "sparse"] | None = Field(
+        default=None,
+        description="By meaning, by words, or both; default: the collection's tuned setting, else hybrid.",
+    )
+    filter: dict[str, Any] | None = Field(default=None, description='Conditions on payloads, such as {"lang": "en"}.')
+    group: bool = Field(default=True, description="The best chunk of each document; false gives every chunk.")
+    words: list[str] = Field(default=[], description="The query in key words, for BM25: a text or several.")
+    answers: list[str] = Field(default=[], description="Made-up answers, for the vectors (HyDE): a text or several.")
+    min_relevance: float | None = Field(default=None, ge=0, le=1, description="Leave out hits of less relevance.")
+    everything: bool = Field(default=False, description="All hits of min_relevance (default: 0.5) instead of limit.")
+    syntax: bool = Field(default=False, description='Whether "exact phrase" must occur, and -word must not.')
+    rerank: str | None = Field(
+        default=None, description="none, maxsim, or a reranker of this server; default: as the collection is tuned."
+    )
+    candidates: int = Field(default=100, ge=1, le=_MOST, description="Hits to rerank.")
+    passages: Literal["auto", "words", "states"] = Field(
+        default="auto",
+        description="How to find passages: by words, by token states (some 10 ms a hit), or by states where words do "
+        "not suffice.",
+    )
+
+    @field_validator("query", "words", "answers", mode="before")
+    @classmethod
+    def _as_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+
+class PassageOfHit(BaseModel):
+    """The part of a hit's text that answers the query."""
+
+    text: str = Field(description="The passage.")
+    start: int = Field(description="Where it begins in the hit's text, in characters.")
+    end: int = Field(description="Where it ends there.")
+    matches: list[tuple[int, int]] = Field(description="Where words of the query stand in it: start and end.")
+
+
+class FoundHit(BaseModel):
+    """One hit, as ``twinvec search --json`` prints it."""
+
+    id: str = Field(description="Id of the document; of a chunk, with # and its position.")
+    text: str = Field(description="The text that was found.")
+    score: float = Field(description="The score of the last stage; larger is better.")
+    scores: dict[str, float] = Field(description="The score of every stage.")
+    payload: dict[str, Any] = Field(description="The document's payload, and the chunk's place.")
+    relevance: float | None = Field(description="How likely it answers the query, from 0 to 1, if that is measured.")
+    passage: PassageOfHit | None = Field(description="The part of the text that answers the query.")
+    described: str | None = Field(default=None, description="What its source holds, in the user's words.")
+    collection: str | None = Field(default=None, description="Its collection, in a search of all collections.")
+
+
+class FoundForQuery(BaseModel):
+    """The hits of one query."""
+
+    query: str = Field(description="The query.")
+    hits: list[FoundHit] = Field(description="The hits, best first.")
+    seconds: float = Field(description="How long the search took.")
+    rerank_seconds: float | None = Field(description="How long the reranker took; null without one.")
+
+
+class Found(BaseModel):
+    """The hits of all queries."""
+
+    results: list[FoundForQuery] = Field(description="One for each query, in their order.")
+    collections: list[str] = Field(description="The collections that were searched.")
+    failed: dict[str, str] | None = Field(default=None, description="Why collections could not be searched, by name.")
+
+
+class Report(BaseModel):
+    """What an ingest did; the first five, and ``empty``, count documents."""
+
+    new: int = Field(description="Added to the collection.")
+    updated: int = Field(description="Replaced, since text, title or payload differ.")
+    unchanged: int = Field(description="Already in the collection.")
+    deleted: int = Field(description="Removed because the ingest did not bring them (prune).")
+    failed: int = Field(description="Not ingested; an older version stays in the collection.")
+    failures: list[tuple[str, str]] = Field(description="Source and reason of each failed document.")
+    chunks: int = Field(description="Chunks written.")
+    encoded: int = Field(description="Texts of chunks encoded.")
+    truncated: int = Field(description="Chunks written that are longer than the model reads.")
+    empty: int = Field(description="Documents without text, which are not in the collection.")
+    empties: list[tuple[str, str]] = Field(description="Source and reason of each empty document.")
+
+
+class Ids(BaseModel):
+    """Documents to get."""
+
+    model_config = _STRICT
+
+    ids: list[str] = Field(description="Ids of documents.", min_length=1)
+
+
+class StoredDocument(BaseModel):
+    """A document as the collection holds it."""
+
+    id: str = Field(description="Its id.")
+    text: str = Field(description="What was embedded: its chunks, joined by blank lines.")
+    payload: dict[str, Any] = Field(description="Its payload.")
+    described: str | None = Field(default=None, description="What its source holds, in the user's words.")
+
+
+class StoredDocuments(BaseModel):
+    """The documents that are there, and the ids that are not."""
+
+    documents: list[StoredDocument] = Field(description="The documents, in the order of the ids.")
+    missing: list[str] = Field(description="Ids of which there is no document.")
+    nearest: dict[str, list[str]] = Field(description="For the first missing ids, the ids that are closest.")
+
+
+class Deletion(BaseModel):
+    """Documents to delete: by their ids, or by a filter."""
+
+    model_config = _STRICT
+
+    ids: list[str] | None = Field(default=None, description="Ids of documents.", min_length=1)
+    filter: dict[str, Any] | None = Field(default=None, description="Conditions on payloads.", min_length=1)
+    dry_run: bool = Field(default=False, description="Say what would be deleted, and delete nothing.")
+
+
+class Deleted(BaseModel):
+    """What was deleted."""
+
+    deleted: int = Field(description="Number of documents that were deleted.")
+    documents: list[str] = Field(description="Ids of the documents that were found.")
+    missing: list[str] = Field(description="Ids of which there is no document.")

@@ -1,0 +1,156 @@
+"""The routes of collections: list, describe, create, search."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from twinvec import TwinvecError
+from twinvec_qdrant import Asked, ChunkSettings, CollectionEntry, IndexSettings
+from twinvec_serve.collections.open_collections import OpenCollections, Searched
+from twinvec_serve.errors import RequestError
+from twinvec_serve.routes.answers import json_answer, knows_secret
+from twinvec_serve.routes.collection_forms import ERRORS, CollectionList, Found, NewCollection, Search
+from twinvec_serve.routes.presence import WhileConnected
+from twinvec_serve.routes.sizes import check_sizes
+from twinvec_serve.safety.keys import reads, writes
+from twinvec_serve.services import Services, services
+
+router = APIRouter(prefix="/v1", tags=["collections"])
+
+Served = Annotated[Services, Depends(services)]
+
+_LEAST = 0.5  # relevance of a search for everything
+_OWN_RERANKERS = ("none", "maxsim")
+
+
+@router.get("/collections", dependencies=[Depends(reads)], responses=ERRORS, response_model=CollectionList)
+async def list_all(shared: Served) -> Response:
+    """List the collections of the place, with what their sources hold."""
+    data = [await _in_list(shared.collections, each) for each in await shared.collections.entries()]
+    return json_answer({"data": data})
+
+
+@router.get("/collections/{name}", dependencies=[Depends(reads)], responses=ERRORS)
+async def describe(name: str, shared: Served) -> dict[str, Any]:
+    """Return what a collection holds, its model and its settings, as ``twinvec info --json`` does."""
+    opened = await shared.collections.open(name)
+    return await shared.collections.run(opened.info)
+
+
+@router.post("/collections", dependencies=[Depends(writes)], responses=ERRORS, status_code=201)
+async def create(wanted: NewCollection, shared: Served, response: Response) -> dict[str, Any]:
+    """Make a collection, and return what ``GET /v1/collections/NAME`` does; 200 for one that exists."""
+    given: dict[str, Any] = {
+        "chunking": _chunking(wanted),
+        "index": None if wanted.quantization is None else IndexSettings(wanted.quantization),
+        "tenant_key": wanted.tenant_key,
+        "late_interaction": wanted.late_interaction,
+        "language": wanted.language,
+        "payload_indexes": wanted.payload_indexes,
+    }
+    model = None if wanted.model is None else shared.collections.served_model(wanted.model)
+    if wanted.exists_ok and wanted.name in await shared.collections.names():
+        await shared.collections.check(wanted.name, None if wanted.keep_model else model, given)
+        response.status_code = 200
+        opened = await shared.collections.open(wanted.name)
+    else:
+        opened = await shared.collections.create(wanted.name, model, given)
+    return await shared.collections.run(opened.info)
+
+
+@router.post("/collections/{name}/search", dependencies=[Depends(reads)], responses=ERRORS, response_model=Found)
+async def search(name: str, wanted: Search, request: Request, shared: Served) -> Response:
+    """Search a collection by meaning, by words or both."""
+    return await _search(name, wanted, request, shared)
+
+
+@router.post("/search", dependencies=[Depends(reads)], responses=ERRORS, response_model=Found)
+async def search_all(wanted: Search, request: Request, shared: Served) -> Response:
+    """Search all collections, each with its own model; their hits are compared by relevance."""
+    return await _search(None, wanted, request, shared)
+
+
+async def _search(name: str | None, wanted: Search, request: Request, shared: Services) -> Response:
+    for param in ("query", "words", "answers"):
+        check_sizes(getattr(wanted, param), shared.settings, param)
+    asked = _asked(wanted, shared)
+    async with WhileConnected(request):
+        found = await shared.collections.search(name, wanted.query, asked)
+        answer = partial(_found, found, with_roots=knows_secret(request, shared))
+        return await shared.collections.run(answer)
+
+
+def _asked(wanted: Search, shared: Services) -> Asked:
+    rerank: Any = wanted.rerank
+    if rerank is not None and rerank not in _OWN_RERANKERS:
+        rerank = shared.models.reranker(rerank)
+    phrasings = {"words": wanted.words, "answers": wanted.answers}
+    return Asked(
+        wanted.mode,
+        rerank,
+        wanted.limit,
+        wanted.offset,
+        wanted.candidates,
+        wanted.filter,
+        not wanted.group,
+        _LEAST if wanted.everything and wanted.min_relevance is None else wanted.min_relevance,
+        everything=wanted.everything,
+        phrasings={key: each for key, each in phrasings.items() if each},
+        syntax=wanted.syntax,
+        passages=wanted.passages,
+    )
+
+
+def _found(found: Searched, *, with_roots: bool) -> Response:
+    results = [
+        {
+            "query": each.query,
+            "hits": [hit.as_fields() for hit in each.hits],
+            "seconds": each.searched,
+            "rerank_seconds": each.reranked,
+        }
+        for each in found.answers
+    ]
+    failed = {"failed": found.failed} if found.failed else {}
+    roots = {"roots": found.roots} if with_roots else {}
+    return json_answer({"results": results, "collections": found.names, **failed, **roots})
+
+
+async def _in_list(collections: OpenCollections, entry: CollectionEntry) -> dict[str, Any]:
+    try:
+        opened = await collections.open(entry.name)
+        info = await collections.run(opened.info)
+    except (TwinvecError, RequestError) as error:
+        none = dict.fromkeys(("documents", "chunks"))
+        return {"name": entry.name, **none, "model": entry.model, "dim": entry.dim, "descriptions": {}} | {
+            "error": str(error)
+        }
+    described = {
+        f"{root['name']}/{path}".rstrip("/"): text
+        for root in info.get("roots", [])
+        for path, text in root.get("described", {}).items()
+    }
+    return {
+        "name": entry.name,
+        "documents": info["sources"],
+        "chunks": info["points"],
+        "model": info["model"],
+        "dim": info["dim"],
+        "descriptions": described,
+    }
+
+
+def _chunking(wanted: NewCollection) -> ChunkSettings | None:
+    given = (wanted.chunk_tokens, wanted.overlap, wanted.surroundings)
+    if wanted.chunking is False:
+        if any(each is not None for each in given):
+            raise RequestError("chunking is false: leave the settings of chunks out", param="chunking")
+        return ChunkSettings(enabled=False)
+    if all(each is None for each in given):
+        return None
+    return ChunkSettings(
+        max_tokens=wanted.chunk_tokens, overlap=wanted.overlap or 0, surroundings=wanted.surroundings or 0
+    )

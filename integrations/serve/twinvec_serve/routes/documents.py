@@ -1,0 +1,143 @@
+"""The routes of a collection's documents: ingest, get, delete.
+
+An ingest is answered when it has committed. One collection takes one ingest at a time; the others wait for it, and
+beyond a number of them the answer is 429. A client that goes away after it has sent all documents does not stop the
+ingest; one that goes away before ends it, and what was committed stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from twinvec_qdrant import Collection
+from twinvec_serve.errors import RequestError
+from twinvec_serve.routes.answers import json_answer
+from twinvec_serve.routes.collection_forms import (
+    ERRORS,
+    Deleted,
+    Deletion,
+    Ids,
+    Report,
+    StoredDocument,
+    StoredDocuments,
+)
+from twinvec_serve.routes.ingest_bodies import BODY, check_number, given_documents
+from twinvec_serve.routes.progress import EVENTS, ProgressAnswer
+from twinvec_serve.safety.keys import reads, writes
+from twinvec_serve.services import Services, services
+
+router = APIRouter(prefix="/v1/collections", tags=["documents"])
+
+Served = Annotated[Services, Depends(services)]
+
+_SUGGESTED = 10  # missing ids for which the nearest ones are looked for
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    **ERRORS,
+    200: {"content": {EVENTS: {"schema": {"type": "string", "description": "progress, and report or error."}}}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to ingest; ``total`` is the number of documents, for the progress of a stream."""
+
+    prune: Annotated[bool, Query(description="Delete the other documents of the same source.")] = False
+    allow_empty: Annotated[bool, Query(description="Prune although there are no documents at all.")] = False
+    source: Annotated[
+        str | None, Query(description="Name of what the documents are from; default: the collection's first source.")
+    ] = None
+    dry_run: Annotated[bool, Query(description="Report what would change, and write nothing.")] = False
+    total: Annotated[int | None, Query(ge=0, description="Number of documents, for the progress of a stream.")] = None
+
+
+@router.post(
+    "/{name}/documents",
+    dependencies=[Depends(writes)],
+    responses=_ANSWERS,
+    response_model=Report,
+    openapi_extra={"requestBody": BODY},
+)
+async def ingest(name: str, options: Annotated[Options, Depends()], request: Request, shared: Served) -> Response:
+    """Add documents, and update changed ones; the answer comes when they are stored.
+
+    With ``Accept: text/event-stream``, events tell the progress, and the last one is the report or the error.
+    """
+    opened = await shared.collections.open(name)
+    stack = AsyncExitStack()
+    try:
+        documents, ended = await given_documents(request, shared, stack)
+        given: dict[str, Any] = asdict(options)
+        begun = shared.collections.ingests.begin(opened, documents, given.pop("total"), **given)
+    except BaseException:
+        await stack.aclose()
+        raise
+    begun.done.add_done_callback(lambda _: shared.collections.ingests.clean_up(stack.aclose()))
+    if EVENTS in request.headers.get("accept", ""):
+        return ProgressAnswer(begun, ended, shared.settings.stop_seconds)
+    return json_answer(asdict(await asyncio.shield(begun.done)))
+
+
+@router.post("/{name}/documents/get", dependencies=[Depends(reads)], responses=ERRORS, response_model=StoredDocuments)
+async def get(name: str, wanted: Ids, shared: Served) -> Response:
+    """Return documents by their ids."""
+    check_number(wanted.ids, shared)
+    opened = await shared.collections.open(name)
+    return json_answer(await shared.collections.run(_stored, opened, wanted.ids))
+
+
+@router.get(
+    "/{name}/documents/{identity:path}",
+    dependencies=[Depends(reads)],
+    responses=ERRORS,
+    response_model=StoredDocument,
+)
+async def get_one(name: str, identity: str, shared: Served) -> Response:
+    """Return one document by its id."""
+    opened = await shared.collections.open(name)
+    found = await shared.collections.run(_stored, opened, [identity])
+    if not found["documents"]:
+        nearest = ", ".join(map(repr, found["nearest"].get(identity, [])))
+        hint = f"; the nearest: {nearest}" if nearest else ""
+        raise RequestError(f"no document {identity!r}{hint}", param="id", code="document_not_found", status=404)
+    return json_answer(found["documents"][0])
+
+
+@router.post("/{name}/documents/delete", dependencies=[Depends(writes)], responses=ERRORS, response_model=Deleted)
+async def delete(name: str, wanted: Deletion, shared: Served) -> Response:
+    """Delete documents, by their ids or by a filter."""
+    if (wanted.ids is None) == (wanted.filter is None):
+        raise RequestError("give ids or a filter", code="invalid_request")
+    check_number(wanted.ids or [], shared)
+    opened = await shared.collections.open(name)
+    return json_answer(await shared.collections.ingests.write(opened, partial(_deleted, opened, wanted)))
+
+
+def _stored(opened: Collection, ids: list[str]) -> dict[str, Any]:
+    documents = opened.get(ids)
+    described = opened.described(ids)
+    there = {each.id for each in documents}
+    missing = [each for each in dict.fromkeys(ids) if each not in there]
+    return {
+        "documents": [
+            {"id": each.id, "text": each.text, "payload": dict(each.payload)}
+            | ({"described": described[each.id]} if each.id in described else {})
+            for each in documents
+        ],
+        "missing": missing,
+        "nearest": {each: opened.nearest_ids(each) for each in missing[:_SUGGESTED]},
+    }
+
+
+def _deleted(opened: Collection, wanted: Deletion) -> dict[str, Any]:
+    if wanted.filter is not None:
+        found = sorted(opened.find(wanted.filter))
+    else:
+        found = [each.id for each in opened.get(wanted.ids or [])]
+    missing = [each for each in dict.fromkeys(wanted.ids or []) if each not in set(found)]
+    return {"deleted": 0 if wanted.dry_run else opened.delete(found), "documents": found, "missing": missing}

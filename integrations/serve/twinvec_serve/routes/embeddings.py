@@ -1,0 +1,157 @@
+"""The routes of embeddings, as OpenAI has them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
+
+from twinvec_serve.errors import ErrorAnswer, UnknownModel
+from twinvec_serve.models.embedding import Encoded
+from twinvec_serve.routes.presence import WhileConnected
+from twinvec_serve.routes.sizes import check_sizes
+from twinvec_serve.safety.keys import reads
+from twinvec_serve.services import Services, services
+
+router = APIRouter(prefix="/v1", tags=["models"], dependencies=[Depends(reads)])
+
+Served = Annotated[Services, Depends(services)]
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorAnswer, "description": "The request is not valid; the message says why."},
+    404: {"model": ErrorAnswer, "description": "No model has the name; the message lists those that there are."},
+    429: {"model": ErrorAnswer, "description": "The queue is full; Retry-After says when to come again."},
+}
+
+
+_TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+
+
+class EmbeddingsRequest(BaseModel):
+    """Texts to embed. Unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    input: Annotated[list[str], WithJsonSchema(_TEXTS)] = Field(
+        description="One text, or a list of texts.", min_length=1
+    )
+    model: str | None = Field(default=None, description="Name of the model; default: the server's first.")
+    encoding_format: Literal["float", "base64"] | None = Field(
+        default=None, description='How vectors are written: "float" (default), or "base64" of little-endian float32.'
+    )
+    dimensions: int | None = Field(
+        default=None, ge=1, description="Truncate vectors to the first dimensions; they are normalised again."
+    )
+    input_type: Literal["query", "document"] | None = Field(
+        default=None, description="Which of the model's prompts goes before the texts; default: that of documents."
+    )
+    user: str | None = Field(default=None, description="Ignored.")
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _as_list(cls, value: Any) -> Any:
+        if isinstance(value, list) and value and isinstance(value[0], (int, list)):
+            raise ValueError(
+                "token ids are not taken, only texts; in langchain-openai, set "
+                "OpenAIEmbeddings(check_embedding_ctx_length=False)"
+            )
+        return [value] if isinstance(value, str) else value
+
+
+class Embedding(BaseModel):
+    """The vector of one text."""
+
+    object: Literal["embedding"] = Field(description='Always "embedding".')
+    index: int = Field(description="Index of the text in the request.")
+    embedding: list[float] | str = Field(description='The vector: numbers, or base64 for encoding_format "base64".')
+
+
+class EmbeddingsUsage(BaseModel):
+    """What a request has cost."""
+
+    prompt_tokens: int = Field(description="Tokens that the model has read, special tokens and prompts included.")
+    total_tokens: int = Field(description="The same number.")
+
+
+class EmbeddingsAnswer(BaseModel):
+    """The vectors of the texts, in their order."""
+
+    object: Literal["list"] = Field(description='Always "list".')
+    data: list[Embedding] = Field(description="One vector for each text.")
+    model: str = Field(description="Name of the model.")
+    usage: EmbeddingsUsage = Field(description="What the request has cost.")
+
+
+class ServedModel(BaseModel):
+    """A model of the server."""
+
+    id: str = Field(description="Name by which requests use the model.")
+    object: Literal["model"] = Field(default="model", description='Always "model".')
+    created: int = Field(description="When the server loaded the model, in seconds since 1970.")
+    owned_by: str = Field(default="twinvec", description='Always "twinvec".')
+    type: Literal["embedding", "reranking"] = Field(description="What the model does.")
+    dimensions: int | None = Field(default=None, description="Size of the vectors.")
+    max_tokens: int | None = Field(default=None, description="Longest text in tokens; longer ones are truncated.")
+
+
+class ModelsAnswer(BaseModel):
+    """The models of the server."""
+
+    object: Literal["list"] = Field(default="list", description='Always "list".')
+    data: list[ServedModel] = Field(description="Models that embed, the default one first, then rerankers.")
+
+
+@router.post("/embeddings", response_model=EmbeddingsAnswer, responses=ERRORS, summary="Embed texts")
+async def embed(request: Request, body: EmbeddingsRequest, served: Served) -> Response:
+    """Return the vectors of one text or of several, as OpenAI does."""
+    check_sizes(body.input, served.settings, "input")
+    name = body.model if body.model is not None else served.models.default
+    kind = body.input_type or "document"
+    async with WhileConnected(request):
+        encoded = await served.models.encode(name, body.input, kind=kind, dimensions=body.dimensions)
+    return Response(_written(name, encoded, body.encoding_format == "base64"), media_type="application/json")
+
+
+@router.get("/models", responses={}, summary="List the models")
+async def list_models(served: Served) -> ModelsAnswer:
+    """Return the models that embed, and the rerankers."""
+    names = [*served.models.names, *served.models.reranker_names]
+    return ModelsAnswer(data=[_described(served, name) for name in names])
+
+
+@router.get("/models/{name:path}", responses={404: ERRORS[404]}, summary="Describe a model")
+async def describe_model(name: str, served: Served) -> ServedModel:
+    """Return one model, by its name."""
+    return _described(served, name)
+
+
+def _described(served: Services, name: str) -> ServedModel:
+    models = served.models
+    if name in models.names:
+        encoder = models.encoder(name)
+        return ServedModel(
+            id=name,
+            created=models.loaded_at,
+            type="embedding",
+            dimensions=encoder.dim,
+            max_tokens=encoder.max_tokens,
+        )
+    if name in models.reranker_names:
+        return ServedModel(id=name, created=models.loaded_at, type="reranking")
+    raise UnknownModel(name, [*models.names, *models.reranker_names])
+
+
+def _written(name: str, encoded: Encoded, as_base64: bool) -> bytes:
+    """Return the JSON of an ``EmbeddingsAnswer``; numbers are the shortest that give the same float32 again."""
+    vectors_ND = encoded.vectors_ND
+    rows = [base64.b64encode(row_D).decode() for row_D in vectors_ND.astype("<f4")] if as_base64 else list(vectors_ND)
+    answer = {
+        "object": "list",
+        "data": [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)],
+        "model": name,
+        "usage": {"prompt_tokens": encoded.tokens, "total_tokens": encoded.tokens},
+    }
+    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,0 +1,147 @@
+"""The bodies of an ingest: JSON, JSON lines as they come, or uploaded files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.requests import ClientDisconnect
+
+from twinvec_qdrant import RootElsewhere, read_source
+from twinvec_serve.collections.ingests import Bridge
+from twinvec_serve.collections.reading import ndjson_pages, plain, read_by_command, refuse_constant, save_files
+from twinvec_serve.errors import RequestError
+from twinvec_serve.routes.answers import knows_secret
+from twinvec_serve.routes.presence import ClientGoneError
+from twinvec_serve.services import Services
+
+_NDJSON, _FILES, _JSON = "application/x-ndjson", "multipart/form-data", "application/json"
+_DOCUMENT = {
+    "type": "object",
+    "required": ["id", "text"],
+    "description": "A document; all other keys are payload to filter by.",
+    "properties": {
+        "id": {"type": "string", "description": "Its id, unique in the collection."},
+        "text": {"type": "string", "description": "Its text."},
+        "title": {"type": "string", "description": "Put before the text when it is embedded."},
+        "payload": {"type": "object", "description": "More payload.", "additionalProperties": True},
+    },
+    "additionalProperties": True,
+}
+_LIST = {"type": "array", "items": _DOCUMENT, "description": "Documents."}
+_OBJECT = {"type": "object", "required": ["documents"], "properties": {"documents": _LIST}}
+_UPLOAD = {
+    "type": "object",
+    "required": ["files"],
+    "properties": {
+        "files": {
+            "type": "array",
+            "items": {"type": "string", "format": "binary"},
+            "description": "Files, which are read as twinvec ingest does; a name may be a path.",
+        }
+    },
+}
+BODY = {
+    "required": True,
+    "content": {
+        _JSON: {"schema": {"anyOf": [_LIST, _OBJECT]}},
+        _NDJSON: {"schema": {"type": "string", "description": "A document a line, read as they come."}},
+        _FILES: {"schema": _UPLOAD},
+    },
+}
+"""The bodies, as OpenAPI describes them."""
+
+
+async def given_documents(request: Request, shared: Services, stack: AsyncExitStack) -> tuple[Any, asyncio.Event]:
+    """Return the documents of a request, and what is set when its body has been read; ``stack`` cleans up.
+
+    Raises:
+        RequestError: the body is none of those that an ingest takes.
+    """
+    kind, _, parameters = request.headers.get("content-type", "").partition(";")
+    kind, ended = kind.strip().lower(), asyncio.Event()
+    if kind == _NDJSON:
+        by_command = "form=read" in parameters.replace(" ", "").split(";")
+        return await (_of_command if by_command else _of_lines)(request, shared, ended), ended
+    if kind == _FILES:
+        documents = await _of_files(request, shared, stack)
+    elif kind in (_JSON, ""):
+        documents = _of_json(await request.body(), shared)
+    else:
+        raise RequestError(
+            f"the content type {kind!r} is not known; send {_JSON}, {_NDJSON} or {_FILES}",
+            code="unsupported_type",
+            status=415,
+        )
+    ended.set()
+    return documents, ended
+
+
+def check_number(values: Sequence[Any], shared: Services) -> None:
+    """Raise RequestError (400) if a request has too many documents or ids."""
+    if len(values) > shared.settings.max_texts:
+        raise RequestError(
+            f"{len(values):,} are more than the {shared.settings.max_texts:,} that one request may have; send several "
+            f"requests, or documents as {_NDJSON}",
+            code="too_many_texts",
+        )
+
+
+async def _of_lines(request: Request, shared: Services, ended: asyncio.Event) -> Any:
+    pages = ndjson_pages(_pieces(request, ended), shared.settings.max_body_bytes, plain)
+    return Bridge(pages, asyncio.get_running_loop())
+
+
+async def _of_command(request: Request, shared: Services, ended: asyncio.Event) -> Any:
+    """Return what a command has read; the first line says from where."""
+    if not knows_secret(request, shared):
+        raise RequestError("form=read is for commands that read the store's folder", code="not_permitted", status=403)
+    pages = ndjson_pages(_pieces(request, ended), shared.settings.max_body_bytes, read_by_command)
+    loop = asyncio.get_running_loop()
+    first = await anext(pages, [None])
+    if not isinstance(first[0], dict):
+        raise RequestError("the first line does not say where the documents are from", code="invalid_request")
+    return RootElsewhere(Bridge(pages, loop, first[1:]), first[0]["root"], first[0]["named"])
+
+
+async def _pieces(request: Request, ended: asyncio.Event) -> AsyncIterator[bytes]:
+    try:
+        async for piece in request.stream():
+            yield piece
+    except ClientDisconnect:
+        raise ClientGoneError from None
+    finally:
+        ended.set()
+
+
+def _of_json(body: bytes, shared: Services) -> list[Any]:
+    try:
+        values = json.loads(body, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"the body is not JSON: {error}", code="invalid_request") from None
+    if isinstance(values, dict) and values.keys() == {"documents"}:
+        values = values["documents"]
+    if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
+        raise RequestError(
+            'expected {"documents": [{"id": ..., "text": ...}, ...]} or the list itself', code="invalid_request"
+        )
+    check_number(values, shared)
+    return values
+
+
+async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:
+    async with request.form(max_files=shared.settings.max_texts) as form:
+        files = [each for each in form.getlist("files") if isinstance(each, UploadFile)]
+        if not files:
+            raise RequestError("no files: name the parts of the body files", param="files", code="invalid_request")
+        folder = await shared.collections.run(tempfile.TemporaryDirectory, prefix="twinvec-upload-")
+        stack.push_async_callback(shared.collections.run, folder.cleanup)
+        await save_files(files, Path(folder.name))
+    return await shared.collections.run(read_source, folder.name, gitignore=False)

@@ -1,0 +1,54 @@
+"""The routes of operators: health and metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, Field
+
+from twinvec_serve.errors import RequestError
+from twinvec_serve.safety.keys import reads
+from twinvec_serve.services import Services, services
+
+router = APIRouter(tags=["operation"])
+
+
+class Readiness(BaseModel):
+    """The answer of a server that is well."""
+
+    status: Literal["ok"] = Field(default="ok", description="The server is well.")
+
+
+class Health(Readiness):
+    """The answer of a process that lives."""
+
+    instance: str | None = Field(
+        default=None, description="Name of this server in the folder of the store that it serves, if it serves one."
+    )
+
+
+@router.get("/healthz")
+async def alive(shared: Annotated[Services, Depends(services)]) -> Health:
+    """Say that the process answers."""
+    return Health(instance=shared.collections.instance)
+
+
+@router.get("/readyz")
+async def ready(shared: Annotated[Services, Depends(services)]) -> Readiness:
+    """Answer 200 if the models are loaded, else 503."""
+    if not shared.models.loaded_at:
+        raise RequestError("the models are being loaded", code="starting", status=503, headers={"Retry-After": "1"})
+    return Readiness()
+
+
+@router.get(
+    "/metrics",
+    dependencies=[Depends(reads)],
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(shared: Annotated[Services, Depends(services)]) -> Response:
+    """Return counters as Prometheus reads them: requests, latencies, batch sizes, the queue, and tokens."""
+    return Response(shared.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

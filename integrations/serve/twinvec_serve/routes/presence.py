@@ -1,0 +1,47 @@
+"""Whether the client is still there: work for one that has gone away is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from fastapi import Request
+
+from twinvec_serve.errors import RequestError
+
+
+class ClientGoneError(RequestError):
+    """The client closed the connection before it was answered; nobody reads this answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the client went away", code="client_gone", status=499)
+
+
+class WhileConnected:
+    """Cancels the body of an ``async with`` when the client goes away, and raises ClientGoneError then.
+
+    The request's body must have been read: what comes after it is the end of the connection.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._gone = False
+
+    async def __aenter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._watch = asyncio.get_running_loop().create_task(self._cancel_when_gone())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watch.cancel()
+        if self._gone and self._task.uncancel() == 0 and kind is asyncio.CancelledError:
+            raise ClientGoneError from None
+
+    async def _cancel_when_gone(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        self._task.cancel()

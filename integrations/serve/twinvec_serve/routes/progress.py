@@ -1,0 +1,64 @@
+"""The progress of an ingest as server-sent events: ``progress`` again and again, and then ``report`` or ``error``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.types import Message, Receive, Scope, Send
+
+from twinvec_serve.collections.ingests import Ingest
+from twinvec_serve.errors import error_answer
+
+EVENTS = "text/event-stream"
+
+_EVERY_SECONDS = 0.25
+_PING_SECONDS = 10
+
+
+class ProgressAnswer(EventSourceResponse):
+    """Tells the progress of an ingest; when the client goes away, the ingest goes on.
+
+    Args:
+        ingest: The ingest.
+        ended: Is set when the request's body has been read; until then, only the ingest receives from the client.
+        stop_seconds: How long the answer may go on after the signal to stop.
+    """
+
+    def __init__(self, ingest: Ingest, ended: asyncio.Event, stop_seconds: float) -> None:
+        super().__init__(_events(ingest), ping=_PING_SECONDS, shutdown_grace_period=stop_seconds)
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def after_the_body() -> Message:
+            await self._ended.wait()
+            return await receive()
+
+        await super().__call__(scope, after_the_body, send)
+
+
+async def _events(ingest: Ingest) -> AsyncIterator[ServerSentEvent]:
+    told: dict[str, Any] = {}
+    while True:
+        await asyncio.wait([ingest.done], timeout=_EVERY_SECONDS if told else 0)
+        now = {"done": ingest.counted, "total": ingest.total, "file": ingest.current}
+        if now != told:
+            told = now
+            yield _event("progress", {name: value for name, value in now.items() if value is not None})
+        if ingest.done.done():
+            break
+    error = ingest.done.exception()
+    if error is None:
+        yield _event("report", asdict(ingest.done.result()))
+    elif isinstance(error, Exception):
+        yield _event("error", {**json.loads(bytes(error_answer(error).body)), "report": asdict(ingest.report)})
+    else:
+        raise error
+
+
+def _event(name: str, values: Any) -> ServerSentEvent:
+    return ServerSentEvent(json.dumps(values, ensure_ascii=False), event=name)

@@ -1,0 +1,146 @@
+"""The routes of reranking, as Cohere and Jina have them.
+
+One form serves all: the answer has the fields of both, and requests ignore fields that they do not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from twinvec_serve.errors import RequestError
+from twinvec_serve.routes.embeddings import ERRORS
+from twinvec_serve.routes.presence import WhileConnected
+from twinvec_serve.routes.sizes import check_sizes
+from twinvec_serve.safety.keys import reads
+from twinvec_serve.services import Services, services
+
+router = APIRouter(tags=["models"], dependencies=[Depends(reads)])
+
+Served = Annotated[Services, Depends(services)]
+
+
+class RerankRequest(BaseModel):
+    """A query, and documents to order by how well they answer it. Unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    query: str = Field(description="The question or the words to answer.")
+    documents: list[str | dict[str, Any]] = Field(
+        min_length=1, description='Texts, or objects whose field "text" is compared (or those of rank_fields).'
+    )
+    model: str | None = Field(
+        default=None, description='Name of the reranker: "maxsim", or a cross-encoder; default: the server\'s first.'
+    )
+    top_n: int | None = Field(default=None, ge=1, description="How many results to return; default: all.")
+    return_documents: bool | None = Field(
+        default=None, description="Whether results have the documents' texts; default: no."
+    )
+    rank_fields: list[str] | None = Field(
+        default=None, min_length=1, description='Fields of objects to compare, in this order; default: "text".'
+    )
+
+
+class RankedDocument(BaseModel):
+    """A document of a result."""
+
+    model_config = ConfigDict(extra="allow")
+
+    text: str = Field(description="The text that was compared.")
+
+
+class RerankResult(BaseModel):
+    """How well one document answers the query."""
+
+    index: int = Field(description="Index of the document in the request.")
+    relevance_score: float = Field(description="Relevance from 0 to 1.")
+    document: RankedDocument | None = Field(default=None, description="The document, for return_documents.")
+
+
+class RerankUsage(BaseModel):
+    """What a request has cost."""
+
+    total_tokens: int = Field(description="Tokens that the model has read.")
+    prompt_tokens: int = Field(description="The same number.")
+
+
+class RerankVersion(BaseModel):
+    """The version of the API that a request has used."""
+
+    version: str = Field(description='"1" or "2".')
+
+
+class RerankMeta(BaseModel):
+    """What Cohere's answers tell of a request."""
+
+    api_version: RerankVersion = Field(description="The version of the API that the request has used.")
+
+
+class RerankAnswer(BaseModel):
+    """The documents in the order of their relevance."""
+
+    id: str = Field(description="An identifier of the answer.")
+    object: Literal["list"] = Field(default="list", description='Always "list".')
+    model: str = Field(description="Name of the reranker.")
+    results: list[RerankResult] = Field(description="The results, most relevant first.")
+    usage: RerankUsage = Field(description="What the request has cost.")
+    meta: RerankMeta = Field(description="The version of the API.")
+
+
+@router.post("/v2/rerank", responses=ERRORS, response_model_exclude_none=True, summary="Rerank as Cohere's API 2")
+async def rerank_v2(request: Request, body: RerankRequest, served: Served) -> RerankAnswer:
+    """Return the documents in the order of their relevance to the query."""
+    return await _rerank(request, body, served, "2")
+
+
+@router.post(
+    "/v1/rerank", responses=ERRORS, response_model_exclude_none=True, summary="Rerank as Jina, and as Cohere's API 1"
+)
+async def rerank_v1(request: Request, body: RerankRequest, served: Served) -> RerankAnswer:
+    """Return the documents in the order of their relevance to the query."""
+    return await _rerank(request, body, served, "1")
+
+
+async def _rerank(request: Request, body: RerankRequest, served: Services, version: str) -> RerankAnswer:
+    texts = [_text(document, index, body.rank_fields) for index, document in enumerate(body.documents)]
+    check_sizes([body.query], served.settings, "query")
+    check_sizes(texts, served.settings, "documents")
+    name = body.model if body.model is not None else served.models.reranker_names[0]
+    async with WhileConnected(request):
+        scores, tokens = await served.models.rerank_counted(name, body.query, texts)
+    order = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
+    results = [
+        RerankResult(
+            index=index,
+            relevance_score=scores[index],
+            document=_document(body.documents[index], texts[index]) if body.return_documents else None,
+        )
+        for index in order
+    ]
+    usage = RerankUsage(total_tokens=tokens, prompt_tokens=tokens)
+    meta = RerankMeta(api_version=RerankVersion(version=version))
+    return RerankAnswer(id=str(uuid4()), model=name, results=results, usage=usage, meta=meta)
+
+
+def _text(document: str | dict[str, Any], index: int, fields: Sequence[str] | None) -> str:
+    """Return the text of a document that is compared."""
+    if isinstance(document, str):
+        return document
+    wanted = fields or ("text",)
+    found = [document[field] for field in wanted if field in document]
+    if not found or not all(isinstance(value, str) for value in found):
+        raise RequestError(
+            f"documents: document {index} is an object without texts in {', '.join(map(repr, wanted))}; "
+            "send strings, objects with a text, or the names of their fields in rank_fields",
+            param="documents",
+            code="no_text",
+        )
+    return "\n".join(found)
+
+
+def _document(document: str | dict[str, Any], text: str) -> RankedDocument:
+    return RankedDocument(**({} if isinstance(document, str) else document) | {"text": text})

@@ -1,0 +1,28 @@
+"""How many texts a request may have, and how long they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twinvec_serve.errors import RequestError
+from twinvec_serve.settings import ServeSettings
+
+
+def check_sizes(texts: Sequence[str], settings: ServeSettings, param: str) -> None:
+    """Raise RequestError (400) for a list with too many texts or a text that is too long; ``param`` names the list."""
+    if len(texts) > settings.max_texts:
+        raise RequestError(
+            f"{param} has {len(texts):,} texts, more than the {settings.max_texts:,} that one request may have; "
+            "send several requests",
+            param=param,
+            code="too_many_texts",
+        )
+    longest = max(map(len, texts), default=0)
+    if longest > settings.max_text_chars:
+        at = next(index for index, text in enumerate(texts) if len(text) == longest)
+        raise RequestError(
+            f"{param}: text {at} has {longest:,} characters, more than the limit of {settings.max_text_chars:,}; "
+            "split it first",
+            param=param,
+            code="text_too_long",
+        )

@@ -1,0 +1,1 @@
+"""Who may ask what: keys, hosts and origins, sizes, headers of answers."""

@@ -1,0 +1,142 @@
+"""Requests are for an address that is served, and from pages of one.
+
+A page of another site can send requests to a server on the reader's machine; if the site's name is made to point to
+that machine (DNS rebinding), the browser even lets the page read the answers. ``Host`` tells what name the browser
+used, ``Origin`` what page asks. RFC 6454 (origins), RFC 9110 7.2 (Host).
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cached_property
+from ipaddress import IPv6Address, ip_address
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from twinvec.errors import ConfigurationError
+from twinvec_serve.errors import RequestError, error_answer
+from twinvec_serve.settings import ServeSettings
+
+_PORTS = {"http": 80, "https": 443}
+_AUTHORITY = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^\[\]:/@?#\s]+)(:(?P<port>\d{1,5}))?")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_EVERY_ADDRESS = ("0.0.0.0", "::")
+
+
+class Origin(NamedTuple):
+    """Where a page comes from, or what a server is: scheme, name or number, and port."""
+
+    scheme: str
+    name: str
+    port: int
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address to listen at is reached from this machine only."""
+    if _plain_name(host) == "localhost":
+        return True
+    with suppress(ValueError):
+        return ip_address(_plain_name(host)).is_loopback
+    return False
+
+
+def parse_origin(text: str) -> Origin:
+    """Read an origin such as ``https://search.example.com`` or ``http://[::1]:8080``.
+
+    Raises:
+        ConfigurationError: the text is not an origin.
+    """
+    parts = urlsplit(text)
+    match = _AUTHORITY.fullmatch(parts.netloc)
+    if parts.scheme not in _PORTS or match is None or parts.path or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"{text!r} is not an origin: expected http:// or https://, a name, and a port if it is another than 80 or "
+            "443, such as https://search.example.com"
+        )
+    return Origin(parts.scheme, _plain_name(match["name"]), int(match["port"] or _PORTS[parts.scheme]))
+
+
+class CheckedAddresses:
+    """Refuses requests with a Host that is not served (421) and requests of foreign pages (403)."""
+
+    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
+        self._app = app
+        self._settings = settings
+        self._allowed = frozenset(map(parse_origin, settings.allow_origins))
+        self._scheme = "http" if settings.tls_cert is None else "https"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            try:
+                self._check(scope)
+            except RequestError as error:
+                await error_answer(error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        served = self._served(scope)
+        hosts = _values(scope, b"host")
+        if len(hosts) != 1:
+            raise RequestError("the request needs one Host header", code="no_host")
+        if not _is_served(hosts[0], served):
+            raise RequestError(
+                "this server is not at the address in the Host header; start it with --allow-origin and the origin "
+                "under which it is reached",
+                code="unknown_host",
+                status=421,
+            )
+        for each in _values(scope, b"origin"):
+            if not _is_origin_of(each, served):
+                raise RequestError(
+                    "a page of another origin may not use this server; start it with --allow-origin and that origin",
+                    code="foreign_origin",
+                    status=403,
+                )
+
+    def _served(self, scope: Scope) -> frozenset[Origin]:
+        """Return where the server is reached: at the address that the request came in by, and at those allowed."""
+        name, port = scope["server"] or ("localhost", self._settings.port)
+        names = (*self._names, _plain_name(name))
+        return self._allowed.union(Origin(self._scheme, each, port or 0) for each in names)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        host = _plain_name(self._settings.host)
+        if is_loopback(host):
+            return (*_LOOPBACK, host)
+        return (*_LOOPBACK, socket.gethostname().lower()) if host in _EVERY_ADDRESS else (host,)
+
+
+def _is_served(host: str, served: Iterable[Origin]) -> bool:
+    match = _AUTHORITY.fullmatch(host)
+    if match is None:
+        return False
+    name, port = _plain_name(match["name"]), match["port"]
+    return any(each.name == name and each.port == int(port or _PORTS[each.scheme]) for each in served)
+
+
+def _is_origin_of(origin: str, served: frozenset[Origin]) -> bool:
+    try:
+        return parse_origin(origin) in served
+    except (ConfigurationError, ValueError):  # "null" among others
+        return False
+
+
+def _values(scope: Any, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _plain_name(name: str) -> str:
+    """Return one spelling of a name or number: lower case, no brackets, no dot at the end, the shortest IPv6."""
+    name = name.strip("[]").lower().removesuffix(".")
+    with suppress(ValueError):
+        number = ip_address(name)
+        mapped = number.ipv4_mapped if isinstance(number, IPv6Address) else None
+        return str(mapped or number)
+    return name

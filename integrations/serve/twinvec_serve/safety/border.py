@@ -1,0 +1,81 @@
+"""What every request passes before a route reads it: its key, and the size of its body."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from twinvec_serve.errors import RequestError, error_answer
+from twinvec_serve.safety.keys import ALL_RIGHTS, RIGHTS, Access
+from twinvec_serve.settings import ServeSettings
+
+_PUBLIC = re.compile(r"/(healthz|readyz|openapi\.json|docs(/.*)?|page(/.*)?|favicon\.ico)?")
+"""Paths that need no key: the page and the description of the API, which hold nothing of the collections, and health.
+
+Every other path is closed, whether a route is there or not.
+"""
+
+_STREAMED = re.compile(r"/v1/collections/[^/]+/documents/?")
+_STREAMED_TYPES = ("application/x-ndjson", "multipart/form-data")
+
+
+class Border:
+    """Refuses requests without a known key (401), and bodies over the limit (413), also those of unknown length."""
+
+    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
+        self._app = app
+        self._settings = settings
+        self._access = Access(settings.read_keys, settings.write_keys)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        limit = self._limit(scope["path"], headers)
+        try:
+            public = _PUBLIC.fullmatch(scope["path"]) is not None
+            scope[RIGHTS] = ALL_RIGHTS if public else self._access.rights(headers)
+            _check_declared(headers, limit)
+        except RequestError as error:
+            await error_answer(error)(scope, receive, send)
+            return
+        await self._app(scope, _Counted(receive, limit), send)
+
+    def _limit(self, path: str, headers: Headers) -> int:
+        streamed = _STREAMED.fullmatch(path) and headers.get("content-type", "").lower().startswith(_STREAMED_TYPES)
+        return self._settings.max_ingest_bytes if streamed else self._settings.max_body_bytes
+
+
+class _Counted:
+    """Receives the messages of a request, and fails when the bodies' bytes exceed the limit."""
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._received = 0
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._received += len(message.get("body", b""))
+            if self._received > self._limit:
+                raise _too_large(self._limit)
+        return message
+
+
+def _check_declared(headers: Headers, limit: int) -> None:
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise _too_large(limit)
+
+
+def _too_large(limit: int) -> RequestError:
+    return RequestError(
+        f"the body is larger than the {limit:,} bytes that this server takes; send it in parts",
+        code="body_too_large",
+        status=413,
+        headers={"Connection": "close"},
+    )

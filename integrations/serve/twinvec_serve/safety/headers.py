@@ -1,0 +1,44 @@
+"""Headers that every answer has: what a browser may do with it.
+
+The page and the documentation bring their scripts and styles as files of the server, so none from elsewhere and none
+inside a document may run: a text that holds a script stays a text.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_TLS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
+
+
+class SafeHeaders:
+    """Adds the headers to every answer; a header that a route sets stays as it is."""
+
+    def __init__(self, app: ASGIApp, *, tls: bool) -> None:
+        self._app = app
+        self._headers = _HEADERS | (_TLS_HEADERS if tls else {})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, with_headers if scope["type"] == "http" else send)

@@ -1,0 +1,72 @@
+"""Keys from a file or the environment. No error and no log line quotes a key, or a line that may hold one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import SecretStr
+
+from twinvec.errors import ConfigurationError
+
+WRITE_VARIABLE, READ_VARIABLE = "TWINVEC_API_KEY", "TWINVEC_READ_API_KEY"
+_LEAST = 16
+_KEY = re.compile(r"[\x21-\x7e]+")
+_MAKE = "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
+
+
+class Keys(NamedTuple):
+    """Keys that may read, and keys that may read and write."""
+
+    read: tuple[SecretStr, ...] = ()
+    write: tuple[SecretStr, ...] = ()
+
+
+def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
+    """Return the keys of a file and of the environment.
+
+    The file has a key a line: ``read KEY``, ``write KEY``, or ``KEY`` alone, which may write; ``#`` begins a comment.
+
+    Raises:
+        ConfigurationError: the file cannot be read, has no key, or a key is too short or has blanks; the message has
+            the line's number.
+    """
+    read: list[SecretStr] = []
+    write: list[SecretStr] = []
+    if file is not None:
+        for kind, key in _of_file(file):
+            (read if kind == "read" else write).append(key)
+    for name, keys in ((READ_VARIABLE, read), (WRITE_VARIABLE, write)):
+        if environment.get(name):
+            keys.append(_checked(environment[name], f"the environment variable {name}"))
+    return Keys(tuple(read), tuple(write))
+
+
+def _of_file(file: Path) -> list[tuple[str, SecretStr]]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"{file}: the file of keys cannot be read: {reason}") from None
+    keys = []
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        kind = words.pop(0) if words[0] in ("read", "write") and len(words) > 1 else "write"
+        if len(words) != 1:
+            raise ConfigurationError(f"{file}, line {number}: expected read KEY, write KEY or KEY")
+        keys.append((kind, _checked(words[0], f"{file}, line {number}")))
+    if not keys:
+        raise ConfigurationError(f"{file}: the file has no key; {_MAKE}")
+    return keys
+
+
+def _checked(key: str, where: str) -> SecretStr:
+    if not _KEY.fullmatch(key):
+        raise ConfigurationError(f"{where}: a key has letters, digits and signs of ASCII, and no blanks; {_MAKE}")
+    if len(key) < _LEAST:
+        raise ConfigurationError(f"{where}: the key has {len(key)} characters, and at least {_LEAST} are safe; {_MAKE}")
+    return SecretStr(key)

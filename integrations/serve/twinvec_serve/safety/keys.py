@@ -1,0 +1,97 @@
+"""Keys: who may read, and who may write.
+
+``Access`` is asked at the border of the server, before a body is read; it closes every path that is not public. A route
+says what it needs by a dependency, ``Depends(reads)`` or ``Depends(writes)``.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal
+
+from fastapi import Request
+from pydantic import SecretStr
+from starlette.datastructures import Headers
+
+from twinvec_serve.errors import RequestError
+
+Right = Literal["read", "write"]
+
+ALL_RIGHTS: frozenset[Right] = frozenset(("read", "write"))
+RIGHTS = "twinvec.rights"
+"""The key of a request's scope under which its rights are kept."""
+
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The keys of a server; without any, everybody who reaches the server may read and write.
+
+    Args:
+        read_keys: Keys that may read.
+        write_keys: Keys that may read and write.
+    """
+
+    read_keys: tuple[SecretStr, ...] = ()
+    write_keys: tuple[SecretStr, ...] = ()
+
+    @property
+    def open_to_all(self) -> bool:
+        """Whether the server has no keys."""
+        return not self.read_keys and not self.write_keys
+
+    def rights(self, headers: Headers) -> frozenset[Right]:
+        """Return what a request may do.
+
+        Raises:
+            RequestError: 401, as the request has no key or an unknown one.
+        """
+        if self.open_to_all:
+            return ALL_RIGHTS
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not given.strip():
+            raise RequestError(
+                "this server needs a key: send the header Authorization: Bearer KEY",
+                code="missing_key",
+                status=401,
+                headers=_CHALLENGE,
+            )
+        digest = _digest(given.strip())
+        may_write, may_read = _is_among(digest, self.write_keys), _is_among(digest, self.read_keys)
+        if may_write:
+            return ALL_RIGHTS
+        if may_read:
+            return frozenset(("read",))
+        raise RequestError("the key is unknown to this server", code="invalid_key", status=401, headers=_CHALLENGE)
+
+
+async def reads(request: Request) -> None:
+    """Let a request pass that may read: a dependency of routes."""
+    _require(request, "read")
+
+
+async def writes(request: Request) -> None:
+    """Refuse a request whose key may not write. Routes that write depend on this."""
+    _require(request, "write")
+
+
+def _require(request: Request, right: Right) -> None:
+    rights: frozenset[Right] = request.scope.get(RIGHTS, frozenset())
+    if right not in rights:
+        raise RequestError(f"the key may not {right}; use a {right} key", code=f"no_{right}_key", status=403)
+
+
+def _is_among(digest: bytes, keys: Iterable[SecretStr]) -> bool:
+    """Compare with every key in constant time: digests are of one length, and no comparison ends early."""
+    found = False
+    for key in keys:
+        found |= hmac.compare_digest(digest, _digest(key.get_secret_value()))
+    return found
+
+
+def _digest(key: str) -> bytes:
+    return sha256(key.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,28 @@
+"""What the routes share: models, collections and metrics of one server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from fastapi import Request
+
+from twinvec_serve.collections.open_collections import OpenCollections
+from twinvec_serve.models.served_models import ServedModels
+from twinvec_serve.observing.metrics import Metrics
+from twinvec_serve.settings import ServeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a running server; ``app.state.services`` holds them."""
+
+    settings: ServeSettings
+    metrics: Metrics
+    models: ServedModels
+    collections: OpenCollections
+
+
+async def services(request: Request) -> Services:  # async: FastAPI runs other dependencies in threads
+    """Return the services of the request's server: a dependency of routes."""
+    return cast(Services, request.app.state.services)

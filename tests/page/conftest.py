@@ -1,0 +1,188 @@
+"""A real server and a real browser: Debian's Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HANDBOOK = [
+    {
+        "id": "leave.md",
+        "title": "Time off",
+        "text": "Holidays are requested two weeks ahead, in the portal.\n\n"
+        "Unused days expire at the end of March 🌱 next year.",
+        "team": "people",
+        "year": 2024,
+    },
+    {
+        "id": "parental.md",
+        "title": "Parental leave",
+        "text": "Parents take up to three years of leave. The request is made seven weeks before it begins.",
+        "team": "people",
+        "year": 2023,
+    },
+    {
+        "id": "vpn.md",
+        "title": "Working from elsewhere",
+        "text": "The VPN client is installed from the portal. It asks for a second factor at every start.",
+        "team": "it",
+        "year": 2024,
+    },
+    {
+        "id": "laptops.md",
+        "title": "Lost devices",
+        "text": "A lost laptop is reported to the service desk within a day, at any hour.",
+        "team": "it",
+        "year": 2022,
+    },
+    {
+        "id": "expenses.md",
+        "title": "Expenses",
+        "text": "Receipts are handed in by the fifth of the month, and paid at its end.",
+        "team": "finance",
+        "year": 2024,
+    },
+]
+RECIPES = [
+    {"id": "soup.md", "title": "Onion soup", "text": "Onions are browned slowly in butter, then cooked in broth."},
+    {"id": "bread.md", "title": "Rye bread", "text": "The sour dough rests overnight. The bread is baked for an hour."},
+]
+SCRIPT = "<script>window.ran = 1</script>"
+IMAGE = '"><img src=x onerror="window.ran = 1">'
+HOSTILE = [
+    {"id": "one", "text": f"{SCRIPT} The plumber {IMAGE} comes on Friday.", "note": IMAGE, "list": [SCRIPT]},
+    {"id": f"two {IMAGE}", "title": SCRIPT, "text": f"A plumber repairs pipes. {IMAGE}", "javascript:window.ran=1": 1},
+]
+NOTES = [{"id": f"note {number}", "text": f"Note {number} about the garden."} for number in range(12)]
+COLLECTIONS = {"handbook": HANDBOOK, "recipes": RECIPES, "hostile": HOSTILE, "notes": NOTES}
+
+
+@contextmanager
+def _serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run ``twinvec serve`` over a store; give its address and its process."""
+    command = [sys.executable, "-m", "twinvec", "serve", "--path", str(folder), "--port", "0", "--json", *options]
+    environment = {**os.environ, "HOME": str(folder.parent)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder.parent, env=environment) as process:
+        try:
+            yield json.loads(process.stdout.readline())["address"], process
+        finally:
+            process.terminate()
+            assert process.wait(timeout=60) == 0
+
+
+@pytest.fixture(scope="session")
+def serving():
+    """``with serving(folder, "--api-key-file", file) as (address, process)``: a real server over a store."""
+    return _serving
+
+
+@pytest.fixture(scope="session")
+def filled_store(encoder, tmp_path_factory) -> Path:
+    """A folder with the collections."""
+    from twinvec_qdrant import Collection
+
+    folder = tmp_path_factory.mktemp("page") / "store"
+    for name, documents in COLLECTIONS.items():
+        with Collection.open(name, path=folder, encoder=encoder) as collection:
+            assert collection.ingest(documents).new == len(documents)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def store(filled_store, tmp_path_factory) -> Path:
+    """A copy of it that the tests of one file may change."""
+    return shutil.copytree(filled_store, tmp_path_factory.mktemp("copy") / "store")
+
+
+@pytest.fixture(scope="module")
+def server(store, prompted_model) -> Iterator[str]:
+    """The address of a server with the collections, the default model, and one that has prompts."""
+    with _serving(store, "--model", "default", "--model", f"{prompted_model}=prompted") as (address, _):
+        yield address
+
+
+@pytest.fixture(scope="module")
+def files_only(tmp_path_factory, prompted_model) -> Iterator[str]:
+    """The address of a server that has no collections."""
+    with _serving(tmp_path_factory.mktemp("none") / "store", "--model", f"{prompted_model}=prompted") as (address, _):
+        yield address
+
+
+@pytest.fixture(scope="session")
+def prompted_model(tiny_model) -> Path:
+    """A model that encodes queries and documents in different ways."""
+    return tiny_model("bert", prompts={"query": "find: ", "document": "passage: "})
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, without a window."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("Chromium is not installed (apt-get install chromium)")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=program, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+class Visitor:
+    """Opens pages, and keeps what they asked for and what they complained about."""
+
+    def __init__(self, browser) -> None:
+        self._browser = browser
+        self._contexts = []
+        self.hosts: set[str] = set()
+        self.complaints: list[str] = []
+        self.expected: tuple[str, ...] = ()
+
+    def __call__(self, address, part="", **options):
+        """Open a part of the page; options are those of a context, such as ``viewport``."""
+        context = self._browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.set_default_timeout(20_000)
+        self._contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
+        page.on("websocket", lambda socket: self.hosts.add(socket.url))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._on_console)
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        page.goto(f"{address}/#{part}")
+        return page
+
+    def _on_console(self, message):
+        if message.type in ("error", "warning") and not any(each in message.text for each in self.expected):
+            self.complaints.append(f"{message.text} {message.location['url']}")
+
+    def close(self):
+        for context in self._contexts:
+            context.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """``visit(address, "map")``: a page; no request leaves this machine, and the browser has nothing to complain of."""
+    visitor = Visitor(browser)
+    yield visitor
+    visitor.close()
+    assert visitor.hosts
+    assert all(host.partition(":")[0] == "127.0.0.1" for host in visitor.hosts), visitor.hosts
+    assert visitor.complaints == []

@@ -1,0 +1,199 @@
+"""With what the page is used: keyboards, phones, dark rooms; servers that are gone or busy."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.slow
+
+PARTS = ("search", "add", "similarity", "answers", "map", "bias")
+DEMONSTRATIONS = PARTS[2:]
+PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
+
+
+def test_a_server_that_is_gone_is_named_and_can_be_asked_again(visit, serving, store, tmp_path):
+    visit.expected = ("ERR_CONNECTION_REFUSED",)
+    with serving(tmp_path / "store") as (address, process):
+        page = visit(address, "similarity")
+        page.click("#panel-similarity button.main")
+        expect(page.locator("#similarity-outcome .results")).to_be_visible()
+        process.terminate()
+        process.wait(timeout=60)
+        page.click("#panel-similarity button.main")
+        expect(page.locator("#similarity-outcome [role=alert]")).to_contain_text("The server does not answer")
+        port = address.rpartition(":")[2]
+        with serving(tmp_path / "store", "--port", port):
+            page.get_by_role("button", name="Try again").click()
+            expect(page.locator("#similarity-outcome .results")).to_be_visible()
+
+
+def test_a_busy_server_is_asked_again_when_it_says_so(visit, server):
+    visit.expected = ("429",)
+    page = visit(server, "similarity")
+    answers = []
+
+    def busy_at_first(route):
+        answers.append(route.request.url)
+        if len(answers) > 2:
+            route.continue_()
+            return
+        error = {"error": {"message": "the server's queue is full", "type": "rate_limit_error"}}
+        route.fulfill(status=429, headers={"Retry-After": "0"}, body=json.dumps(error), content_type="application/json")
+
+    page.route("**/v1/embeddings", busy_at_first)
+    page.click("#panel-similarity button.main")
+    expect(page.locator("#similarity-outcome .results")).to_be_visible()
+    assert len(answers) == 3
+
+
+def test_while_it_waits_the_page_says_so_and_a_new_request_takes_the_place_of_the_old(visit, server):
+    visit.expected = ("ERR_FAILED",)
+    page = visit(server, "similarity")
+    held = []
+    page.route("**/v1/embeddings", lambda route: held.append(route) if not held else route.continue_())
+    page.click("#panel-similarity button.main")
+    expect(page.locator("#similarity-outcome")).to_have_attribute("aria-busy", "true")
+    expect(page.locator("#similarity-outcome .ghost")).to_have_count(3)
+    expect(page.locator("#announce")).to_have_text("Comparing")
+    page.fill("#panel-similarity [name=others]", "The second request.")
+    page.click("#panel-similarity button.main")
+    expect(page.locator("#similarity-outcome .bar-name")).to_have_text(["The second request."])
+    expect(page.locator("#similarity-outcome")).not_to_have_attribute("aria-busy", "true")
+
+
+def test_the_keyboard_alone_searches_reads_and_goes_on(visit, server):
+    page = visit(server)
+    expect(page.locator(".chip")).to_have_count(4)
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    expect(page.locator(".skip")).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.locator("#search-query")).to_be_focused()
+    page.keyboard.type("how do I request holidays")
+    page.keyboard.press("Enter")
+    title = page.locator(".hits .title").first
+    expect(title).to_have_text("Time off")
+    for _ in range(20):
+        if title.evaluate("(element) => element === document.activeElement"):
+            break
+        page.keyboard.press("Tab")
+    expect(title).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#document-title")).to_be_focused()
+    for _ in range(6):  # the sheet keeps the focus, or gives it to the browser, and never to what it covers
+        page.keyboard.press("Tab")
+        assert page.evaluate(
+            "() => document.activeElement === document.body || !!document.activeElement.closest('#document')"
+        )
+    page.keyboard.press("Escape")
+    expect(title).to_be_focused()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_tab_reaches_everything_shows_where_it_is_and_leaves(visit, server, part):
+    page = visit(server, part)
+    expect(page.locator(".chip")).to_have_count(4)
+    page.evaluate("() => document.activeElement.blur()")
+    wanted = page.evaluate(
+        """() => [...document.querySelectorAll("a[href], button, input, select, textarea")]
+            .filter((each) => each.checkVisibility() && each.tabIndex >= 0 && !each.closest("dialog"))
+            .filter((each) => each.type !== "radio" || each.checked).length"""
+    )
+    seen, hidden = set(), []
+    for _ in range(wanted + 5):
+        page.keyboard.press("Tab")
+        at = page.evaluate(
+            """() => {
+                const at = document.activeElement;
+                if (at === document.body) return null;
+                const shown = at.matches("[type=checkbox], [type=radio]") ? at.parentElement.querySelector("span") ?? at
+                    : at.matches("[type=file]") ? document.querySelector(".drop .button") : at;
+                const style = getComputedStyle(shown);
+                window.order ??= new Map();
+                if (!window.order.has(at)) window.order.set(at, window.order.size);
+                return [window.order.get(at), style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2];
+            }"""
+        )
+        if at is None:
+            break
+        seen.add(at[0])
+        if not at[1]:
+            hidden.append(page.evaluate("() => document.activeElement.outerHTML"))
+    assert at is None, "the focus never leaves the page"
+    assert len(seen) == wanted
+    assert hidden == []
+
+
+def test_arrow_keys_move_through_the_list_beside_the_map(visit, server):
+    page = visit(server, "map")
+    page.click("#panel-map button.main")
+    sentences = page.locator(".sentence")
+    expect(sentences.first).to_be_visible()
+    sentences.first.focus()
+    page.keyboard.press("ArrowDown")
+    expect(sentences.nth(1)).to_be_focused()
+    expect(page.locator(".map .tip")).to_have_text(sentences.nth(1).inner_text())
+    page.keyboard.press("End")
+    expect(sentences.last).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator(".sentence:focus")).to_have_count(0)
+
+
+def test_parts_have_addresses_titles_and_a_current_link(visit, server):
+    page = visit(server, "bias")
+    for part in PARTS:
+        page.locator(f"nav a[href='#{part}']").click()
+        heading = page.locator(f"#title-{part}")
+        expect(heading).to_be_focused()
+        assert page.title() == f"{heading.inner_text()} · twinvec"
+        assert page.locator("nav a[aria-current=page]").get_attribute("href") == f"#{part}"
+        assert page.locator("main > section:visible").count() == 1
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_phone_shows_it_all_without_scrolling_sideways(visit, server, part):
+    page = visit(server, part, **PHONE)
+    expect(page.locator(".chip")).to_have_count(4)
+    if part in DEMONSTRATIONS:
+        page.click(f"#panel-{part} button.main")
+        expect(page.locator(f"#{part}-outcome .results")).to_be_visible()
+    elif part == "search":
+        page.fill("#search-query", "holidays")
+        page.keyboard.press("Enter")
+        expect(page.locator(".hits > li").first).to_be_visible()
+        page.locator(".title").first.click()
+        expect(page.locator("#document dt").first).to_be_visible()
+        page.locator("#document").get_by_role("button", name="Close").click()
+    beyond = page.evaluate(
+        """() => [...document.querySelectorAll("main *, header *")]
+            .filter((each) => each.checkVisibility() && !each.closest(".hidden, svg, .chip, .segments"))
+            .filter((each) => each.getBoundingClientRect().right > innerWidth + 0.5)
+            .map((each) => each.outerHTML.slice(0, 200))"""
+    )
+    assert beyond == []
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 360
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_follows_the_colour_scheme(visit, server, scheme):
+    page = visit(server, color_scheme=scheme)
+    red, green, blue = map(
+        int, page.evaluate("() => getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")
+    )
+    assert (red + green + blue > 600) == (scheme == "light")
+
+
+def test_the_page_needs_few_requests_and_no_second_round(visit, server):
+    page = visit(server)
+    expect(page.locator(".chip")).to_have_count(4)
+    entries = page.evaluate(
+        "() => performance.getEntriesByType('resource').map((each) => [each.name, each.initiatorType])"
+    )
+    names = [name.removeprefix(server) for name, _ in entries]
+    names.remove("/page/icon.svg")  # the tab's icon and the page's sign are one file
+    assert len(names) == len(set(names)) < 30
+    assert {name for name in names if not name.startswith("/page/")} == {"/v1/models", "/v1/collections"}

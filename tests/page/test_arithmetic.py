@@ -1,0 +1,103 @@
+"""The page's arithmetic, compared with numpy and scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PLACES = "async (rows) => rows.map((await import('/page/vectors.js')).principal(rows))"
+CALL = "async ([file, name, args]) => (await import(`/page/${file}.js`))[name](...args)"
+
+
+def test_principal_components_are_those_of_a_singular_value_decomposition(visit, files_only):
+    vectors = np.random.default_rng(0).normal(size=(40, 16)) * np.linspace(3, 0.5, 16)
+    page = visit(files_only)
+    places = np.array(
+        page.evaluate(
+            PLACES,
+            vectors.tolist(),
+        )
+    )
+    centred = vectors - vectors.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    expected = centred @ axes[:2].T
+    assert np.abs(places) == pytest.approx(np.abs(expected), abs=1e-3)
+    assert all(column[np.abs(column).argmax()] > 0 for column in places.T)
+
+
+def test_the_same_vectors_lie_in_one_place(visit, files_only):
+    page = visit(files_only)
+    places = page.evaluate(
+        PLACES,
+        [[0.6, 0.8]] * 4,
+    )
+    assert places == [[0, 0]] * 4
+
+
+def test_clusters_are_those_that_the_vectors_were_made_in(visit, files_only):
+    random = np.random.default_rng(1)
+    centres = random.normal(size=(4, 32))
+    labels = np.repeat(np.arange(4), (14, 11, 8, 5))
+    vectors = centres[labels] + 0.2 * random.normal(size=(len(labels), 32))
+    order = random.permutation(len(labels))
+    page = visit(files_only)
+    for name, arguments in (("kmeans", [vectors[order].tolist(), 4]), ("clustersOf", [vectors[order].tolist()])):
+        found = page.evaluate(CALL, ["vectors", name, arguments])["labels"]
+        assert found == labels[order].tolist()  # numbered from the largest down
+
+
+def test_clusters_are_as_tight_as_those_of_scikit_learn(visit, files_only):
+    cluster = pytest.importorskip("sklearn.cluster")
+    vectors = np.random.default_rng(2).normal(size=(60, 8))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    found = np.array(visit(files_only).evaluate(CALL, ["vectors", "kmeans", [vectors.tolist(), 5]])["labels"])
+    theirs = cluster.KMeans(5, n_init=10, random_state=0).fit(vectors).labels_
+
+    def tightness(labels):
+        return sum(np.linalg.norm(vectors[labels == each].sum(axis=0)) for each in set(labels))
+
+    assert len(set(found)) == 5
+    assert tightness(found) > 0.97 * tightness(theirs)
+
+
+def test_marks_count_characters_as_python_does(visit, files_only):
+    text = "A 👩‍🚀 flies to 🌍 and 𝕏, quickly."
+    matches = [[text.index(word), text.index(word) + len(word)] for word in ("flies", "quickly")]
+    script = """async ([text, matches]) => {
+        const nodes = (await import('/page/passage.js')).marked(text, matches);
+        return nodes.map((node) => (typeof node === 'string' ? node : [node.textContent]));
+    }"""
+    nodes = visit(files_only).evaluate(script, [text, matches])
+    assert [node for node in nodes if isinstance(node, list)] == [["flies"], ["quickly"]]
+    assert "".join(node if isinstance(node, str) else node[0] for node in nodes) == text
+
+
+LONG = "This line is long enough that somebody broke it for its width only,"
+
+
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        (f"{LONG}\nand goes on here.", True),
+        (f"- {LONG}\n  and goes on here.", True),
+        ("A short line.\nAnother one.", False),
+        (f"{LONG}\n\nA new paragraph.", False),
+        (f"{LONG}\n- an item", False),
+        (f"{LONG}\n1. an item", False),
+        (f"# {LONG}\ntext", False),
+        (f"```\n{LONG}\ncode\n```", False),
+    ],
+)
+def test_paragraphs_of_markdown_flow(visit, files_only, text, joined):
+    page = visit(files_only)
+    found = page.evaluate(CALL, ["passage", "readable", [text, {"format": "markdown"}]])
+    assert len(found) == len(text)
+    assert (found.count("\n") < text.count("\n")) == joined
+    assert page.evaluate(CALL, ["passage", "readable", [text, {"format": "text"}]]) == text
+
+
+@pytest.mark.parametrize(("share", "shown"), [(0, "0%"), (0.001, "<1%"), (0.5, "50%"), (0.997, "99%"), (1, "100%")])
+def test_percents_are_never_rounded_to_all_or_nothing(visit, files_only, share, shown):
+    assert visit(files_only).evaluate(CALL, ["scores", "percent", [share]]) == shown

@@ -1,0 +1,153 @@
+"""The demonstrations on real models: what they show is what the library computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from twinvec import Encoder
+from twinvec.evaluation.bias import WinogenderSet, evaluate_winogender
+
+pytestmark = pytest.mark.slow
+
+TRAVEL = [
+    "The bus to the airport is late.",
+    "The train to the airport was cancelled.",
+    "The train stops at every station.",
+]
+FOOD = ["Bake the bread for an hour.", "Onions are browned in butter.", "Salt the soup at the end."]
+
+
+def lines(values):
+    return "\n".join(values)
+
+
+def shown(page, part, selector):
+    page.click(f"#panel-{part} button.main")
+    expect(page.locator(f"#{part}-outcome .results")).to_be_visible()
+    expect(page.locator(f"#{part}-outcome")).not_to_have_attribute("aria-busy", "true")
+    return page.locator(f"#{part}-outcome {selector}")
+
+
+def test_similarity_of_a_text_with_others(visit, server, encoder):
+    page = visit(server, "similarity")
+    page.fill("#panel-similarity [name=text]", TRAVEL[0])
+    page.fill("#panel-similarity [name=others]", lines([*FOOD, "", *TRAVEL[1:]]))
+    rows = shown(page, "similarity", "li")
+    others = [*FOOD, *TRAVEL[1:]]
+    scores = encoder.encode_document(others) @ encoder.encode_document(TRAVEL[0])
+    order = np.argsort(-scores)
+    assert rows.locator(".bar-name").all_inner_texts() == [others[at] for at in order]
+    assert rows.locator(".bar-value").all_inner_texts() == [f"{scores[at]:.3f}" for at in order]
+    assert set(order[:2]) == {3, 4}
+    widths = [row.bounding_box()["width"] for row in rows.locator(".bar i").all()]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] > widths[-1]
+
+
+def test_similarity_with_another_model(visit, server, prompted_model):
+    page = visit(server, "similarity")
+    page.fill("#panel-similarity [name=others]", lines(FOOD))
+    page.select_option("#panel-similarity [name=model]", "prompted")
+    text = page.input_value("#panel-similarity [name=text]")
+    rows = shown(page, "similarity", "li .bar-value")
+    model = Encoder(str(prompted_model))
+    scores = np.sort(model.encode_document(FOOD) @ model.encode_document(text))[::-1]
+    assert rows.all_inner_texts() == [f"{score:.3f}" for score in scores]
+
+
+def test_an_answer_is_found_by_its_question(visit, server):
+    page = visit(server, "answers")
+    rows = shown(page, "answers", "li")
+    assert "30 days" in rows.first.inner_text()
+    assert "in the same way" in page.inner_text("#answers-outcome .summary")
+    page.select_option("#answers-rerank", "maxsim")
+    reranked = shown(page, "answers", "li")
+    expect(reranked.first).to_contain_text("relevance (maxsim)")
+    assert "30 days" in reranked.first.inner_text()
+
+
+def test_questions_are_encoded_as_queries_and_passages_as_documents(visit, server, prompted_model):
+    page = visit(server, "answers")
+    page.select_option("#panel-answers [name=model]", "prompted")
+    page.fill("#panel-answers [name=question]", "When is the bread done?")
+    page.fill("#panel-answers [name=passages]", "\n\n".join(FOOD))
+    rows = shown(page, "answers", "li")
+    model = Encoder(str(prompted_model))
+    query = model.encode_query("When is the bread done?")
+    scores = model.encode_document(FOOD) @ query
+    assert rows.locator(".bar-value").all_inner_texts() == [f"{score:.3f}" for score in np.sort(scores)[::-1]]
+    same = float(model.encode_document("When is the bread done?") @ query)
+    assert same < 0.999
+    assert f"{same:.3f}" in page.inner_text("#answers-outcome .summary")
+
+
+def test_a_map_shows_clusters_of_similar_sentences(visit, server):
+    page = visit(server, "map")
+    page.fill(
+        "#panel-map [name=sentences]", lines([value for pair in zip(TRAVEL, FOOD, strict=True) for value in pair])
+    )
+    page.fill("#panel-map [name=query]", "how to cook")
+    page.select_option("#map-clusters", "2")
+    clusters = shown(page, "map", ".clusters section")
+    found = [set(section.locator("button").all_inner_texts()) for section in clusters.all()]
+    assert sorted(map(sorted, found)) == sorted([sorted(TRAVEL), sorted(FOOD)])
+    assert page.locator(".point").count() == 6
+    assert page.locator(".asked").count() == 1
+    assert set(page.locator(".nearest .bar-name").all_inner_texts()[:3]) == set(FOOD)
+    page.locator(".point").first.hover()
+    expect(page.locator(".sentence.lit")).to_have_count(1)
+    expect(page.locator(".map .tip")).to_have_text(page.locator(".sentence.lit").inner_text())
+
+
+def test_a_map_finds_the_number_of_clusters(visit, server):
+    page = visit(server, "map")
+    assert shown(page, "map", ".clusters section").count() > 2
+    page.fill("#panel-map [name=sentences]", lines([*TRAVEL, *FOOD]))
+    page.fill("#panel-map [name=query]", "")
+    assert shown(page, "map", ".clusters section").count() == 2
+    assert page.locator(".nearest, .asked").count() == 0
+
+
+def test_bias_is_the_lean_that_the_library_measures(visit, server, encoder):
+    page = visit(server, "bias")
+    occupations = ["nurse", "engineer", "plumber", "receptionist"]
+    page.fill("#panel-bias [name=occupations]", lines(occupations))
+    rows = shown(page, "bias", ".leans li")
+    pronouns = {"neutral": "they", "female": "she", "male": "he"}
+    sentences = [
+        (each, {kind: f"The {each} said that {pronoun} would arrive soon." for kind, pronoun in pronouns.items()})
+        for each in occupations
+    ]
+    data = WinogenderSet(sentences, dict(zip(occupations, (90.0, 10.0, 5.0, 95.0), strict=True)))
+    leans = {each.occupation: each.lean for each in evaluate_winogender(encoder, data, resamples=10).occupations}
+    order = sorted(leans, key=leans.get, reverse=True)
+    assert rows.locator(".bar-name").all_inner_texts() == order
+    values = [
+        float(each.replace("−", "-"))
+        for each in rows.locator("[aria-hidden].bar-value, .bar-value [aria-hidden]").all_inner_texts()
+    ]
+    assert values == pytest.approx([leans[each] for each in order], abs=0.006)
+    assert leans["nurse"] > leans["engineer"]
+    page.check("#panel-bias [name=centre]")
+    rows = shown(page, "bias", ".leans li")
+    expect(rows.first.locator(".to-right")).to_have_count(1)
+    values = [float(each.replace("−", "-")) for each in rows.locator(".bar-value [aria-hidden]").all_inner_texts()]
+    assert sum(values) == pytest.approx(0, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value", "told"),
+    [
+        ("similarity", "others", " \n ", "at least one other"),
+        ("answers", "question", " ", "Give a question"),
+        ("map", "sentences", "one\none", "at least three"),
+        ("bias", "sentence", "The {occupation} is late.", "needs {occupation} and {pronoun}"),
+    ],
+)
+def test_a_demonstration_says_what_it_lacks(visit, server, part, field, value, told):
+    page = visit(server, part)
+    page.fill(f"#panel-{part} [name={field}]", value)
+    page.click(f"#panel-{part} button.main")
+    expect(page.locator(f"#{part}-outcome [role=alert]")).to_contain_text(told)

@@ -1,0 +1,147 @@
+"""Search in the browser: hits with their scores, passages and documents; modes, syntax, collections, relevance."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.slow
+
+QUESTION = "how do I request holidays"
+
+
+def search(page, query):
+    page.fill("#search-query", query)
+    page.click("#search-form button.main")
+    expect(page.locator("#search-outcome")).not_to_have_attribute("aria-busy", "true")
+    return page.locator(".hits > li")
+
+
+def only(page, *names):
+    """Choose collections."""
+    expect(page.locator(".chip")).to_have_count(4)
+    for chip in page.locator(".chip").all():
+        chip.locator("input").set_checked(chip.inner_text().split()[0] in names, force=True)
+
+
+def test_a_hit_has_its_place_its_passage_and_the_score_of_each_stage(visit, server):
+    page = visit(server)
+    hits = search(page, QUESTION)
+    first = hits.first
+    expect(first.locator(".title")).to_have_text("Time off")
+    assert first.locator(".place").inner_text() == "handbook · leave.md"
+    assert first.locator("mark").all_inner_texts() == ["Holidays", "requested"]
+    names = first.locator(".bar-name").all_inner_texts()
+    assert names == ["relevance", "meaning (dense)", "words (sparse)", "both (fused)"]
+    assert all(re.fullmatch(r"\d+%|-?\d+\.\d\d", value) for value in first.locator(".bar-value").all_inner_texts())
+    track, filled = (first.locator(f".lead-row .bar{part}").bounding_box()["width"] for part in ("", " i"))
+    relevance = int(first.locator(".lead-row .bar-value").inner_text().removesuffix("%"))
+    assert 100 * filled / track == pytest.approx(relevance, abs=2)
+    expect(page.locator(".summary")).to_contain_text(re.compile(r"^\d+ hits in \d+ ms"))
+
+
+def test_reranking_adds_its_stage(visit, server):
+    page = visit(server)
+    only(page, "handbook")
+    search(page, QUESTION)
+    page.select_option("#search-rerank", "maxsim")
+    expect(page.locator(".hits > li").first).to_contain_text("token by token (maxsim)")
+
+
+def test_modes_compare_meaning_or_words(visit, server):
+    page = visit(server)
+    hits = search(page, QUESTION)
+    for mode, there, absent in (("meaning", "dense", "sparse"), ("words", "sparse", "dense")):
+        page.locator(".segments label", has_text=mode).click()
+        expect(hits.first).not_to_contain_text(absent)
+        expect(hits.first).to_contain_text(there)
+
+
+def test_phrases_must_occur_and_words_must_not(visit, server):
+    page = visit(server)
+    expect(search(page, '"service desk"')).to_have_count(1)
+    expect(page.locator(".hits .title")).to_have_text("Lost devices")
+    search(page, "portal -holidays")
+    titles = page.locator(".hits .title").all_inner_texts()
+    assert titles[0] == "Working from elsewhere"
+    assert "Time off" not in titles
+
+
+def test_only_the_chosen_collections_are_searched(visit, server):
+    page = visit(server)
+    only(page, "recipes")
+    expect(search(page, "holidays")).to_have_count(2)
+    assert {place.split(" · ")[0] for place in page.locator(".place").all_inner_texts()} == {"recipes"}
+    only(page, "recipes", "handbook")
+    expect(page.locator(".hits > li")).to_have_count(7)
+    expect(page.locator(".hits .title").first).to_have_text("Time off")
+    only(page)
+    search(page, "holidays")
+    expect(page.locator("#search-outcome [role=alert]")).to_contain_text("Choose at least one collection")
+
+
+def test_the_least_relevance_leaves_out_what_does_not_answer(visit, server):
+    page = visit(server)
+    everything = search(page, QUESTION).count()
+    page.locator("#search-relevance").fill("60")
+    expect(page.locator("#search-relevance-shown")).to_have_text("60%")
+    expect(page.locator(".hits > li")).not_to_have_count(everything)
+    shown = page.locator(".lead-row .bar-value").all_inner_texts()
+    assert shown
+    assert all(int(each.removesuffix("%")) >= 60 for each in shown)
+    search(page, "migration of geese in autumn")
+    expect(page.locator("#search-outcome .empty-title")).to_have_text("Nothing found")
+
+
+def test_a_document_opens_with_its_metadata_and_its_passage(visit, server):
+    page = visit(server)
+    search(page, QUESTION)
+    title = page.locator(".title", has_text="Time off")
+    title.click()
+    sheet = page.locator("#document")
+    expect(sheet.locator(".document-text")).to_contain_text("Unused days expire at the end of March 🌱 next year.")
+    metadata = dict(zip(sheet.locator("dt").all_inner_texts(), sheet.locator("dd").all_inner_texts(), strict=True))
+    assert metadata == {"collection": "handbook", "id": "leave.md", "team": "people", "year": "2024"}
+    expect(sheet.locator("mark")).to_contain_text("Holidays are requested two weeks ahead, in the portal.")
+    expect(sheet.get_by_role("heading")).to_have_text("Time off")
+    sheet.get_by_role("button", name="Go to the passage").click()
+    page.keyboard.press("Escape")
+    expect(sheet).to_be_hidden()
+    expect(title).to_be_focused()
+
+
+def test_hits_go_to_the_map(visit, server):
+    page = visit(server)
+    only(page, "handbook")
+    search(page, QUESTION)
+    page.get_by_role("button", name="Show them on the map").click()
+    expect(page.locator("#map-outcome .point")).to_have_count(5)
+    assert page.input_value("#panel-map [name=query]") == QUESTION
+    assert page.title() == "Map · twinvec"
+    page.go_back()
+    expect(page.locator(".hits > li")).to_have_count(5)
+
+
+def test_more_hits_are_a_click_away(visit, server):
+    page = visit(server)
+    only(page, "notes")
+    hits = search(page, "note about the garden")
+    expect(hits).to_have_count(10)
+    page.get_by_role("button", name="More hits").click()
+    expect(hits).to_have_count(12)
+    expect(page.get_by_role("button", name="More hits")).to_have_count(0)
+
+
+def test_an_empty_query_is_a_mistake(visit, server):
+    page = visit(server)
+    search(page, "  ")
+    expect(page.locator("#search-outcome [role=alert]")).to_contain_text("Type what to search for")
+
+
+def test_a_server_without_collections_says_how_to_begin(visit, files_only):
+    page = visit(files_only)
+    expect(page.locator("#search-outcome")).to_contain_text("There are no collections yet")
+    page.locator("#search-outcome").get_by_role("link", name="Add documents").click()
+    expect(page.get_by_role("heading", name="Add documents")).to_be_focused()

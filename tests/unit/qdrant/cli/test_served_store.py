@@ -1,0 +1,230 @@
+"""Commands on a store that ``twinvec serve`` has: they print what they print on a store of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+pytest.importorskip("twinvec_serve")
+
+import models
+from unit.serve.processes import serving
+
+pytestmark = pytest.mark.slow
+
+KEY, READER = "a-write-key-0123456789", "a-read-key-0123456789"
+GUIDE = """# Guide
+
+## Certificates
+
+A certificate is renewed two weeks ahead, at the desk.
+
+## Prices
+
+Pumps cost 100.
+"""
+NOT_LOADED = ("numpy", "torch", "openvino", "onnxruntime", "tokenizers", "qdrant_client", "qdrant_edge", "httpx")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A tiny model with its graph, so that a server of it starts without torch."""
+    folder = tmp_path_factory.mktemp("models")
+    built = models.build(folder / "built", "bert")
+    command = [sys.executable, "-m", "twinvec", "export", str(built), "-o", str(folder / "tiny")]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "tiny"
+
+
+@pytest.fixture(scope="module")
+def folder(tiny, tmp_path_factory):
+    """A folder with documents, and a store with the collections "docs" and "rows"."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "docs").mkdir()
+    (folder / "docs" / "guide.md").write_text(GUIDE)
+    (folder / "docs" / "fees.md").write_text("# Fees\n\nLate fees are charged after thirty days.\n")
+    rows = [{"id": f"r{row}", "text": f"Row {row} of certificates.", "year": 2020 + row} for row in range(5)]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for source, name in (("docs", "docs"), ("rows.jsonl", "rows")):
+        done = twinvec(
+            folder, "ingest", source, "-c", name, "--model", str(tiny), "--path", "store", "--describe", "=all of it"
+        )
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def twinvec(folder, *arguments, **environment):
+    """Run a command in a folder."""
+    command = [sys.executable, "-m", "twinvec", *map(str, arguments)]
+    given = {"env": os.environ | environment, "cwd": folder, "capture_output": True, "text": True}
+    return subprocess.run(command, check=False, **given)
+
+
+def without_times(text):
+    return re.sub(r"(found|reranked) in [\d,]+ ms|seconds +[\d.,]+ *", "TIME", text)
+
+
+SEARCHES = [
+    ("certificate", "-c", "docs"),
+    ("certificate", "-c", "docs", "--json"),
+    ("certificate", "-c", "docs", "--files"),
+    ("certificate", "fees", "-c", "docs", "--explain"),
+    ("certificate", "fees", "-c", "docs", "--json", "--mode", "sparse"),
+    ("certificate", "-c", "docs", "--rerank", "maxsim", "--full"),
+    ("certificate", "-c", "rows", "--filter", "year>=2022", "--limit", "2", "--offset", "1"),
+    ("row", "-c", "rows", "--chunks", "--json"),
+    ("row -certificate", "-c", "rows"),
+    ('"row 3"', "-c", "rows", "--json"),
+    ("certificate", "--json"),
+    ("certificate", "--words", "desk", "--answer", "A certificate is renewed."),
+]
+OTHERS = [("info", "-c", "docs"), ("info", "-c", "rows", "--json"), ("collections",), ("collections", "--json")]
+WRONG = [
+    ("search", "a", "-c", "none"),
+    ("search", "a", "-c", "docs", "--filter", '{"year": {"foo": 1}}'),
+    ("search", "a", "-c", "rows", "--min-relevance", ".5"),
+    ("info", "-c", "none"),
+]
+
+
+def test_commands_print_the_same(tiny, folder):
+    """Terminal, --json and exit codes, with and without a process that has the store."""
+    asked = [("search", *each) for each in SEARCHES] + OTHERS
+    before = [twinvec(folder, *each, "--path", "store") for each in asked]
+    failed = [twinvec(folder, *each, "--path", "store") for each in WRONG]
+    with serving(folder, tiny):
+        for arguments, expected in zip(asked, before, strict=True):
+            done = twinvec(folder, *arguments, "--path", "store")
+            assert (done.returncode, done.stderr) == (0, ""), arguments
+            assert without_times(done.stdout) == without_times(expected.stdout), arguments
+        for arguments, expected in zip(WRONG, failed, strict=True):
+            done = twinvec(folder, *arguments, "--path", "store")
+            assert (done.returncode, done.stdout) == (1, ""), arguments
+            assert done.stderr.startswith("twinvec: ")
+            assert expected.returncode == 1, arguments
+        assert any(each.stdout.count("certificate") for each in before)
+
+
+def test_a_search_of_a_served_store_loads_no_model_and_no_client(tiny, folder):
+    program = (
+        "import sys\nfrom twinvec.cli.app import main\n"
+        f"try: main(['search', 'certificate', '-c', 'docs', '--path', 'store', *sys.argv[1:]])\n"
+        "except SystemExit as stop: assert not stop.code\n"
+        f"print([name for name in {NOT_LOADED!r} if name in sys.modules], file=sys.stderr)"
+    )
+    with serving(folder, tiny):
+        for options in ([], ["--json"], ["--files"], ["--rerank", "maxsim"]):
+            command = [sys.executable, "-c", program, *options]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+            assert "certificate" in done.stdout or "guide.md" in done.stdout
+            assert done.stderr == "[]\n", options
+
+
+def test_an_ingest_goes_through_the_process(tiny, folder, tmp_path):
+    """New, changed, unchanged, empty and failed documents; the source is registered as without a process."""
+    shutil.copytree(folder / "docs", tmp_path / "docs")
+    (tmp_path / "docs" / "empty.md").write_text("")
+    (tmp_path / "docs" / "rows.jsonl").write_text('{"id": "r1", "text": "a row"}\n{"text": "no id"}\n')
+    with serving(tmp_path, tiny) as server:
+        ingest = ("ingest", "docs", "-c", "docs", "--path", "store")
+        trial = twinvec(tmp_path, *ingest, "--dry-run", "--json", "--model", tiny)
+        assert json.loads(trial.stdout)["new"] == 3
+        assert json.loads(twinvec(tmp_path, "collections", "--path", "store", "--json").stdout) == {"collections": []}
+        done = twinvec(tmp_path, *ingest, "--json", "--chunk-tokens", "20", "--model", tiny)
+        report = json.loads(done.stdout)
+        assert done.returncode == 3, done.stderr
+        assert (report["new"], report["empty"], report["failed"], report["roots"]) == (3, 1, 1, ["docs"])
+        assert report["failures"][0][0] == "rows.jsonl:2"
+        (tmp_path / "docs" / "fees.md").write_text("# Fees\n\nFees are charged after ten days.\n")
+        shown = twinvec(tmp_path, *ingest)
+        assert "0 new, 1 updated, 2 unchanged, 0 deleted, 1 failed" in shown.stdout
+        assert "failed: rows.jsonl:2" in shown.stderr
+        (tmp_path / "docs" / "rows.jsonl").unlink()
+        pruned = json.loads(twinvec(tmp_path, *ingest, "--prune", "--json").stdout)
+        assert (pruned["deleted"], pruned["unchanged"]) == (1, 2)
+        other = twinvec(tmp_path, *ingest, "--overlap", "3")
+        assert other.returncode == 1
+        assert "leave chunking out" in other.stderr
+        wrong = twinvec(tmp_path, "ingest", "docs", "-c", "new", "--path", "store", "--model", "another/model")
+        assert wrong.returncode == 1
+        assert "unknown model 'another/model'" in wrong.stderr
+        assert server.stop(signal.SIGTERM) == 0
+    info = json.loads(twinvec(tmp_path, "info", "-c", "docs", "--path", "store", "--json").stdout)
+    assert info["roots"] == [{"name": "docs", "location": str(tmp_path / "docs"), "documents": 2}]
+    updated = twinvec(tmp_path, "update", "-c", "docs", "--path", "store", "--json")
+    assert json.loads(updated.stdout)["collections"][0]["unchanged"] == 2, updated.stderr
+
+
+def test_keys_come_from_the_same_places(tiny, folder, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text(f"# of the tests\nread {READER}\nwrite {KEY}\n")
+    search = ("search", "certificate", "-c", "docs", "--path", "store")
+    ingest = ("ingest", "docs", "-c", "docs", "--path", "store")
+    with serving(folder, tiny, "--api-key-file", str(keys)):
+        refused = twinvec(folder, *search)
+        assert refused.returncode == 1
+        assert "TWINVEC_API_KEY" in refused.stderr
+        for environment in (
+            {"TWINVEC_API_KEY": KEY},
+            {"TWINVEC_READ_API_KEY": READER},
+            {"TWINVEC_SERVE_API_KEY_FILE": str(keys)},
+        ):
+            assert twinvec(folder, *search, **environment).returncode == 0
+        assert twinvec(folder, *ingest, TWINVEC_API_KEY=KEY).returncode == 0
+        assert twinvec(folder, *ingest, TWINVEC_SERVE_API_KEY_FILE=str(keys)).returncode == 0
+        refused = twinvec(folder, *ingest, TWINVEC_API_KEY=READER)
+        assert refused.returncode == 1
+        assert READER not in refused.stdout + refused.stderr
+
+
+def test_a_killed_process_misleads_nobody(tiny, folder):
+    with serving(folder, tiny) as server:
+        server.stop(signal.SIGKILL)
+    done = twinvec(folder, "search", "certificate", "-c", "docs", "--path", "store", "--files")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "docs/guide.md" in done.stdout
+
+
+def test_searches_during_an_ingest_of_thousands_of_chunks(tiny, tmp_path):
+    """8 clients search while one ingests; no search fails, and everything acknowledged is found."""
+    import httpx
+
+    documents = 3000
+    (tmp_path / "rows.jsonl").write_text(
+        "\n".join(
+            json.dumps({"id": f"r{row}", "text": f"row {row} " + "word " * (row % 40)}) for row in range(documents)
+        )
+    )
+    with serving(tmp_path, tiny) as server, httpx.Client(base_url=server.address, timeout=120) as client:
+        assert client.post("/v1/collections", json={"name": "rows", "chunking": False}).status_code == 201
+        client.post("/v1/collections/rows/documents", json=[{"id": "first", "text": "row first"}])
+        done, statuses = threading.Event(), []
+
+        def search():
+            with httpx.Client(base_url=server.address, timeout=120) as own:
+                while not done.is_set():
+                    answer = own.post("/v1/collections/rows/search", json={"query": "row first", "limit": 3})
+                    statuses.append((answer.status_code, len(answer.json().get("results", [{"hits": []}])[0]["hits"])))
+
+        threads = [threading.Thread(target=search) for _ in range(8)]
+        for each in threads:
+            each.start()
+        ingested = twinvec(
+            tmp_path, "ingest", "rows.jsonl", "-c", "rows", "--path", "store", "--source", "rows", "--json"
+        )
+        done.set()
+        for each in threads:
+            each.join()
+        assert json.loads(ingested.stdout)["new"] == documents, ingested.stderr
+        assert {status for status, _ in statuses} == {200}
+        assert len(statuses) > 16
+        assert min(found for _, found in statuses) >= 1
+        assert client.get("/v1/collections/rows").json()["points"] == documents + 1

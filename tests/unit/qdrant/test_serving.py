@@ -1,0 +1,169 @@
+"""Who serves a store: what is written into its folder, and how others take it; processes are real, and killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from holders import with_helpers
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError
+from twinvec_qdrant import Announcement, Collection, drop_collection, restore_collection, serving_process
+from twinvec_qdrant.serving.client import ServerClient, collection_path
+from twinvec_qdrant.serving.process import SERVING_FILE
+from words import WordEncoder
+
+SERVING = """
+    import sys
+    from twinvec_qdrant import Announcement
+    held = Announcement(sys.argv[1], sys.argv[2])
+    print("serving", flush=True)
+    sys.stdin.read()
+    held.close()
+"""
+
+
+@contextmanager
+def announced(path, address="http://127.0.0.1:9"):
+    """Start a process that announces that it serves the store; yield the process."""
+    program = "\n".join(line.strip() for line in SERVING.splitlines())
+    command = [sys.executable, "-c", program, str(path), address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=with_helpers()) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"serving\n"
+        yield process
+        process.kill()
+
+
+@contextmanager
+def answering(instance, status=200):
+    """A server that answers /healthz with an instance, and all else with an error; yields its address."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self):
+            healthy = self.path == "/healthz"
+            self.send_response(200 if healthy else status)
+            self.end_headers()
+            error = {"message": "no such thing", "code": "collection_not_found"}
+            self.wfile.write(json.dumps({"instance": instance()} if healthy else {"error": error}).encode())
+            self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_nobody_serves_a_store_that_nobody_announced(tmp_path):
+    assert serving_process(tmp_path) is None
+    assert serving_process(tmp_path / "missing") is None
+
+
+def test_a_process_is_found_until_it_ends_and_not_after_a_kill(tmp_path):
+    with announced(tmp_path, "http://127.0.0.1:4321") as process:
+        found = serving_process(tmp_path)
+        assert found is not None
+        assert (found.pid, found.address, found.is_this_process) == (process.pid, "http://127.0.0.1:4321", False)
+        assert found.secret not in repr(found) + str(found)
+        with pytest.raises(StoreBusyError, match=f"served by process {process.pid} at http://127.0.0.1:4321"):
+            Announcement(tmp_path, "http://127.0.0.1:1")
+        process.kill()
+        process.wait()
+        assert json.loads((tmp_path / SERVING_FILE).read_bytes())["pid"] == process.pid  # nobody has cleaned up
+        assert serving_process(tmp_path) is None
+    held = Announcement(tmp_path, "http://127.0.0.1:1")
+    assert serving_process(tmp_path) == held.process
+    held.close()
+    held.close()
+    assert serving_process(tmp_path) is None
+
+
+def test_only_the_owner_reads_who_serves(tmp_path):
+    held = Announcement(tmp_path / "new", "http://127.0.0.1:1")
+    assert (tmp_path / "new" / SERVING_FILE).stat().st_mode & 0o077 == 0
+    held.close()
+
+
+def test_a_collection_of_a_served_store_is_not_opened_and_the_error_says_where_it_is(tmp_path):
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as opened:
+        opened.ingest([("tea", "green tea")])
+    with announced(tmp_path, "http://127.0.0.1:4321"):
+        for call in (
+            lambda: Collection.open("notes", tmp_path, encoder=WordEncoder()),
+            lambda: Collection.open("other", tmp_path),
+            lambda: drop_collection("notes", tmp_path),
+        ):
+            with pytest.raises(StoreBusyError, match=r"process \d+ at http://127.0.0.1:4321 .*twinvec search"):
+                call()
+    with Collection.open("notes", tmp_path, encoder=WordEncoder()) as opened:
+        assert opened.count() == 1
+
+
+def test_a_backup_is_not_restored_into_a_served_store(tmp_path):
+    from twinvec_qdrant import backup_collection
+
+    with Collection.open("notes", tmp_path / "store", encoder=WordEncoder(), chunking=False) as opened:
+        opened.ingest([("tea", "green tea")])
+    backup_collection("notes", tmp_path / "backup", tmp_path / "store")
+    with announced(tmp_path / "store"), pytest.raises(StoreBusyError, match="served by"):
+        restore_collection(tmp_path / "backup", tmp_path / "store", overwrite=True)
+
+
+def test_the_process_that_serves_a_store_opens_its_collections(tmp_path):
+    held = Announcement(tmp_path, "http://127.0.0.1:1")
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as opened:
+        assert opened.count() == 0
+    held.close()
+
+
+def test_a_client_refuses_an_address_where_nobody_or_somebody_else_answers(tmp_path):
+    with announced(tmp_path):
+        silent = serving_process(tmp_path)
+        with pytest.raises(StoreBusyError, match="does not answer"):
+            ServerClient(silent, 1.0)
+    with answering(lambda: "another") as address, announced(tmp_path, address):
+        other = serving_process(tmp_path)
+        with pytest.raises(StoreBusyError, match="another process answers"):
+            ServerClient(other, 1.0)
+
+
+def test_errors_of_the_server_are_those_of_the_library(tmp_path, monkeypatch):
+    found = {}
+    with answering(lambda: found["process"].instance, 404) as address, announced(tmp_path, address):
+        found["process"] = serving_process(tmp_path)
+        with (
+            ServerClient(found["process"], 1.0) as client,
+            pytest.raises(CollectionNotFoundError, match="no such thing"),
+        ):
+            client.get(collection_path("a b"))
+
+
+def test_a_key_does_not_travel_to_another_host_without_encryption(tmp_path, monkeypatch):
+    monkeypatch.setenv("TWINVEC_API_KEY", "a-key-of-sixteen-characters")
+    found = {}
+    with answering(lambda: found["process"].instance) as address, announced(tmp_path, address):
+        found["process"] = serving_process(tmp_path)
+        with ServerClient(found["process"], 1.0) as client:
+            client._host = "192.0.2.1"
+            with pytest.raises(ConfigurationError, match="without encryption") as error:
+                client.get("/v1/collections")
+            assert "a-key" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "."])
+def test_a_name_that_is_no_part_of_a_path_is_refused(name):
+    with pytest.raises(ConfigurationError, match="cannot be reached over HTTP"):
+        collection_path(name)

@@ -1,0 +1,68 @@
+"""Real ``twinvec serve`` processes for tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+class Server:
+    """A process of ``twinvec serve`` that is ready.
+
+    Attributes:
+        process: The process.
+        ready: What it printed when it was ready: address, pid, store, models.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], ready: dict[str, Any]) -> None:
+        self.process = process
+        self.ready = ready
+
+    @property
+    def address(self) -> str:
+        """The address of the server."""
+        address: str = self.ready["address"]
+        return address
+
+    def stop(self, sig: int) -> int:
+        """Send a signal, wait for the end, and return the exit code."""
+        self.process.send_signal(sig)
+        return self.process.wait(60)
+
+
+def command(folder: Path, model: Path, *options: str) -> list[str]:
+    """The command line of a server with a model and a store in ``folder``, at a free port."""
+    own = ["serve", "--json", "--port", "0", "--path", str(folder / "store"), "--model", f"{model}=tiny"]
+    return [sys.executable, "-m", "twinvec", *own, *options]
+
+
+@contextmanager
+def serving(
+    folder: Path, model: Path, *options: str, errors: IO[str] | int | None = None, **environment: str
+) -> Iterator[Server]:
+    """Start a server and wait until it is ready; at the end it is killed if it still runs."""
+    process = subprocess.Popen(
+        command(folder, model, *options),
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        env=os.environ | environment,
+        cwd=folder,
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line, f"the server ended with {process.wait(60)}"
+        yield Server(process, json.loads(line))
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        if process.stderr is not None:
+            process.stderr.close()

@@ -1,0 +1,266 @@
+"""Tools for agents, asked with the SDK's own client: in the process and over HTTP."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult
+
+from twinvec_qdrant import Collection
+from twinvec_serve import ServeSettings, create_app
+from twinvec_serve.agents import tools as tools_module
+from twinvec_serve.agents.library import Library
+from twinvec_serve.agents.over_http import running_sessions
+from twinvec_serve.agents.server import build
+from twinvec_serve.agents.texts import cut_lines, parse_place
+from words import WordEncoder
+
+GUIDE = "\n".join(f"line {number} of the guide" for number in range(1, 41))
+TEXTS = {
+    "guides/tls.md": "# Certificates\n\nRenew the certificate every year.\n\nThe renewal is free.",
+    "guides/refunds.md": "Refunds take five days.",
+    "notes/long.md": GUIDE,
+}
+
+
+class _Shelf(Library):
+    """Collections that are opened with the encoder of the tests, whose model nobody can load by name."""
+
+    def _open(self, name: str) -> Collection:
+        return Collection.open(name, self._path, encoder=WordEncoder(), create=False)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A folder with two collections."""
+    path = tmp_path / "store"
+    with Collection.open("docs", path, encoder=WordEncoder(), chunking=False) as docs:
+        docs.ingest([{"id": name, "text": text, "lang": "en"} for name, text in TEXTS.items()])
+    with Collection.open("mail", path, encoder=WordEncoder(), chunking=False) as mail:
+        mail.ingest(
+            {"1": "The certificate of the mail server has expired."}.items(), source="mail", describe={"": "our mail"}
+        )
+    return path
+
+
+@pytest.fixture
+def shelf(store):
+    opened = _Shelf(store, None)
+    yield opened
+    opened.close()
+
+
+async def asked(shelf: Library, tool: str, **arguments) -> CallToolResult:
+    async with Client(build(shelf)) as client:
+        return await client.call_tool(tool, arguments)
+
+
+async def answer(shelf: Library, tool: str, **arguments):
+    """Call a tool, which must not fail, and return its structured answer, which the text repeats."""
+    result = await asked(shelf, tool, **arguments)
+    assert not result.is_error, result.content
+    assert json.loads(result.content[0].text) == result.structured_content
+    return result.structured_content
+
+
+async def test_tools_describe_themselves_their_parameters_and_results(shelf):
+    async with Client(build(shelf)) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert "list_collections" in client.instructions
+    assert set(tools) == {"search", "get_document", "get_documents", "list_collections"}
+    for tool in tools.values():
+        assert len(tool.description) > 80
+        assert tool.annotations.read_only_hint
+        assert not tool.annotations.destructive_hint
+        assert all(each.get("description") for each in tool.input_schema["properties"].values())
+        schemas = [tool.output_schema, *tool.output_schema.get("$defs", {}).values()]
+        assert all(each.get("description") for schema in schemas for each in schema["properties"].values())
+    assert tools["search"].input_schema["required"] == ["queries"]
+
+
+async def test_collections_are_listed_with_what_they_hold(shelf):
+    listed = await answer(shelf, "list_collections")
+    assert [(each["name"], each["documents"]) for each in listed["collections"]] == [("docs", 3), ("mail", 1)]
+    assert listed["collections"][1]["sources"][0]["describes"] == {"": "our mail"}
+    assert listed["failed"] == {}
+
+
+async def test_a_search_finds_passages_with_source_place_and_score(shelf):
+    found = await answer(shelf, "search", queries=["renew certificate"])
+    first = found["results"][0]
+    assert (first["collection"], first["source"]) == ("docs", "guides/tls.md")
+    assert first["place"] == "guides/tls.md:1-5"
+    assert first["text"] == TEXTS["guides/tls.md"]
+    assert first["score"] > 0
+    assert {each["collection"] for each in found["results"]} == {"docs", "mail"}
+    mail = next(each for each in found["results"] if each["collection"] == "mail")
+    assert mail["describes"] == "our mail"
+
+
+async def test_further_phrasings_find_more_and_a_document_once(shelf):
+    one = await answer(shelf, "search", queries=["renew certificate"], collections=["docs"], limit=2)
+    more = await answer(shelf, "search", queries=["renew certificate", "refunds days"], collections=["docs"], limit=2)
+    assert "guides/refunds.md" not in [each["source"] for each in one["results"][:1]]
+    assert {each["source"] for each in more["results"]} == {"guides/tls.md", "guides/refunds.md"}
+
+
+async def test_a_filter_and_collections_narrow_a_search(shelf):
+    assert (await answer(shelf, "search", queries=["certificate"], filter={"lang": "de"}))["results"] == []
+    mail = await answer(shelf, "search", queries=["certificate"], collections=["mail"])
+    assert [each["collection"] for each in mail["results"]] == ["mail"]
+
+
+async def test_an_answer_is_cut_at_its_size_and_says_so(shelf, monkeypatch):
+    monkeypatch.setattr(tools_module, "MAX_CHARS", 30)
+    found = await answer(shelf, "search", queries=["certificate"])
+    assert sum(len(each["text"]) for each in found["results"]) == 30
+    assert found["results"][0]["shortened"]
+    assert found["left_out"] > 0
+
+
+async def test_a_document_is_read_whole_by_lines_and_by_place(shelf):
+    whole = await answer(shelf, "get_document", id="notes/long.md")
+    assert whole["text"] == GUIDE
+    assert (whole["first_line"], whole["last_line"], whole["lines"], whole["next_line"]) == (1, 40, 40, None)
+    assert whole["metadata"] == {"lang": "en"}
+    part = await answer(shelf, "get_document", id="notes/long.md", from_line=3, to_line=4)
+    assert part["text"] == "line 3 of the guide\nline 4 of the guide"
+    assert await answer(shelf, "get_document", id="notes/long.md:3-4", collection="docs") == part
+    last = await answer(shelf, "get_document", id="notes/long.md", from_line=900)
+    assert last["text"] == "line 40 of the guide"
+
+
+async def test_a_long_document_says_where_to_go_on(shelf, monkeypatch):
+    monkeypatch.setattr(tools_module, "MAX_CHARS", 100)
+    read, line = [], 1
+    while line is not None:
+        part = await answer(shelf, "get_document", id="notes/long.md", from_line=line)
+        assert len(part["text"]) <= 100
+        read.append(part["text"])
+        line = part["next_line"]
+    assert len(read) > 5
+    assert "\n".join(read) == GUIDE
+
+
+async def test_an_unknown_id_is_answered_with_the_nearest(shelf):
+    result = await asked(shelf, "get_document", id="guide/tls.md")
+    assert result.is_error
+    assert "no document 'guide/tls.md'" in result.content[0].text
+    assert "'guides/tls.md'" in result.content[0].text
+
+
+async def test_documents_of_a_pattern_are_cut_at_a_size(shelf):
+    found = await answer(shelf, "get_documents", pattern="guides/*")
+    assert [each["id"] for each in found["documents"]] == ["guides/refunds.md", "guides/tls.md"]
+    cut = await answer(shelf, "get_documents", pattern="*.md", max_chars=200)
+    assert sum(len(each["text"]) for each in cut["documents"]) <= 200
+    assert [each["id"] for each in cut["documents"]] + cut["left_out"] == sorted(TEXTS)
+    assert cut["documents"][-1]["next_line"]
+    assert (await asked(shelf, "get_documents", pattern="nothing*")).is_error
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("search", {"queries": ["x"], "collections": ["none"]}, "none"),
+        ("search", {"queries": []}, "queries"),
+        ("search", {"queries": ["x"], "filter": {"year": {"around": 3}}}, "around"),
+        ("search", {"queries": ["x"], "limit": 1000}, "limit"),
+        ("get_document", {"id": "1", "collection": "none"}, "none"),
+    ],
+)
+async def test_a_model_learns_what_was_wrong(shelf, tool, arguments, message):
+    result = await asked(shelf, tool, **arguments)
+    assert result.is_error
+    assert message in result.content[0].text
+    assert "Traceback" not in result.content[0].text
+
+
+async def test_an_error_of_the_server_says_nothing_of_its_text(shelf, monkeypatch, caplog):
+    async def failing() -> list[str]:
+        raise RuntimeError("the secret")
+
+    monkeypatch.setattr(shelf, "names", failing)
+    result = await asked(shelf, "list_collections")
+    assert result.is_error
+    assert "the secret" not in result.content[0].text
+    assert "the secret" not in caplog.text
+    assert "RuntimeError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a.md", None),
+        ("a.md:12", ("a.md", 12, 12)),
+        ("a.md:12-15", ("a.md", 12, 15)),
+        ("a.md#3", ("a.md", None, None)),
+        ("c:a", None),
+        (":3", None),
+    ],
+)
+def test_places_are_read(text, place):
+    assert parse_place(text) == place
+
+
+def test_whole_lines_are_taken_and_a_line_that_is_too_long_is_cut():
+    assert cut_lines(["abc", "de", "f"], 7) == ["abc", "de"]
+    assert cut_lines(["abcdefgh"], 5) == ["abcd"]
+
+
+# --- Over HTTP ---
+
+KEY = "a-key-of-this-test-0123456789"
+
+
+@pytest.fixture
+async def served(shelf):
+    """An app that runs, and a way to ask it with a key."""
+    app = create_app(ServeSettings(read_keys=(KEY,)))
+    app.state.services = dataclasses.replace(app.state.services, collections=shelf)
+    async with running_sessions(app):
+        yield app
+
+
+def http(app, **headers) -> httpx2.AsyncClient:
+    headers = {"Authorization": f"Bearer {KEY}"} | headers
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), headers=headers)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_tools_are_there_over_http(served, mode):
+    address = "http://127.0.0.1:6380/mcp"
+    async with http(served) as web, Client(streamable_http_client(address, http_client=web), mode=mode) as client:
+        assert len((await client.list_tools()).tools) == 4
+        result = await client.call_tool("search", {"queries": ["renew certificate"], "limit": 1})
+        assert result.structured_content["results"][0]["source"] == "guides/tls.md"
+
+
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Authorization": "Bearer unknown"}, 401),
+        ({"Host": "evil.example:6380"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+    ],
+)
+async def test_keys_hosts_and_origins_are_checked_for_agents_too(served, headers, status):
+    accepted = {"Accept": "application/json, text/event-stream"}
+    async with http(served, **accepted, **headers) as web:
+        answer = await web.post("http://127.0.0.1:6380/mcp", json=CALL)
+        assert answer.status_code == status
+        assert (await web.get("http://127.0.0.1:6380/mcp")).status_code in (405, status)
+
+
+async def test_before_the_start_agents_are_told_to_wait():
+    async with http(create_app()) as web:
+        assert (await web.post("http://127.0.0.1:6380/mcp", json=CALL)).status_code == 503

@@ -1,0 +1,181 @@
+"""The routes of collections: list, describe, create, search; what they find is what ``Collection.search`` finds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from fastapi.testclient import TestClient
+
+from twinvec import Encoder
+from twinvec_qdrant import Asked, Collection, search_as_asked
+from twinvec_serve import ServeSettings, create_app
+from twinvec_serve.errors import Overloaded
+
+DOCUMENTS = [
+    {"id": "tls.md", "text": "A certificate is renewed two weeks before it ends.", "lang": "en", "year": 2024},
+    {"id": "pay.md", "text": "Late fees are charged after thirty days.", "lang": "en", "year": 2020},
+    {"id": "zert.md", "text": "Ein Zertifikat wird erneuert.", "lang": "de", "year": 2024},
+    *({"id": f"n{row}", "text": f"Number {row} of many certificates.", "lang": "en"} for row in range(4)),
+]
+
+
+@pytest.fixture(scope="module")
+def served(tiny_model, tmp_path_factory):
+    """A client of a server that runs, with the collection "docs"."""
+    model = str(tiny_model("bert"))
+    settings = ServeSettings(path=tmp_path_factory.mktemp("store"), models={"tiny": model})
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:6380") as client:
+        assert client.post("/v1/collections", json={"name": "docs", "chunking": False}).status_code == 201
+        report = client.post("/v1/collections/docs/documents", json={"documents": DOCUMENTS}).json()
+        assert report["new"] == len(DOCUMENTS)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def opened(served):
+    """The collection that the server has open: this process may open it too."""
+    settings = served.app.state.services.settings
+    with Collection.open("docs", settings.path, encoder=Encoder(settings.models["tiny"]), create=False) as found:
+        yield found
+
+
+def hits(served, path="/v1/collections/docs/search", **body):
+    answer = served.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["results"][0]["hits"]
+
+
+@pytest.mark.parametrize(
+    ("body", "asked"),
+    [
+        ({}, Asked(syntax=False)),
+        ({"mode": "dense", "limit": 2}, Asked("dense", limit=2, syntax=False)),
+        ({"mode": "sparse"}, Asked("sparse", syntax=False)),
+        ({"filter": {"lang": "de"}}, Asked(filter={"lang": "de"}, syntax=False)),
+        ({"offset": 2, "limit": 2}, Asked(offset=2, limit=2, syntax=False)),
+        ({"group": False}, Asked(chunks=True, syntax=False)),
+        ({"rerank": "maxsim"}, Asked(rerank="maxsim", syntax=False)),
+        (
+            {"words": ["fees"], "answers": "after thirty days"},
+            Asked(phrasings={"words": ["fees"], "answers": ["after thirty days"]}, syntax=False),
+        ),
+        ({"syntax": True}, Asked()),
+        ({"passages": "words"}, Asked(passages="words", syntax=False)),
+        ({"passages": "states"}, Asked(passages="states", syntax=False)),
+    ],
+)
+def test_a_search_finds_what_the_collection_finds(served, opened, body, asked):
+    query = 'certificate -fees "renewed"'
+    (expected,) = search_as_asked(opened, [query], asked)
+    found = hits(served, query=query, **body)
+    assert found == json.loads(json.dumps([each.as_fields() for each in expected.hits]))
+    assert found or body.get("syntax")
+
+
+def test_several_queries_are_answered_in_order(served):
+    queries = ["late fees", "a certificate", "nothing of this"]
+    answer = served.post("/v1/collections/docs/search", json={"query": queries, "mode": "sparse"}).json()
+    assert [each["query"] for each in answer["results"]] == queries
+    assert answer["results"][0]["hits"][0]["id"] == "pay.md"
+    assert answer["collections"] == ["docs"]
+    assert all(each["seconds"] > 0 and each["rerank_seconds"] is None for each in answer["results"])
+
+
+def test_all_collections_are_searched_and_named(served):
+    assert served.post("/v1/collections", json={"name": "more", "chunking": False}).status_code == 201
+    documents = [{"id": "other.md", "text": "Another certificate, in another collection."}]
+    assert served.post("/v1/collections/more/documents", json=documents).json()["new"] == 1
+    found = hits(served, "/v1/search", query="certificate", limit=20)
+    assert {each["collection"] for each in found} == {"docs", "more"}
+    assert [each["id"] for each in hits(served, "/v1/search", query="certificate", limit=3, offset=2)] == [
+        each["id"] for each in found[2:5]
+    ]
+    listed = {each["name"]: each for each in served.get("/v1/collections").json()["data"]}
+    assert listed["docs"]["documents"] == len(DOCUMENTS)
+    assert listed["more"] | {"chunks": 1, "documents": 1, "descriptions": {}} == listed["more"]
+
+
+def test_a_collection_is_described_as_info_does(served, opened):
+    assert served.get("/v1/collections/docs").json() == json.loads(json.dumps(opened.info()))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "told"),
+    [
+        ("/v1/collections/none/search", {"query": "a"}, 404, "no collection 'none'; there are: docs"),
+        ("/v1/collections/docs/search", {"query": "a", "rerank": "big"}, 404, "unknown model 'big'"),
+        ("/v1/collections/docs/search", {"query": "a", "filter": {"year": {"foo": 3}}}, 400, "foo"),
+        ("/v1/collections/docs/search", {"query": "a", "limit": 0}, 400, "limit"),
+        ("/v1/collections/docs/search", {"query": "a", "limt": 3}, 400, "limt"),
+        ("/v1/collections/docs/search", {"query": []}, 400, "query"),
+        ("/v1/collections/docs/search", {"query": "a" * 2_000_000}, 400, "query"),
+        ("/v1/collections/docs/search", {"query": "-a", "syntax": True}, 400, "must not occur"),
+        ("/v1/collections/docs/search", {"query": "a", "min_relevance": 0.5}, 400, "not calibrated"),
+        ("/v1/collections", {"name": "docs"}, 409, "already"),
+        ("/v1/collections", {"name": "a/b"}, 400, "name"),
+        ("/v1/collections", {"name": ".."}, 400, "name"),
+        ("/v1/collections", {"name": "new", "model": "/etc"}, 404, "unknown model '/etc'"),
+        ("/v1/collections", {"name": "new", "language": "klingon"}, 400, "klingon"),
+        ("/v1/collections", {"name": "new", "chunking": False, "overlap": 3}, 400, "chunking"),
+        ("/v1/collections", {"name": "docs", "exists_ok": True, "overlap": 3}, 400, "chunk"),
+    ],
+)
+def test_a_request_that_cannot_be_answered_says_why(served, path, body, status, told):
+    answer = served.post(path, json=body)
+    assert answer.status_code == status, answer.text
+    assert told in answer.json()["error"]["message"]
+    assert "Traceback" not in answer.text
+
+
+def test_a_collection_that_exists_can_be_taken(served):
+    body = {"name": "docs", "exists_ok": True, "keep_model": True, "model": "tiny"}
+    assert served.post("/v1/collections", json=body).status_code == 200
+    assert served.get("/v1/collections/docs").json()["sources"] == len(DOCUMENTS)
+
+
+def test_a_model_may_be_named_as_it_is_served(served):
+    model = served.app.state.services.settings.models["tiny"]
+    assert served.post("/v1/collections", json={"name": "named", "model": model}).status_code == 201
+
+
+async def test_more_searches_than_the_queue_holds_are_turned_away(served):
+    collections = served.app.state.services.collections
+    most = collections._settings.queue_size
+    collections._waiting = most
+    try:
+        with pytest.raises(Overloaded):
+            await collections.search("docs", ["a"], Asked())
+    finally:
+        collections._waiting = 0
+
+
+def test_a_damaged_collection_is_listed_and_named(tiny_model, tmp_path):
+    settings = ServeSettings(path=tmp_path / "store", models={"tiny": str(tiny_model("bert"))})
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:6380") as client:
+        for name in ("a", "b"):
+            client.post("/v1/collections", json={"name": name, "chunking": False})
+            client.post(f"/v1/collections/{name}/documents", json=DOCUMENTS[:2])
+    (tmp_path / "store" / "b" / "collection.json").write_text("{")
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:6380") as client:
+        listed = client.get("/v1/collections").json()["data"]
+        assert [(each["name"], bool(each.get("error"))) for each in listed] == [("a", False), ("b", True)]
+        answer = client.post("/v1/search", json={"query": "certificate"}).json()
+        assert {each["collection"] for each in answer["results"][0]["hits"]} == {"a"}
+        assert list(answer["failed"]) == ["b"]
+
+
+async def test_the_model_of_a_collection_that_is_not_served_is_loaded(tiny_model, tmp_path):
+    other = str(tiny_model("bert", normalize=False))
+    with Collection.open("docs", tmp_path / "store", encoder=Encoder(other), chunking=False) as made:
+        made.ingest(DOCUMENTS)
+    app = create_app(ServeSettings(path=tmp_path / "store", models={"tiny": str(tiny_model("bert"))}))
+    services = app.state.services
+    async with app.router.lifespan_context(app):
+        found = await services.collections.search("docs", ["certificate"], Asked())
+        assert found.answers[0].hits
+        first, second = await asyncio.gather(services.collections.open("docs"), services.collections.open("docs"))
+        assert first is second
+        assert first.loaded_encoder is not None
+        assert first.loaded_encoder.name == other

@@ -1,0 +1,301 @@
+"""The routes of documents: ingest in all its bodies, progress, get and delete."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from twinvec_qdrant import Failure
+from twinvec_serve import ServeSettings, create_app
+from twinvec_serve.collections.ingests import Ingests
+from twinvec_serve.collections.reading import ndjson_pages, plain
+from twinvec_serve.errors import Overloaded
+
+ADDRESS = "http://127.0.0.1:6380"
+EVENTS = {"Accept": "text/event-stream"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+def documents(count: int, version: str = "first"):
+    return [
+        {"id": f"{row}.md", "text": f"Text {row} of the {version} version.", "even": row % 2 == 0}
+        for row in range(count)
+    ]
+
+
+def lines(values) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in values)
+
+
+def settings_of(model, folder, **options):
+    return ServeSettings(path=folder / "store", models={"tiny": str(model)}, **options)
+
+
+@pytest.fixture(scope="module")
+def served(tiny_model, tmp_path_factory):
+    settings = settings_of(tiny_model("bert"), tmp_path_factory.mktemp("served"), max_texts=50, max_body_bytes=4096)
+    with TestClient(create_app(settings), base_url=ADDRESS) as client:
+        yield client
+
+
+@pytest.fixture
+def docs(served, request):
+    """The path of a new collection."""
+    name = str(abs(hash(request.node.name)))
+    assert served.post("/v1/collections", json={"name": name, "chunking": False}).status_code == 201
+    return f"/v1/collections/{name}"
+
+
+def ids(served, docs) -> list[str]:
+    found = served.post(f"{docs}/documents/delete", json={"filter": {"even": [True, False]}, "dry_run": True}).json()
+    return found["documents"]
+
+
+def events(answer) -> list[tuple[str, dict]]:
+    found = []
+    for block in answer.text.replace("\r\n", "\n").split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if fields:
+            found.append((fields["event"], json.loads(fields["data"])))
+    return found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"json": documents(5)},
+        {"json": {"documents": documents(5)}},
+        {"content": lines(documents(5)), "headers": NDJSON},
+    ],
+)
+def test_documents_come_in_each_form(served, docs, body):
+    first = served.post(f"{docs}/documents", **body).json()
+    assert (first["new"], first["failed"], first["chunks"]) == (5, 0, 5)
+    again = served.post(f"{docs}/documents", **body).json()
+    assert (again["new"], again["unchanged"], again["encoded"]) == (0, 5, 0)
+    assert len(ids(served, docs)) == 5
+
+
+def test_a_line_that_is_no_document_fails_alone(served, docs):
+    body = (
+        lines(documents(2))
+        + b"not json\n\n[1]\n"
+        + b'{"id": "no-text"}\n'
+        + b'{"id": "x", "text": NaN}\n'
+        + lines(documents(3)[2:])[:-1]
+    )
+    report = served.post(f"{docs}/documents", content=body, headers=NDJSON).json()
+    assert (report["new"], report["failed"]) == (3, 4)
+    assert [source for source, _ in report["failures"]] == ["line 3", "line 5", "no-text", "line 7"]
+
+
+def test_a_line_longer_than_a_body_may_be_fails_alone(served, docs):
+    body = lines([{"id": "long", "text": "x" * 5000}, *documents(1)])
+    report = served.post(f"{docs}/documents", content=body, headers=NDJSON).json()
+    assert (report["new"], report["failed"]) == (1, 1)
+
+
+async def test_lines_are_cut_wherever_the_body_is_cut():
+    body = "\n".join(json.dumps({"id": str(row), "text": "Größe " * row}, ensure_ascii=False) for row in range(9))
+    data = body.encode()
+
+    async def pieces(size):
+        for start in range(0, len(data), size):
+            yield data[start : start + size]
+
+    for size in (1, 2, 7, 64, len(data)):
+        pages = [page async for page in ndjson_pages(pieces(size), 1000, plain)]
+        assert [each["id"] for page in pages for each in page] == [str(row) for row in range(9)]
+    short = [each async for page in ndjson_pages(pieces(5), 40, plain) for each in [page]]
+    failures = [each for page in short for each in page if isinstance(each, Failure)]
+    assert [each.source for each in failures] == [f"line {number}" for number in range(4, 10)]
+
+
+def test_the_progress_is_told_and_the_report_comes_last(served, docs):
+    answer = served.post(f"{docs}/documents?total=4", content=lines(documents(4)), headers=NDJSON | EVENTS)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    told = events(answer)
+    assert [name for name, _ in told[:-1]] == ["progress"] * (len(told) - 1)
+    assert told[-2][1]["done"] == told[-2][1]["total"] == 4
+    assert told[-1][0] == "report"
+    assert told[-1][1]["new"] == 4
+
+
+def test_an_error_is_the_last_event(served, docs):
+    answer = served.post(f"{docs}/documents?prune=true&source=a:b", json=documents(2), headers=EVENTS)
+    name, values = events(answer)[-1]
+    assert name == "error"
+    assert "cannot name a source" in values["error"]["message"]
+    assert values["report"]["new"] == 0
+
+
+def test_files_are_read_as_the_command_reads_them(served, docs):
+    files = [
+        ("files", ("guides/tls.md", b"# TLS\n\nRenew the certificate.\n")),
+        ("files", ("rows.jsonl", b'{"id": "r1", "text": "a row"}\n')),
+        ("files", ("empty.txt", b"")),
+    ]
+    report = served.post(f"{docs}/documents", files=files).json()
+    assert (report["new"], report["empty"]) == (2, 1)
+    found = served.get(f"{docs}/documents/guides/tls.md").json()
+    assert found["payload"]["path"] == "guides/tls.md"
+    assert "Renew" in found["text"]
+    assert served.get(f"{docs}/documents/rows.jsonl/r1").json()["text"] == "a row"
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "a/../../b", "..", "", "x" * 300])
+def test_a_file_cannot_be_written_elsewhere(served, docs, name):
+    answer = served.post(f"{docs}/documents", files=[("files", (name, b"text"))])
+    assert answer.status_code == 400
+    assert ids(served, docs) == []
+
+
+def test_two_files_of_one_name_are_refused(served, docs):
+    answer = served.post(f"{docs}/documents", files=[("files", ("a.md", b"1")), ("files", ("a.md", b"2"))])
+    assert answer.status_code == 400
+    assert "two files" in answer.json()["error"]["message"]
+
+
+def test_pruning_and_a_dry_run(served, docs):
+    path = f"{docs}/documents"
+    assert served.post(f"{path}?source=s", json=documents(4)).json()["new"] == 4
+    trial = served.post(f"{path}?source=s&prune=true&dry_run=true", json=documents(2)).json()
+    assert (trial["deleted"], len(ids(served, docs))) == (2, 4)
+    assert served.post(f"{path}?source=s&prune=true", json=documents(2)).json()["deleted"] == 2
+    assert ids(served, docs) == ["0.md", "1.md"]
+    assert served.post(f"{path}?source=s&prune=true", json=[]).status_code == 400
+
+
+def test_get_and_delete(served, docs):
+    served.post(f"{docs}/documents", json=documents(4))
+    got = served.post(f"{docs}/documents/get", json={"ids": ["2.md", "22.md", "0.md"]}).json()
+    assert [each["id"] for each in got["documents"]] == ["2.md", "0.md"]
+    assert got["documents"][0]["payload"]["even"] is True
+    assert got["missing"] == ["22.md"]
+    assert "2.md" in got["nearest"]["22.md"]
+    missing = served.get(f"{docs}/documents/22.md")
+    assert missing.status_code == 404
+    assert "'2.md'" in missing.json()["error"]["message"]
+    deleted = served.post(f"{docs}/documents/delete", json={"ids": ["0.md", "9.md"]}).json()
+    assert deleted == {"deleted": 1, "documents": ["0.md"], "missing": ["9.md"]}
+    assert served.post(f"{docs}/documents/delete", json={"filter": {"even": False}}).json()["deleted"] == 2
+    assert ids(served, docs) == ["2.md"]
+
+
+@pytest.mark.parametrize(
+    ("path", "request_", "status"),
+    [
+        ("documents", {"json": {"text": "a"}}, 400),
+        ("documents", {"json": ["a"]}, 400),
+        ("documents", {"content": b"{", "headers": {"Content-Type": "application/json"}}, 400),
+        ("documents", {"content": b"a", "headers": {"Content-Type": "text/plain"}}, 415),
+        ("documents", {"json": [{}] * 51}, 400),
+        ("documents", {"files": {"other": b"text"}}, 400),
+        ("documents", {"content": b"{}\n", "headers": {"Content-Type": "application/x-ndjson; form=read"}}, 403),
+        ("documents/delete", {"json": {}}, 400),
+        ("documents/delete", {"json": {"filter": {}}}, 400),
+        ("documents/delete", {"json": {"ids": ["a"], "filter": {"a": 1}}}, 400),
+        ("documents/get", {"json": {"ids": []}}, 400),
+        ("documents/get", {"json": {"ids": "a"}}, 400),
+    ],
+)
+def test_a_body_that_is_none_is_refused(served, docs, path, request_, status):
+    answer = served.post(f"{docs}/{path}", **request_)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["message"]
+
+
+async def test_searches_go_on_during_an_ingest_and_ingests_wait_for_one_another(tiny_model, tmp_path):
+    """The body of the first ingest stops half-way: back pressure, a search beside it, and another that waits."""
+    app = create_app(settings_of(tiny_model("bert"), tmp_path))
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+        await client.post("/v1/collections", json={"name": "docs", "chunking": False})
+        await client.post("/v1/collections/docs/documents", json=documents(3))
+        half, rest = asyncio.Event(), asyncio.Event()
+
+        async def body():
+            yield lines(documents(2, "second"))
+            half.set()
+            await rest.wait()
+            yield lines(documents(3, "second")[2:])
+
+        path = "/v1/collections/docs/documents"
+        first = asyncio.create_task(client.post(path, content=body(), headers=NDJSON))
+        await half.wait()
+        second = asyncio.create_task(client.post(path, json=documents(1, "third")))
+        found = await client.post("/v1/collections/docs/search", json={"query": "text 2", "mode": "sparse"})
+        assert found.json()["results"][0]["hits"]
+        assert not first.done()
+        assert not second.done()
+        rest.set()
+        assert (await first).json()["updated"] == 3
+        assert (await second).json()["updated"] == 1
+        text = (await client.get(f"{path}/0.md")).json()["text"]
+        assert "third" in text
+
+
+async def post(app, content_type: bytes, *messages) -> None:
+    """Send a request in pieces, the last of which may be that the client goes away."""
+    headers = {b"host": b"127.0.0.1:6380", b"content-type": content_type, b"accept": b"text/event-stream"}
+    scope = {"type": "http", "method": "POST", "path": "/v1/collections/docs/documents", "query_string": b""}
+    scope |= {"headers": list(headers.items()), "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 6380)}
+    left = list(messages)
+
+    async def receive():
+        return left.pop(0) if left else {"type": "http.disconnect"}
+
+    async def send(message):
+        pass
+
+    await app({**scope, "scheme": "http", "http_version": "1.1"}, receive, send)
+
+
+async def test_an_ingest_goes_on_without_its_client(tiny_model, tmp_path):
+    """All documents have been sent, and the client goes away before the answer: they are stored all the same."""
+    app = create_app(settings_of(tiny_model("bert"), tmp_path))
+    async with app.router.lifespan_context(app):
+        collections = app.state.services.collections
+        opened = await collections.create("docs", "tiny", {"chunking": False})
+        with opened._backend.writing:  # the ingest waits for its turn
+            body = json.dumps(documents(3)).encode()
+            await post(app, b"application/json", {"type": "http.request", "body": body})
+            assert opened.count() == 0
+        await collections.ingests.finish()
+        assert len(opened.find()) == 3
+
+
+async def test_a_client_that_goes_away_before_the_end_stops_its_ingest(tiny_model, tmp_path):
+    """What it had sent is not acknowledged; the collection takes the next ingest."""
+    app = create_app(settings_of(tiny_model("bert"), tmp_path))
+    async with app.router.lifespan_context(app):
+        collections = app.state.services.collections
+        opened = await collections.create("docs", "tiny", {"chunking": False})
+        begun = {"type": "http.request", "body": lines(documents(1)), "more_body": True}
+        await post(app, b"application/x-ndjson", begun)
+        await collections.ingests.finish()
+        assert opened.find() == []
+        await post(app, b"application/x-ndjson", begun | {"more_body": False})
+        await collections.ingests.finish()
+        assert opened.find() == ["0.md"]
+
+
+async def test_more_ingests_than_may_wait_are_turned_away(monkeypatch):
+    monkeypatch.setattr("twinvec_serve.collections.ingests._MOST_WAITING", 2)
+    ingests, go = Ingests(), threading.Event()
+
+    class Opened:
+        name = "docs"
+
+    waiting = [asyncio.create_task(ingests.write(Opened(), go.wait)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await ingests.write(Opened(), go.wait)
+    go.set()
+    assert await asyncio.gather(*waiting) == [True, True]
+    await ingests.finish()

@@ -1,0 +1,115 @@
+"""What operators and developers look at: health, metrics, the description of the API and its page."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from twinvec_serve import ServeSettings, create_app
+from twinvec_serve.observing.metrics import Metrics
+from twinvec_serve.safety.headers import CONTENT_SECURITY_POLICY
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """Read an exposition: (name, label values) -> value."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_the_process_is_alive_before_its_models_are_loaded_and_ready_after():
+    app = create_app()
+    client = TestClient(app)
+    assert client.get("/healthz").json() == {"status": "ok", "instance": None}
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    app.state.services.models.loaded_at = 1
+    assert client.get("/readyz").json() == {"status": "ok"}
+
+
+def test_metrics_count_what_the_parts_tell():
+    metrics = Metrics()
+    metrics.batch(3, 40)
+    metrics.batch(1, 7)
+    metrics.queue(5)
+    metrics.queue(2)
+    metrics.tokens("tiny", 40)
+    metrics.tokens("tiny", 7)
+    found = samples(metrics.exposition().decode())
+    assert found["twinvec_batch_texts_sum",] == 4
+    assert found["twinvec_batch_texts_count",] == 2
+    assert found["twinvec_batch_tokens_sum",] == 47
+    assert found["twinvec_queue_requests",] == 2
+    assert found["twinvec_tokens_total", "tiny"] == 47
+
+
+def test_requests_are_counted_by_their_route_and_never_by_their_path():
+    app = create_app()
+    app.get("/v1/things/{name}")(lambda name: name)
+    client = TestClient(app)
+    for path in ("/v1/things/a-secret", "/v1/things/another", "/nowhere/a-secret"):
+        client.get(path)
+    text = client.get("/metrics").text
+    found = samples(text)
+    assert found["twinvec_requests_total", "/v1/things/{name}", "200"] == 2
+    assert found["twinvec_requests_total", "none", "404"] == 1
+    assert found["twinvec_request_seconds_count", "/v1/things/{name}"] == 2
+    assert found["process_resident_memory_bytes",] > 0
+    assert "secret" not in text
+
+
+def test_the_description_has_the_errors_and_keys_that_there_are():
+    described = TestClient(create_app()).get("/openapi.json").json()
+    assert "securitySchemes" not in described["components"]
+    operations = [each for operations in described["paths"].values() for each in operations.values()]
+    assert operations
+    for operation in operations:
+        assert "422" not in operation["responses"]
+        assert operation["responses"]["4XX"]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorAnswer")
+    assert "HTTPValidationError" not in described["components"]["schemas"]
+    keyed = TestClient(create_app(ServeSettings(read_keys=("r",)))).get("/openapi.json").json()
+    assert keyed["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    assert keyed["security"] == [{"key": []}]
+    assert keyed["paths"]["/healthz"]["get"]["security"] == []
+
+
+class _References(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.inline = ""
+        self._inside = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [value for name, value in attrs if name in ("src", "href")]
+        self._inside = tag
+        assert not [name for name, _ in attrs if name == "style" or name.startswith("on")]
+
+    def handle_data(self, data):
+        if self._inside in ("script", "style"):
+            self.inline += data.strip()
+
+
+def test_the_documentation_has_all_its_files_from_the_package():
+    client = TestClient(create_app())
+    page = client.get("/docs")
+    parser = _References()
+    parser.feed(page.text)
+    assert len(parser.found) == 4
+    assert parser.inline == ""  # the policy would not run it
+    for reference in parser.found:
+        assert re.fullmatch(r"/docs/[\w.-]+", reference)
+        assert client.get(reference).status_code == 200
+    assert page.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+
+
+@pytest.mark.parametrize("name", ["LICENSE", "../operation.py", "%2e%2e%2foperation.py", "nothing.js"])
+def test_no_other_file_is_reached(name):
+    assert TestClient(create_app()).get(f"/docs/{name}").status_code == 404

@@ -1,0 +1,101 @@
+"""The routes of reranking: what Cohere's and Jina's clients send and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from twinvec import CrossEncoderReranker
+from twinvec_serve import ServeSettings, create_app
+
+QUERY = "two files"
+TEXTS = ["How do I compare two files?", "", "the quick brown fox", "two men walked on the moon"]
+PATHS = ("/v1/rerank", "/v2/rerank")
+
+
+@pytest.fixture(scope="module")
+def client(tiny_model, tiny_cross_encoder, tmp_path_factory) -> Iterator[TestClient]:
+    settings = ServeSettings(
+        models={"small": str(tiny_model("bert"))},
+        rerankers={"owner/cross": str(tiny_cross_encoder("bert"))},
+        path=tmp_path_factory.mktemp("store"),
+        max_texts=8,
+        max_text_chars=100,
+    )
+    with TestClient(create_app(settings)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_cross_encoder) -> list[float]:
+    return CrossEncoderReranker(tiny_cross_encoder("bert")).score([(QUERY, text) for text in TEXTS]).tolist()
+
+
+def results(answer) -> list[tuple[int, float]]:
+    assert answer.status_code == 200, answer.text
+    return [(each["index"], each["relevance_score"]) for each in answer.json()["results"]]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_documents_come_in_the_order_of_their_relevance(client, path, expected) -> None:
+    answer = client.post(path, json={"model": "owner/cross", "query": QUERY, "documents": TEXTS, "unknown": 1})
+    found = results(answer)
+    assert [index for index, _ in found] == sorted(range(4), key=lambda index: -expected[index])
+    assert [score for _, score in found] == pytest.approx(sorted(expected, reverse=True), rel=1e-5)
+    body = answer.json()
+    assert (body["model"], body["object"]) == ("owner/cross", "list")
+    assert body["meta"]["api_version"]["version"] == path[2]
+    assert body["usage"]["total_tokens"] > 0
+    assert "document" not in body["results"][0]
+
+
+def test_the_default_is_the_cross_encoder_and_maxsim_is_there_too(client) -> None:
+    given = {"query": QUERY, "documents": TEXTS}
+    assert client.post("/v1/rerank", json=given).json()["model"] == "owner/cross"
+    found = results(client.post("/v1/rerank", json=given | {"model": "maxsim"}))
+    assert sorted(index for index, _ in found) == [0, 1, 2, 3]
+    assert all(0 <= score <= 1 for _, score in found)
+
+
+def test_top_n_and_documents_are_returned_when_asked_for(client) -> None:
+    given = {"query": QUERY, "documents": [*TEXTS[:2], {"text": TEXTS[2], "id": 7}, TEXTS[3]]}
+    whole = results(client.post("/v1/rerank", json=given))
+    answer = client.post("/v1/rerank", json=given | {"top_n": 3, "return_documents": True})
+    assert results(answer) == whole[:3]
+    for each in answer.json()["results"]:
+        assert each["document"]["text"] == TEXTS[each["index"]]
+        assert each["document"].get("id") == (7 if each["index"] == 2 else None)
+    assert results(client.post("/v1/rerank", json=given | {"top_n": 100})) == whole
+
+
+def test_objects_are_compared_by_the_fields_asked_for(client) -> None:
+    documents = [{"title": "two", "body": "files", "text": "moon"}, {"title": "the quick", "body": "brown fox"}]
+    by_fields = {"query": QUERY, "documents": documents, "rank_fields": ["title", "body"]}
+    as_texts = {"query": QUERY, "documents": ["two\nfiles", "the quick\nbrown fox"]}
+    assert results(client.post("/v2/rerank", json=by_fields)) == results(client.post("/v2/rerank", json=as_texts))
+    answer = client.post("/v2/rerank", json={"query": QUERY, "documents": documents})
+    assert answer.status_code == 400
+    assert "document 1 is an object without texts in 'text'" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "param", "word"),
+    [
+        ({"model": "small"}, 404, "model", "owner/cross, maxsim"),
+        ({"documents": []}, 400, "documents", "at least 1"),
+        ({"documents": ["a"] * 9}, 400, "documents", "more than the 8"),
+        ({"documents": ["a", "b" * 101]}, 400, "documents", "text 1"),
+        ({"query": "b" * 101}, 400, "query", "text 0"),
+        ({"query": None}, 400, "query", "string"),
+        ({"top_n": 0}, 400, "top_n", "1"),
+        ({"documents": [{"text": 3}]}, 400, "documents", "document 0"),
+    ],
+)
+@pytest.mark.parametrize("path", PATHS)
+def test_what_is_wrong_is_named(client, path, change, status, param, word) -> None:
+    answer = client.post(path, json={"query": QUERY, "documents": TEXTS} | change)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (status, param)
+    assert word in error["message"]
