@@ -1,0 +1,1 @@
+"""Ingests with helpers: other processes that encode, or write parts of an ingest."""

@@ -1,0 +1,193 @@
+"""An ingest with helpers: other processes encode for it, or write parts of it.
+
+A store with one writer (``Backend.exclusive``) gets an encoder that lets helpers encode. A server gets several writers:
+the leader reads, checks and compares the documents, and its helpers cut, encode and commit them in parts (``parts``).
+What an ingest does once is done by the leader: ways of cutting and the average length are decided by the first
+documents before any helper writes, as in one process, so that the collection is the same.
+
+A helper may die. Its documents are then given to another one, except for those that it has committed. Documents that
+helpers die of again and again are halved, until the one document is found that fails.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from itertools import chain
+from typing import Protocol
+
+from twinvec.errors import InputError
+from twinvec.retrieval.base import SpaceEncoder
+from twinvec_qdrant.ingest.helped.parts import Part, PartReport
+from twinvec_qdrant.ingest.ingestion import Ingestion
+from twinvec_qdrant.ingest.planned import (
+    BATCH_CHARACTERS,
+    BATCH_CHUNKS,
+    Changed,
+    PlannedDocument,
+    document_batches,
+)
+from twinvec_qdrant.records.commits import Catalog
+from twinvec_qdrant.records.description import Description
+from twinvec_qdrant.records.schema import Record
+from twinvec_qdrant.records.writer_process import Writer
+from twinvec_qdrant.report import IngestReport
+
+_FIRST_SHARE = 16  # of a part's size has the first one: all helpers begin soon
+_MOST_LOSSES = 3  # of one document alone
+_HALVED = 2  # losses of a part before it is halved
+
+
+class Helpers(Protocol):
+    """Other processes that help with an ingest."""
+
+    def encoder(self, encoder: SpaceEncoder) -> SpaceEncoder:
+        """Return an encoder with the same vectors that lets the helpers encode documents."""
+
+    def written(self, parts: Iterator[Part], encoder: SpaceEncoder) -> Iterator[tuple[Part, PartReport | None]]:
+        """Let helpers write parts (``Collection.write_part``), and yield each part when it is done, in any order.
+
+        They open the collection with the model of ``encoder``.
+        The report is None for a part whose helper has died. An iterator is read no further than helpers have room.
+        """
+
+    def ended(self) -> Collection[Writer]:
+        """Return the helpers' processes that have died."""
+
+
+class LedIngestion(Ingestion):
+    """An ingest whose documents helpers cut, encode and commit; the arguments are those of ``Ingestion``."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        description: Description,
+        encoder: SpaceEncoder,
+        report: IngestReport,
+        refreshed: Callable[[], tuple[Description, SpaceEncoder]],
+        helpers: Helpers,
+    ) -> None:
+        super().__init__(catalog, description, encoder, {}, report, refreshed)
+        self._helpers = helpers
+        self._encoder = encoder
+        self._lost: deque[Part] = deque()
+
+    def _bring(self, changed: Iterator[Changed]) -> None:
+        left = self._begin()
+        parts = self._parts(self._with_average(changed), left.sources)
+        while True:
+            for part, done in self._helpers.written(self._next_parts(parts), self._encoder):
+                if done is None:
+                    self._lost += self._again(part)
+                else:
+                    self._add(part, done)
+            if not self._lost:
+                break
+        self._catalog.clear(left)
+        self._catalog.clear(self._catalog.leftovers(self._helpers.ended()))
+
+    def _next_parts(self, parts: Iterator[Part]) -> Iterator[Part]:
+        while True:
+            part = self._lost.popleft() if self._lost else next(parts, None)
+            if part is None:
+                return
+            yield part
+
+    def _with_average(self, changed: Iterator[Changed]) -> Iterator[Changed]:
+        """Let the first batch of a new collection set the average length, as in one process; return all documents."""
+        if self._bm25.average_length:
+            return changed
+        first: list[Changed] = []
+        batch = next(document_batches(self._cut(_noted(changed, first))), [])
+        self._bm25.begin([chunk.embedded for planned in batch for chunk in planned.chunks])
+        return chain(first, changed)
+
+    def _cut(self, changed: Iterable[Changed]) -> Iterator[PlannedDocument]:
+        """Cut documents, and leave those out that cannot be cut: their writer reports them."""
+        for each in changed:
+            try:
+                yield self._planner.cut(each)
+            except InputError:
+                continue
+
+    def _parts(self, changed: Iterator[Changed], left: frozenset[str]) -> Iterator[Part]:
+        part: list[Changed] = []
+        characters, share = 0, _FIRST_SHARE
+        for each in changed:
+            part.append(each)
+            characters += len(each.document.text)
+            if len(part) * share >= BATCH_CHUNKS or characters * share >= BATCH_CHARACTERS:
+                yield self._part(part, left)
+                part, characters, share = [], 0, max(share // 2, 1)
+        if part:
+            yield self._part(part, left)
+
+    def _part(self, changed: Sequence[Changed], left: frozenset[str]) -> Part:
+        return Part(changed, self._cutting.settings, left.intersection(each.document.id for each in changed))
+
+    def _add(self, part: Part, done: PartReport) -> None:
+        """Count what a helper has done."""
+        for each in fields(done.report):
+            value = getattr(self._report, each.name)
+            setattr(self._report, each.name, value + getattr(done.report, each.name))
+        self._bm25.add_words(done.words, done.chunks)
+        self._advance(part.changed, failed=done.report.failed)
+
+    def _advance(self, changed: Sequence[Changed], failed: int = 0) -> None:
+        self._planner.advance(len(changed), failed=failed, work=sum(each.work for each in changed))
+
+    def _again(self, part: Part) -> list[Part]:
+        """Count the documents that a dead helper has committed; return the others, to be written again."""
+        records = self._catalog.records(each.document.id for each in part.changed)
+        uncommitted = []
+        for each in part.changed:
+            record = records.get(each.document.id)
+            if record is not None and record.version == each.version:
+                self._add_committed(each, record)
+            else:
+                uncommitted.append(each._replace(old=record))
+        left = frozenset(each.document.id for each in uncommitted)
+        again = replace(part, changed=uncommitted, left=left, losses=part.losses + 1)
+        if len(uncommitted) > 1 and again.losses >= _HALVED:
+            middle = len(uncommitted) // 2
+            return [replace(again, changed=half) for half in (uncommitted[:middle], uncommitted[middle:])]
+        if uncommitted and again.losses >= _HALVED + _MOST_LOSSES:
+            for each in uncommitted:
+                self._planner.refused(each.document.id, "every process that worked on it died", each.work)
+            return []
+        return [again] if uncommitted else []
+
+    def _add_committed(self, changed: Changed, record: Record) -> None:
+        planned = self._planner.cut(changed)
+        written = planned.new_chunks()
+        self._count(planned, written)
+        self._report.encoded += written
+        self._bm25.changed(changed.old, record)
+        self._bm25.written(chunk.text for chunk in planned.chunks)
+        self._advance([changed])
+
+
+def _noted(changed: Iterable[Changed], notes: list[Changed]) -> Iterator[Changed]:
+    for each in changed:
+        notes.append(each)
+        yield each
+
+
+def led_ingestion(
+    catalog: Catalog,
+    description: Description,
+    encoder: SpaceEncoder,
+    report: IngestReport,
+    refreshed: Callable[[], tuple[Description, SpaceEncoder]],
+    helpers: Helpers,
+) -> Ingestion:
+    """Return the ingest with helpers that fits the store; the arguments are those of ``Ingestion``."""
+    if not catalog.backend.exclusive:
+        return LedIngestion(catalog, description, encoder, report, refreshed, helpers)
+
+    def with_helpers() -> tuple[Description, SpaceEncoder]:
+        now, its_encoder = refreshed()
+        return now, helpers.encoder(its_encoder)
+
+    return Ingestion(catalog, description, helpers.encoder(encoder), {}, report, with_helpers)

@@ -1,0 +1,117 @@
+"""The cluster: how a process reaches it, and how many workers it can hold.
+
+Tasks that read need a CPU of their own. Workers that reserved every CPU would wait for these tasks forever, and the
+tasks for the workers. A plan therefore reserves less: however Ray places the workers, one node keeps a CPU free.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import floor
+from typing import Any
+
+import ray
+
+from twinvec.errors import ConfigurationError
+from twinvec.support.checks import integer
+
+Workers = int | tuple[int, int] | None
+"""A number of workers, or the least and the most of them; None for as many as the cluster has cores or GPUs."""
+
+AUTOMATIC = ""
+"""The address that stands for the cluster that ``RAY_ADDRESS`` names, one on this machine, or a new one on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many workers there are, and what each of them takes.
+
+    Attributes:
+        least: Number of workers to begin with.
+        most: Largest number of workers.
+        threads: Threads with which a worker computes on a CPU.
+        cpus: CPUs that Ray reserves for a worker.
+        gpus: GPUs that Ray reserves for a worker.
+    """
+
+    least: int
+    most: int
+    threads: int
+    cpus: float
+    gpus: float
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The resources of a worker, as Ray takes them."""
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus}
+
+
+def plan(workers: Workers = None, *, threads: int = 1, use_gpu: bool = False) -> Plan:
+    """Return the plan for the cluster that this process is connected to; raise as ``planned`` does."""
+    list_nodes: Callable[[], list[dict[str, Any]]] = ray.nodes
+    nodes = [node["Resources"] for node in list_nodes() if node["Alive"]]
+    return planned(nodes, workers, threads=threads, use_gpu=use_gpu)
+
+
+def planned(
+    nodes: Sequence[Mapping[str, float]], workers: Workers = None, *, threads: int = 1, use_gpu: bool = False
+) -> Plan:
+    """Return the plan for a cluster of nodes with these resources.
+
+    Raises:
+        ConfigurationError: a number is invalid, or the cluster lacks what the plan needs; the message says what.
+    """
+    integer(threads, "threads", least=1)
+    cores = [floor(node.get("CPU", 0)) for node in nodes]
+    total, gpus = sum(cores), sum(floor(node.get("GPU", 0)) for node in nodes)
+    has = f"the cluster has {len(nodes)} nodes with {total} CPUs and {gpus} GPUs"
+    if total < 1:
+        raise ConfigurationError(f"{has}, but the tasks that read need a CPU")
+    least, most = _numbers(workers, gpus if use_gpu else max(total // threads, 1))
+    if use_gpu and gpus < max(least, 1):
+        raise ConfigurationError(f"{max(least, 1)} workers with use_gpu need a GPU each, but {has}")
+    if not use_gpu and least * threads > total:
+        raise ConfigurationError(f"{least} workers of {threads} threads need {least * threads} CPUs, but {has}")
+    if not use_gpu:
+        most = min(most, total // threads)
+    spare = total - sum(1 for each in cores if each)  # a node blocks the reading only if all but a part of one is taken
+    return Plan(least, most, threads, min(threads, floor(100 * spare / most) / 100), 1.0 if use_gpu else 0.0)
+
+
+def _numbers(workers: Workers, default: int) -> tuple[int, int]:
+    least, most = workers if isinstance(workers, tuple) else (workers, workers)
+    if least is None or most is None:
+        return default, default
+    integer(least, "num_workers", least=1)
+    integer(most, "num_workers", least=1)
+    if least > most:
+        raise ConfigurationError(f"num_workers {workers}: expected the smaller number first")
+    return least, most
+
+
+@contextmanager
+def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
+    """Connect this process to a cluster until the end of the block, unless it is connected already.
+
+    A cluster that is started here ends with the block.
+
+    Raises:
+        ConfigurationError: no cluster answers at the address.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+    try:
+        ray.init(address or None, **options)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ConfigurationError(f"no Ray cluster answers at {address or 'the default address'}: {error}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()

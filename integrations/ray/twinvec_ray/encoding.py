@@ -1,0 +1,114 @@
+"""Encode the texts of a Ray dataset: a pool of workers, each with an engine of its own, adds a column of vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from twinvec.errors import ConfigurationError, InputError
+from twinvec.storage import Storage
+from twinvec.support.checks import integer
+from twinvec_ray.cluster import Workers, plan
+from twinvec_ray.recipes import EncoderRecipe, encoder_recipe
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+BATCH_ROWS = 1024
+"""Rows that a worker gets at once; it cuts them into batches under the engine's token budget."""
+
+
+def encode(
+    dataset: Dataset,
+    model: str | Path = "default",
+    text: str = "text",
+    *,
+    column: str = "vector",
+    prompt: str | None = None,
+    storage: Storage | None = None,
+    num_workers: Workers = None,
+    use_gpu: bool = False,
+    threads: int = 1,
+    batch_rows: int = BATCH_ROWS,
+    **options: Any,
+) -> Dataset:
+    """Return the dataset with a column of vectors: those that ``Encoder.encode`` gives for the texts.
+
+    Args:
+        dataset: Any Ray dataset; rows are computed when it is read.
+        model: See ``Encoder``. Each worker finds the model by its name, and checks that it is the same.
+        text: Column of the texts.
+        column: Column of the vectors: lists of ``dim`` numbers.
+        prompt: See ``Encoder.encode``.
+        storage: See ``Encoder.encode``; default: float32.
+        num_workers: Number of workers, or the least and the most of them; default: one for each GPU, or for
+            ``threads`` cores.
+        use_gpu: Whether each worker has a GPU to itself.
+        threads: Threads of a worker that computes on a CPU.
+        batch_rows: Rows that a worker gets at once.
+        options: Other arguments of ``Encoder``, such as ``engine`` and ``dim``.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the cluster lacks what the workers need.
+        ModelError: the model is not found, damaged or not supported.
+    """
+    from ray.data import ActorPoolStrategy
+
+    integer(batch_rows, "batch_rows", least=1)
+    recipe = encoder_recipe(model, {**({"device": "cuda"} if use_gpu else {}), **options})
+    workers = plan(num_workers, threads=threads, use_gpu=use_gpu)
+    return dataset.map_batches(
+        BatchEncoder,
+        fn_constructor_args=(recipe, workers.threads, text, column, prompt, storage),
+        batch_size=batch_rows,
+        batch_format="pyarrow",
+        compute=ActorPoolStrategy(min_size=workers.least, max_size=workers.most),
+        **workers.options,
+    )
+
+
+class BatchEncoder:
+    """A worker: adds vectors to tables.
+
+    Raises:
+        ConfigurationError: the prompt or the storage is not of the model.
+    """
+
+    def __init__(
+        self,
+        recipe: EncoderRecipe,
+        threads: int,
+        text: str,
+        column: str,
+        prompt: str | None,
+        storage: Storage | None,
+    ) -> None:
+        self._encoder = recipe.load(threads)
+        self._text = text
+        self._column = column
+        self._options: dict[str, Any] = {"prompt": prompt, "storage": storage}
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """Return the table with its vectors.
+
+        Raises:
+            InputError: a text is refused.
+            ConfigurationError: the table lacks the column of texts, or has one of the vectors' name.
+        """
+        names = table.column_names
+        if self._text not in names or self._column in names:
+            wrong = f"no column {self._text!r}" if self._text not in names else f"already a column {self._column!r}"
+            raise ConfigurationError(f"the dataset has {wrong}; its columns: {', '.join(names)}")
+        texts = table.column(self._text).to_pylist()
+        if None in texts:
+            raise InputError(f"column {self._text!r}: row {texts.index(None)} of a block has no text")
+        return table.append_column(self._column, vector_array(self._encoder.encode(texts, **self._options)))
+
+
+def vector_array(vectors: np.ndarray) -> pa.FixedSizeListArray:
+    """Return vectors, shape (n, dim), as a column of lists of one size."""
+    flat = pa.array(np.ascontiguousarray(vectors).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])

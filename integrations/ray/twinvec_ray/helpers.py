@@ -1,0 +1,175 @@
+"""The helpers of an ingest (``twinvec_qdrant.Helpers``) on a Ray cluster: they encode, and with a server also write."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import ray
+
+from twinvec.arrays import FloatArray
+from twinvec.errors import BadVectorError, InputError
+from twinvec.retrieval.base import SpaceEncoder
+from twinvec_qdrant import Collection, Part, PartReport, Writer
+from twinvec_ray.cluster import Plan
+from twinvec_ray.pool import DIED, Pool
+from twinvec_ray.recipes import Recipe, recipe_of
+
+_PART_TEXTS = 64  # texts that an encoding worker gets at once
+_MOST_LOSSES = 4  # of the same texts
+
+
+class RayHelpers:
+    """Helpers on the cluster that this process is connected to; ``close``, or the end of a ``with`` block, ends them.
+
+    Args:
+        plan: How many workers there are, and what each of them takes.
+        place: Arguments of ``Collection.open``, by which workers open the collection on a server.
+        options: Arguments of ``Encoder`` for the workers, such as its engine.
+    """
+
+    def __init__(
+        self, plan: Plan, place: Mapping[str, Any] | None = None, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._plan = plan
+        self._place = dict(place or {})
+        self._options = dict(options or {})
+        self._encoding: dict[str, Pool[Any]] = {}
+        self._writing: Pool[Part] | None = None
+
+    def __enter__(self) -> RayHelpers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        for pool in (*self._encoding.values(), self._writing):
+            if pool is not None:
+                pool.close()
+        self._encoding, self._writing = {}, None
+
+    def encoder(self, encoder: SpaceEncoder) -> SpaceEncoder:
+        """Return an encoder with the same vectors that lets the workers encode documents."""
+        if encoder.space not in self._encoding:
+            self._encoding[encoder.space] = self._pool(EncodingWorker, recipe_of(encoder, self._options))
+        return SpreadEncoder(encoder, self._encoding[encoder.space])
+
+    def written(self, parts: Iterator[Part], encoder: SpaceEncoder) -> Iterator[tuple[Part, PartReport | None]]:
+        """Let workers write parts, and yield each of them with its report, or with None if its worker has died."""
+        if self._writing is None:
+            self._writing = self._pool(WritingWorker, recipe_of(encoder, self._options), self._place)
+        for part, result in self._writing.results(parts, lambda actor, part: actor.write.remote(part)):
+            yield part, None if result is DIED else result
+
+    def ended(self) -> Sequence[Writer]:
+        """Return the processes of the workers that have died."""
+        return [] if self._writing is None else self._writing.ended
+
+    def _pool(self, kind: type, *arguments: Any) -> Pool[Any]:
+        actor: Callable[..., Any] = ray.remote(kind)
+        options = {**self._plan.options, "scheduling_strategy": "SPREAD", "max_restarts": 0}
+
+        def make() -> Any:
+            return actor.options(**options).remote(self._plan.threads, *arguments)  # type: ignore[attr-defined]
+
+        return Pool(make, self._plan.most, self._plan.options)
+
+
+class EncodingWorker:
+    """An actor that encodes."""
+
+    def __init__(self, threads: int, recipe: Recipe) -> None:
+        self._threads = threads
+        self._recipe = recipe
+
+    def hello(self) -> Writer:
+        """Load the model; return the process."""
+        self._encoder: Any = self._recipe.load(self._threads)
+        return Writer.this()
+
+    def encode_document(self, texts: list[str]) -> FloatArray:
+        """Return vectors, shape (n, dim)."""
+        return np.asarray(self._encoder.encode_document(texts), dtype=np.float32)
+
+    def encode_tokens(self, texts: list[str], prompt: str | None) -> list[FloatArray]:
+        """Return the token states of each text."""
+        return list(self._encoder.encode_tokens(texts, prompt=prompt))
+
+
+class WritingWorker:
+    """An actor that cuts, encodes and commits."""
+
+    def __init__(self, threads: int, recipe: Recipe, place: Mapping[str, Any]) -> None:
+        self._threads = threads
+        self._recipe = recipe
+        self._place = place
+
+    def hello(self) -> Writer:
+        """Load the model and open the collection; return the process."""
+        self._collection = Collection.open(**self._place, encoder=self._recipe.load(self._threads), create=False)
+        return Writer.this()
+
+    def write(self, part: Part) -> PartReport:
+        """Write a part of the ingest."""
+        return self._collection.write_part(part)
+
+
+class SpreadEncoder:
+    """An encoder whose documents are encoded by the workers of a pool; for all else it is the encoder that it wraps."""
+
+    def __init__(self, encoder: SpaceEncoder, pool: Pool[Any]) -> None:
+        self._encoder = encoder
+        self._pool = pool
+        self._turn = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
+
+    def encode_query(self, texts: Sequence[str]) -> FloatArray:
+        """Return the vectors of queries, which are few, shape (n, dim)."""
+        found: FloatArray = self._encoder.encode_query(list(texts))
+        return found
+
+    def encode_document(self, texts: Sequence[str]) -> FloatArray:
+        """Return the vectors of documents, shape (n, dim).
+
+        Raises:
+            InputError: a text is refused.
+            EngineError: the workers die, or cannot start.
+        """
+        found = self._spread(texts, lambda actor, part: actor.encode_document.remote(part))
+        vectors_ND = np.empty((len(texts), self._encoder.dim), dtype=np.float32)
+        for rows, vectors in found:
+            if vectors.shape != (len(rows), self._encoder.dim):
+                raise BadVectorError(f"vectors of shape {vectors.shape}, expected {(len(rows), self._encoder.dim)}")
+            vectors_ND[rows] = vectors
+        return vectors_ND
+
+    def encode_tokens(self, texts: Sequence[str], *, prompt: str | None = None) -> list[FloatArray]:
+        """Return the token states of each text."""
+        states: list[Any] = [None] * len(texts)
+        for rows, part in self._spread(texts, lambda actor, part: actor.encode_tokens.remote(part, prompt)):
+            for row, each in zip(rows, part, strict=True):
+                states[row] = each
+        return states
+
+    def _spread(self, texts: Sequence[str], submit: Callable[[Any, list[str]], Any]) -> Iterator[tuple[list[int], Any]]:
+        """Yield rows of the texts with what a worker gives for them; texts of like length are together."""
+        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+        left = [(order[start : start + _PART_TEXTS], 0) for start in range(0, len(order), _PART_TEXTS)]
+        with self._turn:
+            while left:
+                parts, left = iter(left), []
+                for (rows, losses), result in self._pool.results(
+                    parts, lambda actor, item: submit(actor, [texts[row] for row in item[0]])
+                ):
+                    if result is not DIED:
+                        yield rows, result
+                    elif losses < _MOST_LOSSES:
+                        left.append((rows, losses + 1))
+                    else:
+                        raise InputError(f"every process that worked on it died: {texts[rows[0]][:60]!r}")

@@ -1,0 +1,69 @@
+"""Recipes: what a worker needs to load the encoder of the driver again, in its own process and perhaps machine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from twinvec import Encoder
+from twinvec.errors import SpaceMismatchError
+from twinvec.retrieval.base import SpaceEncoder
+
+
+class Recipe(Protocol):
+    """Loads an encoder, which computes on some threads of a CPU."""
+
+    def load(self, threads: int) -> SpaceEncoder: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderRecipe:
+    """A ``twinvec.Encoder`` by its name; its space must be that of the driver's."""
+
+    name: str
+    space: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def load(self, threads: int) -> Encoder:
+        """Load the model and its engine.
+
+        Raises:
+            ModelError: the model is not found on this machine, or is damaged.
+            SpaceMismatchError: the name finds another model here.
+        """
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # which ``twinvec.support.cpu`` reads
+        encoder = Encoder(self.name, **self.options)
+        if encoder.space != self.space:
+            raise SpaceMismatchError(
+                f"the model {self.name!r} has the space {encoder.space:.12} on a worker's machine, but the space "
+                f"{self.space:.12} on the driver's; put the same model on all machines"
+            )
+        _ = encoder.engine
+        return encoder
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRecipe:
+    """Any other encoder, which is copied."""
+
+    encoder: SpaceEncoder
+
+    def load(self, threads: int) -> SpaceEncoder:
+        """Return the copy."""
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        return self.encoder
+
+
+def encoder_recipe(model: str | Path, options: dict[str, Any]) -> EncoderRecipe:
+    """Return the recipe of a model with arguments of ``Encoder``; raise as ``Encoder`` does."""
+    encoder = Encoder(model, **options)
+    return EncoderRecipe(encoder.name, encoder.space, options)
+
+
+def recipe_of(encoder: SpaceEncoder, options: dict[str, Any] | None = None) -> Recipe:
+    """Return the recipe of an encoder; ``options`` are arguments of ``Encoder`` such as its engine."""
+    if isinstance(encoder, Encoder):
+        return EncoderRecipe(encoder.name, encoder.space, {**encoder.overrides, **(options or {})})
+    return CopyRecipe(encoder)

@@ -1,0 +1,89 @@
+"""Train one model with workers on several machines: Ray Train starts them, and starts them again when one dies.
+
+Each worker is a process of ``twinvec.training.run.train``, as ``torchrun`` starts them: negatives are gathered across
+all of them, and the weights are those of one process.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinvec.errors import ConfigurationError, EngineError
+from twinvec.support.checks import integer
+from twinvec.support.extras import import_torch
+from twinvec_ray.cluster import AUTOMATIC, connected, plan
+
+if TYPE_CHECKING:
+    from twinvec.training.run.config import TrainConfig
+    from twinvec.training.run.model_card import TrainReport
+
+
+def train(
+    config: TrainConfig,
+    folder: str | Path,
+    *,
+    num_workers: int | None = None,
+    use_gpu: bool = False,
+    threads: int = 1,
+    address: str | None = AUTOMATIC,
+    max_failures: int = 3,
+) -> TrainReport:
+    """Train a model with several workers, or continue a run that was interrupted.
+
+    Args:
+        config: The run, as for ``twinvec.training.run.train.train``; ``batches.size`` counts the rows of all workers.
+        folder: The folder of the run, on a file system that all machines share, as the data and the model.
+        num_workers: Number of workers; default: one for each GPU, or for ``threads`` cores.
+        use_gpu: Whether each worker has a GPU to itself.
+        threads: Threads of a worker that computes on a CPU.
+        address: The cluster; see ``ingest``.
+        max_failures: How often all workers are started again, from the last checkpoint, after one has died.
+
+    Raises:
+        ConfigurationError: an argument is invalid, no cluster answers, or it lacks what the workers need.
+        EngineError: the run failed; the message quotes the worker's error. The next call continues it.
+    """
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    from twinvec.training.run.train import train as train_alone
+
+    integer(max_failures, "max_failures", least=0)
+    target = Path(folder).resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with connected(address):
+        workers = plan(num_workers, threads=threads, use_gpu=use_gpu)
+        if target.exists() and not target.is_dir():
+            raise ConfigurationError(f"{target}: is a file; a run needs a folder")
+        trainer = TorchTrainer(
+            _work,
+            train_loop_config={"config": config, "folder": str(target), "threads": threads},
+            scaling_config=ScalingConfig(
+                num_workers=workers.most, use_gpu=use_gpu, resources_per_worker=_resources(workers.cpus, use_gpu)
+            ),
+            run_config=RunConfig(
+                name=f".{target.name}.ray",
+                storage_path=str(target.parent),
+                failure_config=FailureConfig(max_failures=max_failures),
+            ),
+        )
+        try:
+            trainer.fit()
+        except Exception as error:  # Ray wraps what a worker raised
+            raise EngineError(f"{target}: the run failed: {error}") from error
+    return train_alone(config, target)  # a finished run is reported
+
+
+def _resources(cpus: float, use_gpu: bool) -> dict[str, float]:
+    return {"CPU": cpus, **({"GPU": 1.0} if use_gpu else {})}
+
+
+def _work(settings: dict[str, Any]) -> None:
+    """Train in one worker."""
+    from twinvec.training.run.train import train as train_alone
+
+    os.environ["OMP_NUM_THREADS"] = str(settings["threads"])
+    import_torch("training").set_num_threads(settings["threads"])
+    train_alone(settings["config"], Path(settings["folder"]))

@@ -1,0 +1,44 @@
+"""Runners: what runs a command elsewhere than in its process, such as ``--ray`` on a cluster.
+
+A distribution offers one by an entry point in the group ``twinvec.runners``: a class that takes the address. Its
+``encode`` does what ``twinvec encode`` does, and its ``helpers`` are those of an ingest (``twinvec_qdrant.Helpers``).
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from twinvec.errors import ConfigurationError
+from twinvec.installation import install_line
+
+_OPTION = "--ray"
+_ADDRESS = re.compile(r"auto|local|\w+://\S+|[\w.-]+:\d+|\[[0-9a-fA-F:]+\]:\d+")
+
+
+def with_address(arguments: list[str]) -> list[str]:
+    """Return the arguments of a command line with an empty address after a ``--ray`` that has none."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    stated: list[str] = []
+    for row, each in enumerate(arguments):
+        following = arguments[row + 1] if row + 1 < end else ""
+        stated.append(f"{_OPTION}=" if each == _OPTION and row < end and not _ADDRESS.fullmatch(following) else each)
+    return stated
+
+
+def place_of(path: Path) -> str:
+    """Return a path or URL as it was typed: a path has one slash where a URL has two."""
+    return re.sub(r"^(\w{2,}):/(?=[^/])", r"\1://", str(path))
+
+
+def ray_runner(address: str) -> Any:
+    """Return the runner for Ray.
+
+    Raises:
+        ConfigurationError: ``twinvec-ray`` is not installed.
+    """
+    for entry in entry_points(group="twinvec.runners", name="ray"):
+        return entry.load()(address)
+    raise ConfigurationError(f"{_OPTION} is in the package 'twinvec-ray': {install_line('twinvec-ray')}")

@@ -1,0 +1,159 @@
+"""An ingest with helpers gives the collection, and the report, that one process gives; whatever helpers die of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from qdrant_client import QdrantClient
+
+from deaths import Died, die_at
+from twinvec.errors import ConfigurationError
+from twinvec_qdrant import Collection
+from twinvec_qdrant.ingest.helped import leading
+from twinvec_qdrant.records.words.vocabulary import VOCABULARY, _unpacked
+from words import WordEncoder, sentences
+
+
+@pytest.fixture
+def client():
+    opened = QdrantClient(":memory:")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr(leading, "BATCH_CHUNKS", 64)
+
+
+class Handles:
+    """Helpers that are other handles of this process; ``dies`` says which of their calls end in death."""
+
+    def __init__(self, client, name: str, dies=lambda call, part: None, number: int = 3) -> None:
+        self._open = lambda: opened(client, name)
+        self._dies = dies
+        self._handles = [self._open() for _ in range(number)]
+        self.encoded = 0
+        self.calls = 0
+        self.deaths = 0
+
+    def encoder(self, encoder):
+        self.encoded += 1
+        return encoder
+
+    def written(self, parts, encoder):
+        waiting: list[Any] = []
+        for part in parts:  # the last is written first
+            waiting.append(part)
+            if len(waiting) == len(self._handles):
+                yield self._write(waiting.pop())
+        while waiting:
+            yield self._write(waiting.pop())
+
+    def _write(self, part):
+        row = self.calls % len(self._handles)
+        handle, step = self._handles[row], self._dies(self.calls, part)
+        self.calls += 1
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                if step is not None:
+                    die_at(step, done=bool(step % 2), backend=handle._backend, monkeypatch=patch)
+                return part, handle.write_part(part)
+        except Died:
+            self.deaths += 1
+            self._handles[row] = self._open()
+            return part, None
+
+    def ended(self):
+        return ()
+
+
+def opened(client, name, **settings) -> Collection:
+    return Collection.open(name, client=client, encoder=WordEncoder(max_tokens=8), **settings)
+
+
+def corpus(version: int = 0) -> list[dict[str, Any]]:
+    texts = sentences(40, seed=1)
+    documents = [{"id": f"d{row}", "text": text, "row": row} for row, text in enumerate(texts) if row % 7 != version]
+    for document in documents[:: version or 100]:
+        document["text"] += f" in version {version}"
+    documents += [{"id": "code.py", "text": "def f():\n    return 1\n", "path": "code.py"}]
+    documents += [documents[3], {"id": "d5", "text": "another text of d5"}, {"id": "broken", "text": 7}]
+    return documents
+
+
+def contents(client, name: str) -> dict[Any, Any]:
+    """All points with their vectors and words, without what differs from ingest to ingest."""
+    points, _ = client.scroll(name, limit=10_000, with_payload=True, with_vectors=True)
+    return {
+        point.id: (rounded(point.vector), {key: each for key, each in point.payload.items() if key != "revision"})
+        for point in points
+        if point.id != VOCABULARY
+    }
+
+
+def rounded(vectors) -> tuple[list[float], str]:
+    """Vectors; the store normalises one that is taken over from it once more."""
+    return [round(each, 6) for each in vectors.get("dense", ())], str(vectors.get("sparse", ""))
+
+
+def words_of(collection: Collection) -> dict[str, int]:
+    """The vocabulary."""
+    return _unpacked(collection._backend.retrieve([VOCABULARY])[VOCABULARY].payload)
+
+
+def counts(report) -> dict[str, Any]:
+    """The report; parts of it may encode the same text each."""
+    return {**asdict(report), "failures": sorted(report.failures), "encoded": bool(report.encoded)}
+
+
+def test_the_collection_is_that_of_one_process(client):
+    with opened(client, "alone") as alone, opened(client, "led") as led:
+        for version in (0, 3):
+            wanted = alone.ingest(corpus(version), prune=True)
+            helpers = Handles(client, "led")
+            report = led.ingest(corpus(version), prune=True, helpers=helpers)
+            assert counts(report) == counts(wanted)
+            assert helpers.calls > 2
+            assert contents(client, led.name) == contents(client, alone.name)
+            assert words_of(led) == words_of(alone)
+        again = led.ingest(corpus(3), prune=True, helpers=(idle := Handles(client, "led")))
+        assert again.unchanged == wanted.new + wanted.updated + wanted.unchanged
+        assert idle.calls == 0
+
+
+@pytest.mark.parametrize("step", [2, *(pytest.param(step, marks=pytest.mark.slow) for step in (0, 1, 3, 4, 5, 6, 7))])
+def test_the_documents_of_a_helper_that_dies_are_written_by_another(client, step):
+    name = f"deaths{step}"
+    with opened(client, f"{name}-alone") as alone, opened(client, name) as led:
+        for version in (0, 3):
+            wanted = alone.ingest(corpus(version), prune=True)
+            helpers = Handles(client, name, lambda call, part: step if call % 3 == 1 else None)
+            report = led.ingest(corpus(version), prune=True, helpers=helpers)
+            assert counts(report) == counts(wanted)
+            assert helpers.deaths or step > 5
+            assert contents(client, led.name) == contents(client, alone.name)
+            assert led.verify().sound
+
+
+def test_a_document_of_which_every_helper_dies_fails_alone(client):
+    def dies(call, part):
+        return 0 if any(each.document.id == "d20" for each in part.changed) else None
+
+    with opened(client, "poison") as led:
+        report = led.ingest(corpus(), helpers=Handles(client, "poison", dies))
+        assert ("d20", "every process that worked on it died") in report.failures
+        assert report.failed == 3
+        assert report.new == len({each["id"] for each in corpus()}) - 2
+
+
+def test_an_embedded_store_gets_the_encoder_of_the_helpers(tmp_path, client):
+    encoder = WordEncoder(max_tokens=8)
+    with Collection.open("here", tmp_path, encoder=encoder) as collection:
+        helpers = Handles(client, "unused", number=0)
+        assert collection.ingest(corpus(), helpers=helpers).new > 20
+        assert helpers.encoded
+        with pytest.raises(ConfigurationError, match="leave helpers out"):
+            collection.ingest([("a", "b")], vectors={"a": [1.0] * 64}, helpers=helpers)

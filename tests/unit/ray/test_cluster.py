@@ -1,0 +1,65 @@
+"""Plans: how many workers a cluster holds, so that the tasks that read always have a CPU."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twinvec.errors import ConfigurationError
+from twinvec_ray.cluster import planned
+
+LAPTOP = [{"CPU": 2.0, "memory": 8e9}]
+LARGE = [{"CPU": 64.0, "GPU": 8.0}, {"CPU": 32.0}]
+
+
+def test_a_laptop_of_two_cores_has_two_workers_and_a_free_cpu():
+    plan = planned(LAPTOP)
+    assert (plan.least, plan.most, plan.threads) == (2, 2, 1)
+    assert 2 - plan.most * plan.cpus >= 1
+
+
+def test_workers_of_a_large_cluster_reserve_nearly_what_they_use():
+    plan = planned(LARGE)
+    assert plan.most == 96
+    assert 0.9 < plan.cpus < 1
+
+
+def test_each_gpu_has_a_worker():
+    plan = planned(LARGE, use_gpu=True)
+    assert (plan.most, plan.gpus, plan.cpus) == (8, 1.0, 1)
+
+
+def test_a_range_of_workers_ends_where_the_cluster_ends():
+    plan = planned(LARGE, (2, 500), threads=4)
+    assert (plan.least, plan.most) == (2, 24)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(1, 9), st.integers(1, 4), st.randoms())
+def test_a_node_keeps_a_whole_cpu_wherever_the_workers_are_placed(cores, workers, threads, random):
+    if workers * threads > sum(cores):
+        return
+    plan = planned([{"CPU": float(each)} for each in cores], workers, threads=threads)
+    free = [float(each) for each in cores]
+    for _ in range(plan.most):
+        node = random.choice([row for row, each in enumerate(free) if each >= plan.cpus - 1e-9] or [None])
+        if node is not None:
+            free[node] -= plan.cpus
+    assert max(free) >= 1 - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "lack"),
+    [
+        (LAPTOP, {"workers": 3}, "3 workers of 1 threads need 3 CPUs, but the cluster has 1 nodes with 2 CPUs"),
+        (LAPTOP, {"use_gpu": True}, "need a GPU each, but the cluster has 1 nodes with 2 CPUs and 0 GPUs"),
+        (LARGE, {"workers": 9, "use_gpu": True}, "9 workers with use_gpu need a GPU each"),
+        ([{"memory": 1e9}], {}, "the tasks that read need a CPU"),
+        (LARGE, {"workers": (4, 2)}, "smaller number first"),
+        (LARGE, {"workers": 0}, "num_workers"),
+    ],
+)
+def test_an_error_says_what_the_cluster_lacks(nodes, options, lack):
+    with pytest.raises(ConfigurationError, match=lack):
+        planned(nodes, **options)

@@ -1,0 +1,65 @@
+"""A worker adds to a table the vectors that ``Encoder.encode`` gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from twinvec import Encoder
+from twinvec.errors import ConfigurationError, InputError, SpaceMismatchError
+from twinvec_ray.encoding import BatchEncoder
+from twinvec_ray.recipes import EncoderRecipe, encoder_recipe
+
+TEXTS = ["a dog runs", "", "stocks fell", "a dog runs", "日本語 " * 40]
+
+
+@pytest.fixture
+def model(tiny_model):
+    return tiny_model("bert")
+
+
+@pytest.fixture
+def recipe(model, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return encoder_recipe(model, {"engine": "torch"})
+
+
+def vectors(table, column="vector"):
+    return np.stack(table.column(column).to_numpy(zero_copy_only=False))
+
+
+def test_vectors_are_those_of_the_encoder(recipe, model):
+    work = BatchEncoder(recipe, 1, "body", "vector", None, None)
+    table = pa.table({"body": TEXTS, "row": range(len(TEXTS))})
+    found = work(table)
+    assert found.column("row").to_pylist() == [0, 1, 2, 3, 4]
+    assert found.schema.field("vector").type == pa.list_(pa.float32(), vectors(found).shape[1])
+    expected = Encoder(model, engine="torch").encode(TEXTS)
+    np.testing.assert_allclose(vectors(found), expected, atol=1e-6)
+    assert work(table.slice(0, 0)).num_rows == 0
+
+
+def test_vectors_are_stored_in_other_types(recipe, model):
+    found = BatchEncoder(recipe, 1, "text", "bits", None, "binary")(pa.table({"text": TEXTS}))
+    expected = Encoder(model, engine="torch").encode(TEXTS, storage="binary")
+    np.testing.assert_array_equal(vectors(found, "bits"), expected)
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "message"),
+    [
+        ({"body": TEXTS}, ConfigurationError, "no column 'text'; its columns: body"),
+        ({"text": TEXTS, "vector": TEXTS}, ConfigurationError, "already a column 'vector'"),
+        ({"text": ["a", None]}, InputError, "row 1 of a block has no text"),
+        ({"text": [1, 2]}, InputError, "text 0"),
+    ],
+)
+def test_a_table_that_cannot_be_encoded_says_why(recipe, table, error, message):
+    with pytest.raises(error, match=message):
+        BatchEncoder(recipe, 1, "text", "vector", None, None)(pa.table(table))
+
+
+def test_another_model_of_the_same_name_is_refused(recipe):
+    with pytest.raises(SpaceMismatchError, match="the same model on all machines"):
+        EncoderRecipe(recipe.name, "0" * 64, recipe.options).load(1)
