@@ -5,11 +5,11 @@
     python benchmarks/serving.py --infinity build/infinity [--rounds 3] [--seconds 5] [--minutes 10]
         [--output benchmarks/SERVING.md]
 
-All serve the default model on the CPU. In every round, each contender in turn answers 1, 8 and 64 clients that send one
-short text after the other, and one client that sends 256 texts at once; the others are idle meanwhile. The load is sent
-by ``serving_load.py``, in a process of its own. ``Encoder.encode`` gets as many texts in one call as the server has
-clients. A ratio is the median over the rounds of the ratio in a round, so that other load on the machine affects all
-alike. Without ``--infinity``, only the server and the encoder are measured.
+All serve the default model on the CPU; a second ``twinvec serve`` has its int8 export. In every round, each contender in
+turn answers 1, 8 and 64 clients that send one short text after the other, and one client that sends 256 texts at once;
+the others are idle meanwhile. The load is sent by ``serving_load.py``, in a process of its own. ``Encoder.encode`` gets
+as many texts in one call as the server has clients. A ratio is the median over the rounds of the ratio in a round, so
+that other load on the machine affects all alike. Without ``--infinity``, only the servers and the encoder are measured.
 
 Then 32 clients embed, rerank and search for ``--minutes``, while a thread ingests documents; the table has the answers
 by their status, the latencies, and how the memory of the server has grown.
@@ -26,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -41,12 +41,15 @@ import numpy as np
 
 from encoding import KINDS, documentation, make_texts, processor
 from twinvec import Encoder
+from twinvec.export.model import export_model
 from twinvec.models.finding import find_model
 
 CASES = ((1, 1), (8, 1), (64, 1), (1, 256))
 """Clients, and texts of each request."""
 
 OURS, INFINITY, ENCODER = "twinvec serve", "infinity", "Encoder.encode"
+INT8 = f"{OURS}, int8"
+CALIBRATION_TEXTS = 300
 DOCUMENTS = 500
 MIXED_CLIENTS = 32
 LOAD = Path(__file__).with_name("serving_load.py")
@@ -76,8 +79,9 @@ def main() -> None:
         f"{processor()}. Command: `python benchmarks/serving.py {' '.join(sys.argv[1:])}`.\n",
     ]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        port, pid = stack.enter_context(twinvec_server(Path(folder)))
-        servers = {OURS: port}
+        port, pid = stack.enter_context(twinvec_server(Path(folder) / "float32"))
+        int8 = exported_in_int8(Path(folder) / "model", words)
+        servers = {OURS: port, INT8: stack.enter_context(twinvec_server(Path(folder) / "int8", int8))[0]}
         if options.infinity:
             servers[INFINITY] = stack.enter_context(infinity_server(options.infinity))
         sections.append(compare(servers, make_texts(words, 20_000, *KINDS["short queries"]), options))
@@ -89,16 +93,23 @@ def main() -> None:
 
 
 @contextmanager
-def twinvec_server(folder: Path) -> Iterator[tuple[int, int]]:
-    """Run ``twinvec serve`` with a store in ``folder``; yield its port and process id."""
+def twinvec_server(store: Path, model: str = "default") -> Iterator[tuple[int, int]]:
+    """Run ``twinvec serve`` with a store and a model, named "default"; yield its port and process id."""
     command = [str(Path(sys.executable).with_name("twinvec")), "serve", "--json", "--port", "0"]
-    with subprocess.Popen([*command, "--path", str(folder / "store")], stdout=subprocess.PIPE, text=True) as process:
+    options = ["--path", str(store), "--model", f"{model}=default"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             ready = json.loads(process.stdout.readline())
             yield int(ready["address"].rpartition(":")[2]), ready["pid"]
         finally:
             process.terminate()
+
+
+def exported_in_int8(folder: Path, words: list[str]) -> str:
+    """Export the default model in int8; return its folder."""
+    texts = make_texts(words, CALIBRATION_TEXTS, *KINDS["passages"], 1)
+    return str(export_model("default", folder, precision="int8", calibrate=texts).folder)
 
 
 @contextmanager
@@ -131,7 +142,7 @@ def _clean_environment() -> dict[str, str]:
 
 def compare(servers: dict[str, int], texts: Texts, options: argparse.Namespace) -> str:
     """Let the contenders answer in turn; return the table."""
-    paths = {OURS: "/v1/embeddings", INFINITY: "/embeddings"}
+    paths = {OURS: "/v1/embeddings", INT8: "/v1/embeddings", INFINITY: "/embeddings"}
     found: dict[tuple[int, int], dict[str, Measured]] = {}
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as encoder:
         encoder.submit(encode_in_turn, texts[:256], 256, 1.0).result()
@@ -196,28 +207,31 @@ def table(found: dict[tuple[int, int], dict[str, Measured]]) -> str:
     """Return the rates and their ratios as a table of Markdown."""
     lines = [
         "Texts a second, median of the rounds; in brackets, the median time of a request in ms.\n",
-        f"| load | {INFINITY} | {OURS} | times {INFINITY} | {ENCODER}, one call | share of it | ms over it |",
-        "|---|---|---|---|---|---|---|",
+        f"| load | {INFINITY} | {OURS} | times {INFINITY} | {ENCODER}, one call | share of it | ms over it | {INT8} |"
+        f" times {INFINITY} |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for (clients, each), case in found.items():
         load = f"{clients} client{'s' * (clients > 1)}, {each} text{'s' * (each > 1)} a request"
-        times = ratio(
-            case, INFINITY, lambda ours, other: f"{median(a / b for a, b in zip(ours, other, strict=True)):.1f}"
-        )
-        share = ratio(
-            case, ENCODER, lambda ours, other: f"{median(a / b for a, b in zip(ours, other, strict=True)):.0%}"
-        )
+        times, times_int8 = (f"{ratio(case, ours, INFINITY):.1f}" for ours in (OURS, INT8))
+        share = f"{ratio(case, OURS, ENCODER):.0%}"
         over = median(a - b for a, b in zip(case[OURS].medians, case[ENCODER].medians, strict=True))
         shown = [
             f"{median(case[n].rates):.0f} ({median(case[n].medians):.1f})" if n in case else "-"
-            for n in (INFINITY, OURS, ENCODER)
+            for n in (INFINITY, OURS, ENCODER, INT8)
         ]
-        lines.append(f"| {load} | {shown[0]} | {shown[1]} | {times} | {shown[2]} | {share} | {over:.1f} |")
+        lines.append(
+            f"| {load} | {shown[0]} | {shown[1]} | {times} | {shown[2]} | {share} | {over:.1f} | {shown[3]} | "
+            f"{times_int8} |"
+        )
     return "\n".join(lines) + "\n"
 
 
-def ratio(case: dict[str, Measured], name: str, write: Callable[[list[float], list[float]], str]) -> str:
-    return write(case[OURS].rates, case[name].rates) if name in case else "-"
+def ratio(case: dict[str, Measured], ours: str, other: str) -> float:
+    """Return the median of the rounds' ratios of rates, or NaN without the other."""
+    if other not in case:
+        return float("nan")
+    return median(a / b for a, b in zip(case[ours].rates, case[other].rates, strict=True))
 
 
 def mixed_load(port: int, pid: int, words: list[str], minutes: float) -> str:

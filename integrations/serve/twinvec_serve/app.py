@@ -45,7 +45,7 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     app.state.services = services
     add_error_answers(app)
     _add_middleware(app, settings, metrics)
-    for module in (operation, documentation, embeddings, reranking, collections, documents, files):
+    for module in (embeddings, reranking, operation, documentation, collections, documents, files):
         app.include_router(module.router)
     over_http.add_routes(app, settings)
     describe(app, settings)

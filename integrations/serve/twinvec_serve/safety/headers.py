@@ -6,7 +6,6 @@ inside a document may run: a text that holds a script stays a text.
 
 from __future__ import annotations
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_SECURITY_POLICY = (
@@ -31,14 +30,14 @@ class SafeHeaders:
 
     def __init__(self, app: ASGIApp, *, tls: bool) -> None:
         self._app = app
-        self._headers = _HEADERS | (_TLS_HEADERS if tls else {})
+        headers = _HEADERS | (_TLS_HEADERS if tls else {})
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
+                present = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(each for each in self._headers if each[0] not in present)]
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
