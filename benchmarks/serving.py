@@ -5,11 +5,12 @@
     python benchmarks/serving.py --infinity build/infinity [--rounds 3] [--seconds 5] [--minutes 10]
         [--output benchmarks/SERVING.md]
 
-All serve the default model on the CPU; a second ``twinvec serve`` has its int8 export. In every round, each contender in
-turn answers 1, 8 and 64 clients that send one short text after the other, and one client that sends 256 texts at once;
-the others are idle meanwhile. The load is sent by ``serving_load.py``, in a process of its own. ``Encoder.encode`` gets
-as many texts in one call as the server has clients. A ratio is the median over the rounds of the ratio in a round, so
-that other load on the machine affects all alike. Without ``--infinity``, only the servers and the encoder are measured.
+All serve the default model on the CPU; a second ``twinvec serve`` has its int8 export. In every round, each contender
+in turn answers 1, 8 and 64 clients that send one short text after the other, and one client that sends 256 texts at
+once; the others are idle meanwhile. The load is sent by ``serving_load.py``, in a process of its own.
+``Encoder.encode`` gets as many texts in one call as the server has clients. A ratio is the median over the rounds of
+the ratio in a round, so that other load on the machine affects all alike. Without ``--infinity``, only the servers and
+the encoder are measured.
 
 Then 32 clients embed, rerank and search for ``--minutes``, while a thread ingests documents; the table has the answers
 by their status, the latencies, and how the memory of the server has grown.
