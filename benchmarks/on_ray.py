@@ -1,0 +1,158 @@
+"""Encoding on Ray: two workers against one, Ray against a plain process, spilled objects and the memory of the driver.
+
+    python benchmarks/on_ray.py [--passages 20000] [--scaling 2000] [--rounds 3] [--documents 200000]
+        [--output benchmarks/RAY.md]
+
+Each measure runs in a process of its own, on a cluster of two CPUs on this machine, and leaves out the start of the
+cluster; the workers load their model within the measure, as does the plain process. In every round, one worker of one
+thread and two of one thread encode the same passages in turn, then two workers and a plain process with all cores do; a
+ratio is the median of the rounds. Then one-word documents, 10,000 and ``--documents`` of them, are read from Parquet,
+encoded and written: the table has the largest memory of the driver, and what the object store has spilled.
+
+A module of the name ``ray`` would hide the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from encoding import KINDS, documentation, make_texts, processor
+
+FEW = 10_000
+FILES = 8
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passages", type=int, default=20_000, help="for Ray against the plain process")
+    parser.add_argument("--scaling", type=int, default=2000, help="passages for two workers against one")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--documents", type=int, default=200_000, help="for the memory of the driver")
+    parser.add_argument("--output", type=Path, help="also write the tables to this file")
+    parser.add_argument("--measure", nargs=3, metavar=("TEXTS", "WORKERS", "FOLDER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measured(options.measure[0], int(options.measure[1]), options.measure[2])))
+        return
+    words = documentation()
+    with tempfile.TemporaryDirectory() as folder:
+        text = report(Path(folder), words, options)
+    print(text)
+    if options.output:
+        options.output.write_text(text, encoding="utf-8")
+
+
+def report(folder: Path, words: list[str], options: argparse.Namespace) -> str:
+    """Measure everything; return the tables."""
+    passages = make_texts(words, max(options.passages, options.scaling), *KINDS["passages"])
+    few, many = (files_of(folder / f"{count}", passages[:count]) for count in (options.scaling, options.passages))
+    scaling = [(run(few, 1), run(few, 2)) for _ in range(options.rounds)]
+    against = [(run(many, 0), run(many, 2)) for _ in range(options.rounds)]
+    one_word = make_texts(words, options.documents, 1, 1)
+    memory = {
+        count: run(files_of(folder / f"words-{count}", one_word[:count]), 2) for count in (FEW, options.documents)
+    }
+    lines = [
+        "# Ray: results\n",
+        f"{processor()}. Command: `python benchmarks/on_ray.py {' '.join(sys.argv[1:])}`.\n",
+        "| passages | encoded by | texts/s | encoded by | texts/s | ratio |",
+        "| ---: | --- | ---: | --- | ---: | ---: |",
+        _row(options.scaling, "one worker of one thread", "two workers of one thread", scaling),
+        _row(options.passages, "a plain process, all cores", "Ray, two workers of one thread", against),
+        "",
+        "| documents of one word | largest memory of the driver, MB | spilled, MB | seconds |",
+        "| ---: | ---: | ---: | ---: |",
+    ]
+    lines += [
+        f"| {count:,} | {each['memory'] / 2**20:.0f} | {each['spilled'] / 2**20:.0f} | {each['seconds']:.0f} |"
+        for count, each in memory.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(texts: int, before: str, after: str, rounds: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
+    rates = [tuple(texts / each["seconds"] for each in pair) for pair in rounds]
+    ratio = median(second / first for first, second in rates)
+    return (
+        f"| {texts:,} | {before} | {median(each[0] for each in rates):.0f} | {after} | "
+        f"{median(each[1] for each in rates):.0f} | {ratio:.2f} |"
+    )
+
+
+def files_of(folder: Path, texts: list[str]) -> Path:
+    """Write texts to a folder of Parquet files."""
+    folder.mkdir()
+    size = -(-len(texts) // FILES)
+    for number, start in enumerate(range(0, len(texts), size)):
+        pq.write_table(pa.table({"text": texts[start : start + size]}), folder / f"{number}.parquet")
+    return folder
+
+
+def run(texts: Path, workers: int) -> dict[str, Any]:
+    """Measure in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--measure", str(texts), str(workers), folder]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measured(texts: str, workers: int, folder: str) -> dict[str, Any]:
+    """Encode a folder of texts with workers, or without Ray if there are none; return seconds, memory and spilled."""
+    if not workers:
+        started = time.perf_counter()
+        encode_alone(texts, folder)
+        return {"seconds": time.perf_counter() - started, "memory": peak(), "spilled": 0}
+    import ray
+
+    import twinvec_ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    started = time.perf_counter()
+    encoded = twinvec_ray.encode(twinvec_ray.read(texts), num_workers=workers)
+    twinvec_ray.write(encoded, f"{folder}/vectors.parquet")
+    seconds = time.perf_counter() - started
+    spilled = spilled_bytes(ray.get_runtime_context().gcs_address)
+    return {"seconds": seconds, "memory": peak(), "spilled": spilled}
+
+
+def spilled_bytes(address: str) -> int:
+    """Return what the object store of a cluster has written to disks so far."""
+    from ray._private import internal_api
+
+    api: Any = internal_api  # untyped
+    return int(api.get_memory_info_reply(api.get_state_from_address(address)).store_stats.spilled_bytes_total)
+
+
+def encode_alone(texts: str, folder: str) -> None:
+    """Encode as Ray does, file by file, in this process."""
+    from twinvec import Encoder
+    from twinvec_ray.encoding import vector_array
+
+    encoder = Encoder("default")
+    for path in sorted(Path(texts).iterdir()):
+        table = pq.read_table(path)
+        vectors = encoder.encode(table.column("text").to_pylist())
+        pq.write_table(table.append_column("vector", vector_array(vectors)), Path(folder) / path.name)
+
+
+def peak() -> int:
+    """Return the largest memory of this process so far, in bytes."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+if __name__ == "__main__":
+    main()
