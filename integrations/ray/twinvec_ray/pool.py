@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from twinvec.errors import EngineError, TwinvecError
 
@@ -123,7 +123,7 @@ class Pool(Generic[T]):
             yield from self._replaced(member, error)
             return
         except RayTaskError as error:
-            raise _cause(error) from None
+            raise cause_of(error) from None
         if member.started is reference:
             member.hello, member.started = result, None
             return
@@ -151,9 +151,9 @@ class Pool(Generic[T]):
         )
 
 
-def _cause(error: RayTaskError) -> BaseException:
-    """Return what was raised in the actor."""
-    cause = error.cause
+def cause_of(error: RayError) -> TwinvecError:
+    """Return what was raised in a task or an actor, or an EngineError that quotes it."""
+    cause = error.cause if isinstance(error, RayTaskError) else None
     return cause if isinstance(cause, TwinvecError) else EngineError(f"a worker failed: {error}")
 
 

@@ -92,10 +92,16 @@ def measure_ir(
 ) -> IrResult:
     """Measure a run, such as one from a file, by the judgements of ``data``; ``depth`` is as for ``evaluate_ir``."""
     cut = without_own(run, data, max(depth, *map(cutoff, measures)))
-    measured = measure_run(cut, data.qrels, measures)
+    return as_result(measure_run(cut, data.qrels, measures), cut, data, resamples=resamples)
+
+
+def as_result(
+    measured: Measured, run: dict[str, dict[str, float]], data: BeirSet, *, resamples: int = RESAMPLES
+) -> IrResult:
+    """Return the measures of a run with their means, and the interval of the first."""
     first = measured.per_query[measured.main]
     bounds = interval(first, resamples=resamples) if len(first) > 1 else None
-    return IrResult(data, cut, measured, bounds, {**measured.figures, "queries": len(measured.queries)})
+    return IrResult(data, run, measured, bounds, {**measured.figures, "queries": len(measured.queries)})
 
 
 def compare_ir(

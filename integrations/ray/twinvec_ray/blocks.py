@@ -1,0 +1,170 @@
+"""Blocks of Ray datasets, which tasks compare one by one.
+
+One dataset is held: its blocks lie in the object store. The other one streams by: each of its blocks meets each block
+that is held, and is forgotten. A task gets one block of each, and merges what they give with what the held block has
+had before. The process that gives the tasks has references only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import ray
+from ray.exceptions import RayError
+
+from twinvec.errors import ConfigurationError, InputError
+from twinvec_ray.cluster import plan
+from twinvec_ray.pool import cause_of
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+BLOCK_ROWS = 16_384
+"""Rows of a block: as many vectors of 384 numbers take 24 MB."""
+
+_AHEAD = 2  # blocks that wait for each task
+
+
+def blocks(
+    dataset: Dataset, what: str, columns: Sequence[str] | None, block_rows: int, prepare: Callable[[pa.Table], pa.Table]
+) -> Generator[tuple[Any, int]]:
+    """Compute a dataset, and yield its blocks, as ``prepare`` returns them: references, and numbers of rows.
+
+    Small blocks are put together.
+
+    Args:
+        dataset: Any Ray dataset.
+        what: What the dataset is called in errors.
+        columns: What ``prepare`` needs; other columns are not even read where Ray can leave them out. None for all.
+        block_rows: Rows that ``prepare`` gets at once.
+        prepare: Takes a block, and returns another one.
+
+    Raises:
+        ConfigurationError: a column is missing.
+        InputError: the dataset has no rows.
+        TwinvecError: what ``prepare`` raises, or an earlier step of the dataset.
+    """
+    if columns is not None:
+        schema = dataset.schema(fetch_if_missing=False)
+        if schema is not None:
+            check_columns(schema.names, columns, what)
+            dataset = dataset.select_columns(list(dict.fromkeys(columns)))
+    prepared = dataset.map_batches(prepare, batch_size=block_rows, batch_format="pyarrow")
+    context = prepared.context
+    wrapping, context.raise_original_map_exception = context.raise_original_map_exception, True
+    found = False
+    try:
+        for bundle in prepared.iter_internal_ref_bundles():
+            for reference, rows in zip(bundle.block_refs, (each.num_rows for each in bundle.metadata), strict=True):
+                if rows:
+                    found = True
+                    yield reference, rows
+    except RayError as error:
+        raise cause_of(error) from None
+    finally:
+        context.raise_original_map_exception = wrapping
+    if not found:
+        raise InputError(f"{what}: the dataset is empty")
+
+
+def check_columns(names: Sequence[str], wanted: Sequence[str], what: str) -> None:
+    """Raise ``ConfigurationError`` unless all ``wanted`` columns are among the ``names``."""
+    for name in wanted:
+        if name not in names:
+            raise ConfigurationError(f"{what}: no column {name!r}; the dataset's columns: {', '.join(names)}")
+
+
+def fold(
+    held: Sequence[tuple[Any, ...]],
+    stream: Generator[tuple[Any, int]],
+    compare: Callable[..., pa.Table],
+    merge: Callable[..., pa.Table],
+) -> list[Any]:
+    """Let each block of a stream meet each block that is held; return a reference of what each of the latter has got.
+
+    Few blocks that are held still keep all CPUs busy: each of them then has several tables, which are merged at the
+    end.
+
+    Args:
+        held: For each block its reference, and other arguments of ``compare`` and ``merge``.
+        stream: As ``blocks`` yields it.
+        compare: Takes a block of the stream, a block that is held and the other arguments; returns a table.
+        merge: Takes a list of such tables of one held block, and the other arguments; returns one table.
+
+    Raises:
+        TwinvecError: what ``compare`` or ``merge`` raise.
+    """
+    lanes = ceil(plan().most / len(held))
+    tables: list[list[Any]] = [[None] * lanes for _ in held]
+    running: deque[list[Any]] = deque()
+    with closing(stream):
+        for number, (block, _) in enumerate(stream):
+            lane = number % lanes
+            told = []
+            for (reference, *arguments), kept in zip(held, tables, strict=True):
+                kept[lane], done = submit(_step, compare, merge, kept[lane], block, reference, *arguments)
+                told.append(done)
+            running.append(told)
+            if len(running) > _AHEAD * lanes:
+                get(running.popleft())
+    for told in running:
+        get(told)
+    return results([(_join, merge, arguments, *kept) for (_, *arguments), kept in zip(held, tables, strict=True)])
+
+
+def results(calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Let tasks do calls, each a function and its arguments; return references of what they give, once all are done.
+
+    Raises:
+        TwinvecError: as for ``get``.
+    """
+    given = [submit(*call) for call in calls]
+    get([done for _, done in given])
+    return [result for result, _ in given]
+
+
+def submit(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    """Let a task do a call; return references of what it gives, and of None, for those who wait until it is done."""
+    told: tuple[Any, Any] = _TASK.remote(function, *arguments)
+    return told
+
+
+def get(references: Any) -> Any:
+    """Wait for tasks, and return what they gave.
+
+    Raises:
+        TwinvecError: what a task raised; or EngineError, which quotes any other error.
+    """
+    try:
+        return ray.get(references)
+    except RayError as error:
+        raise cause_of(error) from None
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> tuple[Any, None]:
+    return function(*arguments), None
+
+
+_TASK: Any = ray.remote(num_returns=2)(_call)
+
+
+def _step(
+    compare: Callable[..., pa.Table],
+    merge: Callable[..., pa.Table],
+    before: pa.Table | None,
+    block: pa.Table,
+    held: pa.Table,
+    *arguments: Any,
+) -> pa.Table:
+    found = compare(block, held, *arguments)
+    return found if before is None else merge([before, found], *arguments)
+
+
+def _join(merge: Callable[..., pa.Table], arguments: list[Any], *kept: pa.Table | None) -> pa.Table:
+    tables = [table for table in kept if table is not None]
+    return tables[0] if len(tables) == 1 else merge(tables, *arguments)

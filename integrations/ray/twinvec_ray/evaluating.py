@@ -1,0 +1,106 @@
+"""Measures of what ``nearest`` finds, against judgements: those of ``twinvec.evaluation.ir``, block by block."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from twinvec.errors import InputError
+from twinvec.evaluation.beir import BeirSet, Qrels
+from twinvec.evaluation.ir import IrResult, as_result, without_own
+from twinvec.evaluation.measures import MEASURES, Measured, cutoff, measure_run
+from twinvec.evaluation.statistics import RESAMPLES, Values
+from twinvec_ray.blocks import blocks, check_columns, get
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+_BLOCK_ROWS = 1024
+_COLUMNS = ("query", "ids", "scores")
+
+logger = logging.getLogger(__name__)
+
+
+def evaluate(
+    found: Dataset,
+    qrels: Qrels,
+    *,
+    measures: Sequence[str] = MEASURES,
+    resamples: int = RESAMPLES,
+    name: str = "nearest",
+) -> IrResult:
+    """Measure what ``nearest`` has found: the figures that ``twinvec evaluate`` gives for the same vectors.
+
+    Args:
+        found: What ``nearest`` returns, with a limit above the largest k of the measures: a query's own document is
+            left out, as in ``twinvec.evaluation.ir``. The default measures need a limit of 101.
+        qrels: Query id -> document id -> relevance; ids as texts. All judged queries count, and only these: one that
+            is not among ``found`` has 0.
+        measures: Measures such as ``ndcg@10``, ``mrr@10``, ``map@100``, ``recall@100`` and ``precision@10``.
+        resamples: How many samples the interval is computed from.
+        name: What the result calls the set.
+
+    Returns:
+        The measures of each query, their means and the interval of the first measure. ``run`` is empty: the hits stay
+        in ``found``.
+
+    Raises:
+        ConfigurationError: a measure is unknown, or a column is missing.
+        InputError: no query is judged, none that is judged was found, or a judged query comes twice.
+    """
+    depth = max(map(cutoff, measures))
+    if not qrels:
+        raise InputError("no judged queries")
+    data = BeirSet(name, [], {}, {query: dict(grades) for query, grades in qrels.items()})
+    rows = {query: row for row, query in enumerate(qrels)}
+    per_query: dict[str, Values] = {measure: np.zeros(len(rows)) for measure in measures}
+    longest, seen = 0, np.zeros(len(rows), dtype=bool)
+    prepare = partial(_measured, data=data, measures=tuple(measures), depth=depth)
+    for reference, _ in blocks(found, "found", _COLUMNS, _BLOCK_ROWS, prepare):
+        table = get(reference)
+        longest = max(longest, *table.column("hits").to_pylist())
+        for number, query in enumerate(table.column("query").to_pylist()):
+            row = rows.get(query)
+            if row is None:
+                continue
+            if seen[row]:
+                raise InputError(f"found: the query {query!r} comes twice")
+            seen[row] = True
+            for measure, values in per_query.items():
+                values[row] = table.column(measure)[number].as_py()
+    if not seen.any():
+        raise InputError("found: none of its queries is judged")
+    if longest <= depth:
+        logger.warning(
+            "no query has more than %d hits, but the measures look at %d, and a query's own document does not count: "
+            "give nearest a limit of %d, unless there are no more vectors",
+            longest,
+            depth,
+            depth + 1,
+        )
+    return as_result(Measured(list(rows), per_query), {}, data, resamples=resamples)
+
+
+def _measured(batch: pa.Table, data: BeirSet, measures: Sequence[str], depth: int) -> pa.Table:
+    """Return the measures of each query of a block, judged or not, and its number of hits."""
+    check_columns(batch.column_names, _COLUMNS, "found")
+    columns = [batch.column(name).to_pylist() for name in _COLUMNS]
+    queries = [str(query) for query in columns[0]]
+    run = {
+        query: {str(document): score for document, score in zip(*hits, strict=True)}
+        for query, *hits in zip(queries, *columns[1:], strict=True)
+        if query in data.qrels
+    }
+    values = dict.fromkeys(measures, np.zeros(len(queries)))
+    if run:
+        measured = measure_run(without_own(run, data, depth), {query: data.qrels[query] for query in run}, measures)
+        place = {query: row for row, query in enumerate(measured.queries)}
+        for measure, per_query in measured.per_query.items():
+            values[measure] = np.array([per_query[place[query]] if query in place else 0.0 for query in queries])
+    hits = [len(run.get(query, ())) for query in queries]
+    return pa.table({"query": queries, "hits": hits, **values})

@@ -1,0 +1,193 @@
+"""Hard negatives over datasets that one memory does not hold, by the rules of ``twinvec.training.mining``.
+
+Pairs are dealt into blocks by their anchors, so that a block has all positives of its anchors. The nearest vectors are
+found block by block, then their texts, and each block is mined as ``mine_negatives`` of the core mines a file.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import ray
+
+from twinvec.errors import InputError
+from twinvec.models.finding import find_model
+from twinvec.retrieval.base import Hit
+from twinvec.retrieval.filters import Filter
+from twinvec.support.checks import integer
+from twinvec.text import check_text
+from twinvec.training.data.text_hash import text_hash
+from twinvec.training.mining.hard_negatives import MiningOptions, PairScorer, ProbabilityScorer
+from twinvec.training.mining.hard_negatives import mine_negatives as mine_alone
+from twinvec.training.mining.known_positives import KnownPositives
+from twinvec_ray.blocks import blocks, check_columns, fold, get, results
+from twinvec_ray.neighbours import as_ids, compared, merged, vector_table
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+BLOCK_ROWS = 8192
+"""Rows of a block: the texts of all hits for a block of pairs lie in the memory of one process."""
+
+
+def mine_negatives(
+    pairs: Dataset,
+    corpus: Dataset,
+    options: MiningOptions | None = None,
+    *,
+    denoise: str | None = None,
+    column: str = "vector",
+    id: str = "id",
+    text: str = "text",
+    corpus_column: str | None = None,
+    block_rows: int = BLOCK_ROWS,
+) -> Dataset:
+    """Find hard negatives for pairs: texts that are near to an anchor, and not among its positives.
+
+    The mining runs at once, by cosine, with the rules of ``twinvec.training.mining``: ranks, margins, and what is a
+    known positive. The corpus is read twice, first its vectors, then its texts: write what ``encode`` gives to files,
+    and read these.
+
+    Args:
+        pairs: Rows with ``anchor``, ``positive``, and the anchor's vector, as ``encode`` makes it with
+            ``text="anchor"`` and the prompt of queries. Other columns stay.
+        corpus: Rows with an id, a text and its vector: the positives of the pairs, each once, or any other texts.
+        options: Which hits become negatives.
+        denoise: A cross-encoder, by its name or folder, which leaves out what it thinks is an answer.
+        column: Column of the vectors.
+        id: Column of the corpus' ids: texts or whole numbers.
+        text: Column of the corpus' texts.
+        corpus_column: Column of the corpus' vectors; default: ``column``.
+        block_rows: Rows of a block. A task holds one block of pairs with the texts of all hits.
+
+    Returns:
+        The rows of ``pairs``, in any order, with ``negatives``, a list of texts, hardest first, which replaces an older
+        one; and without the vectors.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or a column is missing.
+        InputError: as for ``nearest``; or an anchor or a positive is blank, or a text of the corpus is missing.
+        ModelError: the cross-encoder is not found, damaged or not supported.
+    """
+    import ray.data
+
+    integer(block_rows, "block_rows", least=1)
+    if denoise is not None:
+        find_model(denoise)
+    chosen = options or MiningOptions()
+    place = corpus_column or column
+    dealt = _dealt(pairs, column, block_rows)
+    held = [(anchors, chosen.last_rank + most + 1) for _, anchors, most in dealt]
+    prepare = partial(vector_table, what="corpus", id=id, column=place, measure="cosine", distinct=True)
+    found = fold(held, blocks(corpus, "corpus", (id, place), block_rows, prepare), compared, merged)
+    prepare = partial(_texts, id=id, text=text)
+    wanted = [(table,) for table in found]
+    texts = fold(wanted, blocks(corpus, "corpus", (id, text), block_rows, prepare), _wanted, _together)
+    calls = zip((rows for rows, _, _ in dealt), found, texts, strict=True)
+    return ray.data.from_arrow_refs(results([(_mined, *tables, chosen, denoise) for tables in calls]))
+
+
+def _dealt(pairs: Dataset, column: str, block_rows: int) -> list[tuple[Any, Any, int]]:
+    """Deal pairs into blocks by their anchors.
+
+    Returns:
+        For each block: its pairs, its anchors with their vectors, and the largest number of positives of an anchor.
+    """
+    read = list(blocks(pairs, "pairs", None, block_rows, partial(_pairs, column=column)))
+    number = ceil(sum(rows for _, rows in read) / block_rows)
+    deal: Any = ray.remote(num_returns=number)(_deal)
+    hands = [[reference] if number == 1 else deal.remote(reference, number) for reference, _ in read]
+    gather: Any = ray.remote(num_returns=3)(_gathered)
+    gathered = [gather.remote(column, *pieces) for pieces in zip(*hands, strict=True)]
+    counts = get([most for _, _, most in gathered])
+    return [(*tables, most) for (*tables, _), most in zip(gathered, counts, strict=True) if most]
+
+
+def _pairs(batch: pa.Table, column: str) -> pa.Table:
+    """Return a block of pairs, once it is checked."""
+    check_columns(batch.column_names, ("anchor", "positive", column), "pairs")
+    for name in ("anchor", "positive"):
+        for value in batch.column(name).to_pylist():
+            if not isinstance(value, str) or not value.strip():
+                raise InputError(f"pairs, column {name!r}: expected a text, got {repr(value)[:40]}")
+            check_text(value, f"pairs, column {name!r}")
+    return batch
+
+
+def _deal(pairs: pa.Table, number: int) -> list[pa.Table]:
+    """Return tables of the pairs, those of equal anchors in the same one."""
+    places = np.array([text_hash(anchor) % number for anchor in pairs.column("anchor").to_pylist()])
+    return [pairs.filter(pa.array(places == place)) for place in range(number)]
+
+
+def _gathered(column: str, *pieces: pa.Table) -> tuple[pa.Table, pa.Table | None, int]:
+    """Return the pairs of a block, its distinct anchors, and the largest number of positives; 0 if it is empty."""
+    pairs = _together(list(pieces))
+    anchors, positives = (pairs.column(name).to_pylist() for name in ("anchor", "positive"))
+    if not anchors:
+        return pairs, None, 0
+    known = KnownPositives(list(zip(anchors, positives, strict=True)))
+    rows = {anchor: row for row, anchor in reversed(list(enumerate(anchors)))}
+    distinct = vector_table(pairs.take(sorted(rows.values())), "pairs", "anchor", column, "cosine")
+    old = [name for name in (column, "negatives") if name in pairs.column_names]
+    return pairs.drop_columns(old), distinct, max(map(known.count, rows))
+
+
+def _texts(batch: pa.Table, id: str, text: str) -> pa.Table:
+    """Return a block of the corpus as a table with the columns ``id`` and ``text``."""
+    check_columns(batch.column_names, (id, text), "corpus")
+    texts = batch.column(text)
+    if texts.null_count or not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        raise InputError(f"corpus, column {text!r}: a row has no text")
+    return pa.table({"id": as_ids(batch.column(id), f"corpus, column {id!r}"), "text": texts.cast(pa.large_string())})
+
+
+def _wanted(texts: pa.Table, found: pa.Table) -> pa.Table:
+    """Return the rows of ``texts`` whose ids are among those that are found."""
+    ids = pc.unique(found.column("ids").combine_chunks().flatten())
+    return texts.filter(pc.is_in(texts.column("id"), value_set=ids))
+
+
+def _together(tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _mined(pairs: pa.Table, found: pa.Table, texts: pa.Table, options: MiningOptions, denoise: str | None) -> pa.Table:
+    """Return a block of pairs with their negatives."""
+    asked = list(zip(*(pairs.column(name).to_pylist() for name in ("anchor", "positive")), strict=True))
+    scorer = None if denoise is None else _scorer(denoise)
+    rows = mine_alone(asked, _Found(found, texts), KnownPositives(asked), options, scorer=scorer)
+    negatives = pa.array([row.negatives for row in rows], pa.list_(pa.string()))
+    return pairs.append_column("negatives", negatives)
+
+
+@cache
+def _scorer(model: str) -> PairScorer:
+    return ProbabilityScorer(model)
+
+
+class _Found:
+    """A retriever of what has been found."""
+
+    def __init__(self, found: pa.Table, texts: pa.Table) -> None:
+        self._found = found
+        self._rows = {query: row for row, query in enumerate(found.column("query").to_pylist())}
+        self._texts = dict(zip(*(texts.column(name).to_pylist() for name in ("id", "text")), strict=True))
+
+    def search(self, query: str, limit: int = 10, filter: Filter | None = None) -> list[Hit]:
+        """Return the hits of a query, best first; a filter finds nothing."""
+        if filter is not None:
+            return []
+        row = self._rows[query]
+        ids, scores = (self._found.column(name)[row].as_py()[:limit] for name in ("ids", "scores"))
+        return [self._hit(*each) for each in zip(ids, scores, strict=True)]
+
+    def _hit(self, id: Any, score: float) -> Hit:
+        if id not in self._texts:
+            raise InputError(f"corpus: the id {id!r} has lost its text: the dataset changed while it was read")
+        return Hit(str(id), self._texts[id], score, {"dense": score})
