@@ -1,0 +1,90 @@
+"""``torchrun`` with two processes, as the guide has it: killed and run again, it gives the weights of one process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from crash.cluster.training_runs import STEPS, Gate, assert_same_weights, prepare
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+
+PROGRAMS = sysconfig.get_path("scripts")
+COMMAND = "torchrun --nproc-per-node 2 --no-python twinvec train run.yaml -o two"
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_model, tmp_path_factory):
+    """A folder with a configuration, and the folder ``one`` that one process has trained by it."""
+    from twinvec.training.run.config import read_config
+    from twinvec.training.run.train import train
+
+    root = tmp_path_factory.mktemp("run")
+    train(read_config(prepare(root, tiny_model("bert"))), root / "one")
+    return root
+
+
+@pytest.fixture
+def root(trained):
+    """The same without a run of two processes."""
+    shutil.rmtree(trained / "two", ignore_errors=True)
+    return trained
+
+
+@pytest.fixture
+def gate(tmp_path):
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.end()
+
+
+@contextmanager
+def torchrun(root: Path, gate: Gate) -> Iterator[subprocess.Popen[str]]:
+    """Run the command of the guide; end it with the block."""
+    environment = {**os.environ, **gate.environment, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(COMMAND.split(), cwd=root, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()  # it ends its workers
+
+
+def test_two_processes_train_and_one_writes(root, gate):
+    gate.open()
+    with torchrun(root, gate) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert out.count(f"two: {STEPS} steps over 12 rows") == 1
+    assert gate.workers().keys() == {0, 1}
+    written = gate.renamed(Path("two"))
+    assert {each.rank for each in written} == {0}
+    assert {"training.json", "model.safetensors", "twinvec.json"} <= {each.path.name for each in written}
+    assert_same_weights(root / "two", root / "one")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_run_goes_on(root, gate, rank):
+    with torchrun(root, gate) as process:
+        gate.kill(rank, lambda: process.poll() is None)
+        _, err = process.communicate()
+    assert process.returncode != 0
+    assert "SIGKILL" in err  # torchrun says what ended the worker
+    assert not (root / "two" / "twinvec.json").exists()
+    ((step, killed),) = gate.checkpoints()
+    assert step == 3
+    with torchrun(root, gate) as process:
+        _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "continuing from two/checkpoints/checkpoint-3" in err
+    later = gate.checkpoints()[1:]
+    assert [step for step, _ in later] == [6, 8]
+    assert killed not in {each for _, each in later}
+    assert_same_weights(root / "two", root / "one")
