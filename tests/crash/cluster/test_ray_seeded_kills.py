@@ -1,0 +1,91 @@
+"""Twenty ingests on a Ray cluster, each with a kill that a seed chooses: nothing is lost, no report is wrong.
+
+A seed chooses whether a worker, a node or the driver is killed, at which write, whether the writes that are on their
+way at that moment are done or lost, and whether the documents are new or two of three have changed. The ingests share
+one cluster of two nodes and one server; each has 300 documents and a collection of its own. Where the driver was
+killed, a Ray ingest brings what is missing; elsewhere a single process finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+
+import pytest
+
+from crash.cluster import ray_ingests
+from crash.cluster.ray_ingests import Hold, Led, check, check_report, corpus, kill_driver, kill_process
+from stand_in import StandIn
+from twinvec_qdrant import IngestReport
+from twinvec_ray.cluster import connected
+from twinvec_ray.ingesting import ingest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+
+DOCUMENTS = 300
+MOST_WRITES = 6  # that are let through; the shortest ingest has more
+VICTIMS = ("worker", "node", "driver")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with StandIn().running() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([*filter(None, sys.path)]))
+        started = ray_ingests.start_cluster()
+        yield started
+        ray_ingests.end_cluster(started)
+
+
+@pytest.fixture(scope="module")
+def alone(server):
+    """The reports and the points of ingests by one process: of new documents, and of changed ones."""
+    new = ray_ingests.ingested_alone(server, "new", corpus(DOCUMENTS))
+    changed = ray_ingests.ingested_alone(server, "changed", corpus(DOCUMENTS), corpus(DOCUMENTS, 1))
+    return new, changed
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_kill_at_random(cluster, server, alone, seed):
+    if not cluster.worker_nodes:  # a seed before this one has killed it
+        ray_ingests.add_node(cluster)
+    rng = random.Random(seed)
+    victim, version, name = rng.choice(VICTIMS), rng.randrange(2), f"seed-{seed}"
+    hold = Hold(name, rng.randrange(MOST_WRITES + 1), lost=rng.random() < 0.5)
+    wanted, points = alone[version]
+    documents = corpus(DOCUMENTS, version)
+    if version:
+        ray_ingests.ingested_alone(server, name, corpus(DOCUMENTS))
+    if victim == "driver":
+        kill_driver(server, name, hold, cluster.address, DOCUMENTS, version)
+    else:
+        killed = []
+
+        def kill(led: Led) -> None:
+            if victim == "worker":
+                killed.append(rng.choice(led.at_work()))
+                kill_process(killed[0])
+            else:
+                killed.append(next(iter(cluster.worker_nodes)))
+                cluster.remove_node(killed[0], allow_graceful=False)
+
+        with connected(cluster.address):
+            report = Led(server, name).ingest(documents, hold, kill)
+        assert len(killed) == 1
+        check_report(report, wanted)
+        check(server, name, points, DOCUMENTS)
+        with ray_ingests.opened(server, name) as collection:
+            assert collection.ingest(documents) == IngestReport(unchanged=DOCUMENTS)
+        return
+    report = ingest(documents, name, url=server.url, address=cluster.address, encoder=ray_ingests.encoder())
+    brought = wanted.updated if version else wanted.new
+    assert report.new + report.updated + report.unchanged == DOCUMENTS
+    assert (report.updated if version else report.new) <= brought
+    assert (report.new if version else report.updated, report.failed, report.deleted) == (0, 0, 0)
+    check(server, name, points, DOCUMENTS)
