@@ -36,7 +36,7 @@ NOT_RUN = {
     "installs packages and starts a server": {"integrations/serve/README.md": 1},
     "installs packages and starts a cluster": {"docs/how-to/ray.md": 1, "integrations/ray/README.md": 1},
     "needs Docker": {"docs/how-to/serve.md": 1},
-    "needs a cluster": {"docs/how-to/ray.md": 2},
+    "needs a cluster": {"docs/how-to/ray.md": 3},
     "needs a cluster and a server": {"docs/how-to/ray.md": 1, "docs/scale.md": 1, "integrations/ray/README.md": 1},
     "needs a certificate": {"docs/how-to/serve.md": 1},
     "needs a server": {"integrations/serve/README.md": 1},
