@@ -7,13 +7,12 @@ models. A second signal ends the process at once; the collections lose nothing t
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import errno
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _KEEP_ALIVE_SECONDS = 75  # over the 60 s of most proxies, so that none writes to a closed connection
 _WAITING = 2048  # connections
-_M_ARENA_MAX, _ARENAS = -8, 2  # glibc's name of the setting in malloc.h
 
 
 def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Callable[[], None]) -> None:
@@ -46,7 +44,6 @@ def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Call
         TwinvecError: a model cannot be loaded, or another process has the store.
     """
     check_exposure(settings)
-    _share_arenas()
     with listening(settings.host, settings.port) as sockets:
         port = sockets[0].getsockname()[1]
         settings = settings.model_copy(update={"port": port})
@@ -60,12 +57,6 @@ def address_of(settings: ServeSettings) -> str:
     scheme = "http" if settings.tls_cert is None else "https"
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
-
-
-def _share_arenas() -> None:
-    """Let all threads take memory from two arenas of glibc; an arena of each thread keeps the most it ever needed."""
-    with suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:
