@@ -48,7 +48,7 @@ def gate(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 * 1024 * 1024)
+    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 1024 * 1024)
     yield made
     made.end()
     ray.shutdown()

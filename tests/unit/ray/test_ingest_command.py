@@ -19,7 +19,7 @@ def address(monkeypatch):
     import ray
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 * 1024 * 1024)
+    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 1024 * 1024)
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
 

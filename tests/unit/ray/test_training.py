@@ -21,7 +21,7 @@ def test_the_weights_are_those_of_one_process(tiny_model, tmp_path, monkeypatch)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     config = read_config(prepare(tmp_path, tiny_model("bert")))
     train_alone(config, tmp_path / "one")
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 * 1024 * 1024)
+    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 1024 * 1024)
     try:
         report = train(config, tmp_path / "two", num_workers=2)
     finally:
