@@ -120,7 +120,7 @@ def measured(texts: str, workers: int, folder: str) -> dict[str, Any]:
 
     import twinvec_ray
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     started = time.perf_counter()
     encoded = twinvec_ray.encode(twinvec_ray.read(texts), num_workers=workers)
     twinvec_ray.write(encoded, f"{folder}/vectors.parquet")
