@@ -10,6 +10,8 @@ different texts differ. A folder takes a second to build and a few hundred kilob
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
@@ -80,6 +82,14 @@ def build(
     }
     _describe(folder, described | ({} if truncate_dim is None else {"truncate_dim": truncate_dim}))
     return folder
+
+
+def export(folder: Path) -> Path:
+    """Write a tiny model with its graph, so that a process of it starts without torch; return its folder."""
+    built = build(folder / "built", "bert")
+    command = [sys.executable, "-m", "twinvec", "export", str(built), "-o", str(folder / "tiny")]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "tiny"
 
 
 def build_cross_encoder(folder: Path, kind: str, *, labels: int = 1, seed: int = 0, activation_fn: Any = None) -> Path:

@@ -37,11 +37,7 @@ NOT_LOADED = ("numpy", "torch", "openvino", "onnxruntime", "tokenizers", "qdrant
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     """A tiny model with its graph, so that a server of it starts without torch."""
-    folder = tmp_path_factory.mktemp("models")
-    built = models.build(folder / "built", "bert")
-    command = [sys.executable, "-m", "twinvec", "export", str(built), "-o", str(folder / "tiny")]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder / "tiny"
+    return models.export(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module")
