@@ -111,7 +111,7 @@ def run(texts: Path, workers: int) -> dict[str, Any]:
 
 
 def measured(texts: str, workers: int, folder: str) -> dict[str, Any]:
-    """Encode a folder of texts with workers, or without Ray if there are none; return seconds, memory and spilled."""
+    """Encode a folder of texts with Ray workers, or in this process for 0 workers; return what was measured."""
     if not workers:
         started = time.perf_counter()
         encode_alone(texts, folder)

@@ -179,7 +179,7 @@ def keep_rows(cache: Path | None, data: BeirSet, rows: list[Row]) -> None:
 
 
 def vectors_file(cache: Path | None, data: BeirSet) -> Path | None:
-    """Return where the vectors of a set are kept."""
+    """Return the file that caches the vectors of a set."""
     return None if cache is None else cache / f"{slug(data)}.npz"
 
 

@@ -26,7 +26,7 @@ _MOST_DEATHS = 3  # of actors of the pool in a row, for each actor, while none o
 
 
 class Died:
-    """What a call gives whose actor has died."""
+    """The result of a call whose actor has died."""
 
 
 DIED = Died()

@@ -23,7 +23,7 @@ _LONGEST_PAUSE = 0.01  # seconds
 
 
 class Coalescer(Generic[Item, Row]):
-    """The awaitable form of a blocking function of a list of items, such as texts; several event loops may await it.
+    """Lets callers await a blocking function that takes a list of items, such as texts, from one or more event loops.
 
     Args:
         compute: Gives one row for each item, in order.

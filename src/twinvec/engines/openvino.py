@@ -22,7 +22,7 @@ _FIRST_TENSOR = threading.Lock()
 _REMEMBERED = 64
 """What OpenVINO keeps of the shapes of past batches, for each stream.
 
-With its own default of 5,000, batches of ever new shapes add twice as much memory; they are computed no faster.
+Its default of 5,000 lets the memory of a process grow with every batch of a new shape.
 """
 
 

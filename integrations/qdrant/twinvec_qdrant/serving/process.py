@@ -23,7 +23,7 @@ except ImportError:  # without flock, whoever asks the address finds out
     fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
 DEFAULT_PATH = "./.twinvec"
-"""Folder of the embedded store, unless given."""
+"""Default folder of the embedded store."""
 
 SERVING_FILE = "serving.json"
 _TRIES = 50

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from twinvec_serve.agents.library import Shelf
 
 PATH = "/mcp"
-_METHODS = ("POST",)  # GET would open a stream for messages of the server, and DELETE end a session: there are none
+_METHODS = ("POST",)  # the server sends no messages of its own (GET) and has no sessions (DELETE)
 
 
 def add_routes(app: FastAPI, settings: ServeSettings) -> None:

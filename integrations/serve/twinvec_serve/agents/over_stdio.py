@@ -90,7 +90,7 @@ async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) 
 
 
 def _trusted(process: ServingProcess) -> ssl.SSLContext:
-    """Return a context that trusts the certificate that the process has, and no other, whatever it names."""
+    """Return a TLS context that trusts the server's own certificate only, and does not check the name in it."""
     context = ssl.create_default_context(cadata=process.certificate)
     if process.certificate is not None:
         context.check_hostname = False

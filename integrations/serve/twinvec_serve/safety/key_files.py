@@ -27,7 +27,7 @@ class Keys(NamedTuple):
 def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
     """Return the keys of a file and of the environment.
 
-    The file has a key a line: ``read KEY``, ``write KEY``, or ``KEY`` alone, which may write; ``#`` begins a comment.
+    Each line has one key: ``read KEY``, or ``write KEY``. A ``KEY`` alone may write. ``#`` begins a comment.
 
     Raises:
         ConfigurationError: the file cannot be read, has no key, or a key is too short or has blanks; the message has
