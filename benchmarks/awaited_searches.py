@@ -4,8 +4,9 @@
 
 A process of its own, which ``benchmarks/integrations.py`` starts: it holds what twinvec needs and nothing else. The
 first burst starts the worker threads. The longest step that keeps the event loop from the interpreter's lock is a full
-garbage collection, which grows with all that the process has imported. So every second burst runs after
-``gc.freeze()``, as an application may call it once it has started. Prints JSON.
+garbage collection, which grows with all that the process has imported. So as many bursts again run after
+``gc.freeze()``, as an application may call it once it has started. They come last: after ``gc.unfreeze()`` the
+interpreter would take its heap for a small one, and collect it more often. Prints JSON.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def main() -> None:
 
 
 async def measured(count: int, bursts: int) -> list[Burst]:
-    """Return the given number of bursts of both kinds, in turns."""
+    """Return the given number of bursts, and as many after ``gc.freeze()``."""
     documents = [{"id": f"d{row}", "text": f"page {row}: holiday in week {row % 52}"} for row in range(2000)]
     found = []
     with (
@@ -68,11 +69,9 @@ async def measured(count: int, bursts: int) -> list[Burst]:
     ):
         collection.ingest(documents)
         collection.search("the first search loads what it needs")
-        for _ in range(bursts):
-            found.append(await burst(collection, count, frozen=False))
-            gc.freeze()
-            found.append(await burst(collection, count, frozen=True))
-            gc.unfreeze()
+        found += [await burst(collection, count, frozen=False) for _ in range(bursts)]
+        gc.freeze()
+        found += [await burst(collection, count, frozen=True) for _ in range(bursts)]
     return found
 
 

@@ -17,8 +17,11 @@ from twinvec_ray.recipes import EncoderRecipe, encoder_recipe
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-BATCH_ROWS = 1024
-"""Rows that a worker gets at once; it cuts them into batches under the engine's token budget."""
+BATCH_ROWS = 256
+"""Rows that a worker gets at once; it cuts them into batches under the engine's token budget.
+
+Ray's own blocks are cut by bytes: one of 1 MB of text has work for a minute, and only one worker gets it.
+"""
 
 
 def encode(
@@ -60,7 +63,7 @@ def encode(
     integer(batch_rows, "batch_rows", least=1)
     recipe = encoder_recipe(model, {**({"device": "cuda"} if use_gpu else {}), **options})
     workers = plan(num_workers, threads=threads, use_gpu=use_gpu)
-    return dataset.map_batches(
+    return dataset.repartition(target_num_rows_per_block=batch_rows).map_batches(
         BatchEncoder,
         fn_constructor_args=(recipe, workers.threads, text, column, prompt, storage),
         batch_size=batch_rows,

@@ -63,3 +63,20 @@ def test_a_table_that_cannot_be_encoded_says_why(recipe, table, error, message):
 def test_another_model_of_the_same_name_is_refused(recipe):
     with pytest.raises(SpaceMismatchError, match="the same model on all machines"):
         EncoderRecipe(recipe.name, "0" * 64, recipe.options).load(1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_one_block_is_shared_among_the_workers(cluster, model):
+    """Ray's blocks are cut by bytes, so that all texts of a small file lie in one."""
+    from twinvec_ray import encode
+
+    texts = [f"the number {row}" for row in range(100)]
+    given = cluster.data.from_arrow(pa.table({"text": texts, "row": range(100)}))
+    found = encode(given, model, engine="torch", batch_rows=16, num_workers=2).materialize()
+    blocks = cluster.get(found.to_arrow_refs())
+    assert sorted(block.num_rows for block in blocks) == [4, *[16] * 6]
+    got = pa.concat_tables(blocks)
+    order = np.argsort(got.column("row").to_numpy())
+    expected = Encoder(model, engine="torch").encode(texts)
+    np.testing.assert_allclose(vectors(got)[order], expected, atol=1e-5)
