@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from crash.cluster.training_runs import STEPS, Gate, assert_same_weights, prepare
+from crash.cluster.training_runs import STEPS, Gate, assert_same_weights
 from twinvec.training.run.config import TrainConfig, read_config
 from twinvec_ray import train
 
@@ -24,16 +24,6 @@ from twinvec.training.run.config import read_config
 from twinvec_ray import train
 train(read_config(Path({config!r})), {folder!r}, num_workers=2, address={address!r})
 """
-
-
-@pytest.fixture(scope="module")
-def trained(tiny_model, tmp_path_factory):
-    """A folder with a configuration, and the folder ``one`` that one process has trained by it."""
-    from twinvec.training.run.train import train as train_alone
-
-    root = tmp_path_factory.mktemp("run")
-    train_alone(read_config(prepare(root, tiny_model("bert"))), root / "one")
-    return root
 
 
 @pytest.fixture

@@ -12,23 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from crash.cluster.training_runs import STEPS, Gate, assert_same_weights, prepare
+from crash.cluster.training_runs import STEPS, Gate, assert_same_weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 PROGRAMS = sysconfig.get_path("scripts")
 COMMAND = "torchrun --nproc-per-node 2 --no-python twinvec train run.yaml -o two"
-
-
-@pytest.fixture(scope="module")
-def trained(tiny_model, tmp_path_factory):
-    """A folder with a configuration, and the folder ``one`` that one process has trained by it."""
-    from twinvec.training.run.config import read_config
-    from twinvec.training.run.train import train
-
-    root = tmp_path_factory.mktemp("run")
-    train(read_config(prepare(root, tiny_model("bert"))), root / "one")
-    return root
 
 
 @pytest.fixture

@@ -1,0 +1,18 @@
+"""What the tests of training in several processes share."""
+
+from __future__ import annotations
+
+import pytest
+
+from crash.cluster.training_runs import prepare
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_model, tmp_path_factory):
+    """A folder with a configuration, and the folder ``one`` that one process has trained by it."""
+    from twinvec.training.run.config import read_config
+    from twinvec.training.run.train import train
+
+    root = tmp_path_factory.mktemp("run")
+    train(read_config(prepare(root, tiny_model("bert"))), root / "one")
+    return root
