@@ -134,10 +134,10 @@ def _compare(page: Path, printed: str) -> None:
 def main() -> None:
     """``python tests/fences.py PAGE...``: run the blocks of pages with the packages that this interpreter has."""
     for page in map(Path, sys.argv[1:]):
-        assert any(fence.runs for fence in fences(page)), f"{page}: no block runs"
+        number = sum(fence.runs for fence in fences(page))
         with TemporaryDirectory() as folder:
             run(page, Path(folder))
-        print(f"{page}: the blocks run")
+        print(f"{page}: {number} blocks run")
 
 
 if __name__ == "__main__":
