@@ -11,7 +11,16 @@ from twinvec.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from twinvec_qdrant.adopting.adopt import adopt_collection
-    from twinvec_qdrant.asking import Answer, Asked, FoundHit, Passages, joined_answers, search_as_asked
+    from twinvec_qdrant.asking import (
+        Answer,
+        Asked,
+        FoundHit,
+        Passages,
+        delete_documents,
+        joined_answers,
+        search_as_asked,
+        stored_documents,
+    )
     from twinvec_qdrant.backups import backup_collection, restore_collection
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.frameworks.filters import NOTHING, all_of, metadata_key, payload_key, understood_filter
@@ -75,6 +84,7 @@ __all__ = [
     "adopt_collection",
     "all_of",
     "backup_collection",
+    "delete_documents",
     "drop_collection",
     "exact_search",
     "ingest_all",
@@ -94,6 +104,7 @@ __all__ = [
     "search_as_asked",
     "search_collections",
     "serving_process",
+    "stored_documents",
     "takes_foreign",
     "text_id",
     "text_ids",
@@ -140,6 +151,7 @@ __getattr__, __dir__ = lazy_names(
         "adopt_collection": "adopting.adopt",
         "all_of": "frameworks.filters",
         "backup_collection": "backups",
+        "delete_documents": "asking",
         "drop_collection": "list_and_drop",
         "exact_search": "frameworks.foreign_arguments",
         "ingest_all": "frameworks.whole_documents",
@@ -159,6 +171,7 @@ __getattr__, __dir__ = lazy_names(
         "search_as_asked": "asking",
         "search_collections": "several",
         "serving_process": "serving.process",
+        "stored_documents": "asking",
         "takes_foreign": "frameworks.foreign_arguments",
         "text_id": "frameworks.foreign_arguments",
         "text_ids": "frameworks.foreign_arguments",

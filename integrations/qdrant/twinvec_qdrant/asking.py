@@ -1,6 +1,6 @@
-"""Searches as people and programs ask for them: as the collection is tuned, with a reranker, and all relevant hits.
+"""What people and programs ask of a collection: searches as it is tuned, with a reranker, and documents by their ids.
 
-``twinvec search`` and the HTTP API print what is found here; both have the same fields.
+The commands and the HTTP API print what is found here; both have the same fields.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ Passages = Literal["auto", "words", "states"]
 """How passages are found."""
 
 _PAGE = 100  # hits that such a search reads at a time
+_SUGGESTED = 10  # missing ids for which the nearest ones are looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +231,43 @@ def _found(hit: Hit, asked: Asked, described: Mapping[str, str]) -> FoundHit:
 def _source(identity: str, chunks: bool) -> str:
     """Return the id of a hit's document; ids of chunks end with their position."""
     return identity.rpartition("#")[0] if chunks else identity
+
+
+def stored_documents(opened: Collection, ids: Sequence[str]) -> dict[str, Any]:
+    """Return ``documents`` by their ids, the ids that are ``missing``, and for the first of these the ``nearest`` ids.
+
+    Raises:
+        TextError: as for ``Collection.get``.
+    """
+    found = opened.get(ids)
+    described = opened.described(ids)
+    documents = [
+        {"id": each.id, "text": each.text, "payload": dict(each.payload)}
+        | ({"described": described[each.id]} if each.id in described else {})
+        for each in found
+    ]
+    missing = _missing(ids, [each.id for each in found])
+    nearest = {each: opened.nearest_ids(each) for each in missing[:_SUGGESTED]}
+    return {"documents": documents, "missing": missing, "nearest": nearest}
+
+
+def delete_documents(
+    opened: Collection, ids: Sequence[str] | None, filter: Filter | None, *, dry_run: bool
+) -> dict[str, Any]:
+    """Delete documents by their ids, or those that a filter finds; ``dry_run`` only tells which.
+
+    Returns:
+        How many were ``deleted``, the ids of the ``documents`` found, and the ids that are ``missing``.
+
+    Raises:
+        TextError: as for ``Collection.get``.
+        FilterError: as for ``Collection.find``.
+    """
+    found = [each.id for each in opened.get(ids)] if ids is not None else sorted(opened.find(filter))
+    deleted = 0 if dry_run else opened.delete(found)
+    return {"deleted": deleted, "documents": found, "missing": _missing(ids or (), found)}
+
+
+def _missing(ids: Sequence[str], found: Sequence[str]) -> list[str]:
+    there = set(found)
+    return [each for each in dict.fromkeys(ids) if each not in there]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,11 +17,8 @@ from twinvec_qdrant.cli.options import (
     FilterOption,
     GrpcPort,
     Wait,
-    open_from_options,
 )
-
-if TYPE_CHECKING:
-    from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.cli.served.documents import documents_of
 
 _SHOWN = 10
 
@@ -42,22 +39,15 @@ def get_command(
     \b
     twinvec get README.md guides/tls.md --collection docs --json
     """
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
-        documents = opened.get(ids)
-        described = opened.described(ids)
-        missing = _missing(ids, [each.id for each in documents], opened)
+    with documents_of(CollectionPlace(collection, path, url, wait, grpc_port)) as documents:
+        found = documents.get(ids)
     if as_json:
-        shown: list[dict[str, Any]] = [
-            {"id": each.id, "text": each.text, "payload": dict(each.payload)}
-            | ({"described": described[each.id]} if each.id in described else {})
-            for each in documents
-        ]
-        show_json({"documents": shown, "missing": list(missing)})
+        show_json({name: found[name] for name in ("documents", "missing")})
     else:
-        for number, each in enumerate(documents):
-            name = f"{each.id} ({described[each.id]})" if each.id in described else each.id
-            typer.echo(("\n" if number else "") + typer.style(name, bold=True) + f"\n\n{each.text}")
-    _end(missing)
+        for number, each in enumerate(found["documents"]):
+            name = f"{each['id']} ({each['described']})" if "described" in each else each["id"]
+            typer.echo(("\n" if number else "") + typer.style(name, bold=True) + f"\n\n{each['text']}")
+    _end(found["missing"], found["nearest"])
 
 
 def show_command(
@@ -84,7 +74,7 @@ def show_command(
 
     found = find_document(CollectionPlace(collection or "", path, url, wait, grpc_port), identity)
     if found.document is None:
-        _end({identity: found.nearest})
+        _end([identity], {identity: found.nearest})
     elif launch and open_document(found):
         return
     else:
@@ -116,30 +106,27 @@ def delete_command(
     """
     if bool(ids) == bool(where):
         raise typer.BadParameter("give ids or --filter")
-    with open_from_options(CollectionPlace(collection, path, url, wait, grpc_port)) as opened:
-        if where:
-            found = sorted(opened.find(parse_filter_options(where)))
-        else:
-            found = [each.id for each in opened.get(ids or [])]
-        missing = _missing(ids or [], found, opened)
-        if where and found and not yes and not dry_run:
-            _list(found)
-            typer.confirm(f"Delete {_documents(len(found))} from {collection!r}?", abort=True, err=True)
-        deleted = 0 if dry_run else opened.delete(found)
+    with documents_of(CollectionPlace(collection, path, url, wait, grpc_port)) as documents:
+        conditions = parse_filter_options(where) if where else None
+        if (
+            conditions
+            and not yes
+            and not dry_run
+            and (ids := documents.delete(None, conditions, dry_run=True)["documents"])
+        ):
+            _list(ids)
+            typer.confirm(f"Delete {_documents(len(ids))} from {collection!r}?", abort=True, err=True)
+        found = documents.delete(ids or None, None if ids else conditions, dry_run=dry_run)
+        missing = found["missing"]
+        nearest = documents.get(missing)["nearest"] if missing else {}
     if as_json:
-        show_json({"deleted": deleted, "documents": found, "missing": list(missing)})
+        show_json({name: found[name] for name in ("deleted", "documents", "missing")})
     elif dry_run:
-        typer.echo(f"would delete {_documents(len(found))}")
-        _list(found)
+        typer.echo(f"would delete {_documents(len(found['documents']))}")
+        _list(found["documents"])
     else:
-        typer.echo(f"deleted {_documents(deleted)}")
-    _end(missing)
-
-
-def _missing(ids: Sequence[str], found: Sequence[str], opened: Collection) -> dict[str, list[str]]:
-    """Return the ids that are not there, each with the nearest ones that are."""
-    there = set(found)
-    return {each: opened.nearest_ids(each) for each in dict.fromkeys(ids) if each not in there}
+        typer.echo(f"deleted {_documents(found['deleted'])}")
+    _end(missing, nearest)
 
 
 def _list(ids: Sequence[str]) -> None:
@@ -153,9 +140,9 @@ def _documents(count: int) -> str:
     return "1 document" if count == 1 else f"{count:,} documents"
 
 
-def _end(missing: Mapping[str, Sequence[str]]) -> None:
-    for each, nearest in missing.items():
-        hint = f"; the nearest: {', '.join(map(repr, nearest))}" if nearest else ""
+def _end(missing: Sequence[str], nearest: Mapping[str, Sequence[str]]) -> None:
+    for each in missing:
+        hint = f"; the nearest: {', '.join(map(repr, nearest[each]))}" if nearest.get(each) else ""
         complain(f"twinvec: the collection has no document {each!r}{hint}")
     if missing:
         raise typer.Exit(1)

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from twinvec_qdrant import Collection
+from twinvec_qdrant import delete_documents, stored_documents
 from twinvec_serve.errors import RequestError
-from twinvec_serve.routes.answers import json_answer
+from twinvec_serve.routes.answers import json_answer, knows_secret
 from twinvec_serve.routes.collection_forms import (
     ERRORS,
     Deleted,
@@ -36,7 +36,6 @@ router = APIRouter(prefix="/v1/collections", tags=["documents"])
 
 Served = Annotated[Services, Depends(services)]
 
-_SUGGESTED = 10  # missing ids for which the nearest ones are looked for
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **ERRORS,
     200: {"content": {EVENTS: {"schema": {"type": "string", "description": "progress, and report or error."}}}},
@@ -84,11 +83,14 @@ async def ingest(name: str, options: Annotated[Options, Depends()], request: Req
 
 
 @router.post("/{name}/documents/get", dependencies=[Depends(reads)], responses=ERRORS, response_model=StoredDocuments)
-async def get(name: str, wanted: Ids, shared: Served) -> Response:
+async def get(name: str, wanted: Ids, request: Request, shared: Served) -> Response:
     """Return documents by their ids."""
     check_number(wanted.ids, shared)
     opened = await shared.collections.open(name)
-    return json_answer(await shared.collections.run(_stored, opened, wanted.ids))
+    found = await shared.collections.run(stored_documents, opened, wanted.ids)
+    if knows_secret(request, shared):
+        found["roots"] = [root.as_fields() for root in await shared.collections.run(opened.roots)]
+    return json_answer(found)
 
 
 @router.get(
@@ -100,7 +102,7 @@ async def get(name: str, wanted: Ids, shared: Served) -> Response:
 async def get_one(name: str, identity: str, shared: Served) -> Response:
     """Return one document by its id."""
     opened = await shared.collections.open(name)
-    found = await shared.collections.run(_stored, opened, [identity])
+    found = await shared.collections.run(stored_documents, opened, [identity])
     if not found["documents"]:
         nearest = ", ".join(map(repr, found["nearest"].get(identity, [])))
         hint = f"; the nearest: {nearest}" if nearest else ""
@@ -115,29 +117,5 @@ async def delete(name: str, wanted: Deletion, shared: Served) -> Response:
         raise RequestError("give ids or a filter", code="invalid_request")
     check_number(wanted.ids or [], shared)
     opened = await shared.collections.open(name)
-    return json_answer(await shared.collections.ingests.write(opened, partial(_deleted, opened, wanted)))
-
-
-def _stored(opened: Collection, ids: list[str]) -> dict[str, Any]:
-    documents = opened.get(ids)
-    described = opened.described(ids)
-    there = {each.id for each in documents}
-    missing = [each for each in dict.fromkeys(ids) if each not in there]
-    return {
-        "documents": [
-            {"id": each.id, "text": each.text, "payload": dict(each.payload)}
-            | ({"described": described[each.id]} if each.id in described else {})
-            for each in documents
-        ],
-        "missing": missing,
-        "nearest": {each: opened.nearest_ids(each) for each in missing[:_SUGGESTED]},
-    }
-
-
-def _deleted(opened: Collection, wanted: Deletion) -> dict[str, Any]:
-    if wanted.filter is not None:
-        found = sorted(opened.find(wanted.filter))
-    else:
-        found = [each.id for each in opened.get(wanted.ids or [])]
-    missing = [each for each in dict.fromkeys(wanted.ids or []) if each not in set(found)]
-    return {"deleted": 0 if wanted.dry_run else opened.delete(found), "documents": found, "missing": missing}
+    work = partial(delete_documents, opened, wanted.ids, wanted.filter, dry_run=wanted.dry_run)
+    return json_answer(await shared.collections.ingests.write(opened, work))

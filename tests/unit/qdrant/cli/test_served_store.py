@@ -82,12 +82,27 @@ SEARCHES = [
     ("certificate", "--json"),
     ("certificate", "--words", "desk", "--answer", "A certificate is renewed."),
 ]
-OTHERS = [("info", "-c", "docs"), ("info", "-c", "rows", "--json"), ("collections",), ("collections", "--json")]
+OTHERS = [
+    ("info", "-c", "docs"),
+    ("info", "-c", "rows", "--json"),
+    ("collections",),
+    ("collections", "--json"),
+    ("get", "guide.md", "fees.md", "-c", "docs"),
+    ("get", "r1", "r3", "-c", "rows", "--json"),
+    ("show", "guide.md", "-c", "docs"),
+    ("show", "r2#0"),
+    ("delete", "r1", "-c", "rows", "--dry-run"),
+    ("delete", "--filter", "year>=2022", "-c", "rows", "--dry-run", "--json"),
+]
 WRONG = [
     ("search", "a", "-c", "none"),
     ("search", "a", "-c", "docs", "--filter", '{"year": {"foo": 1}}'),
     ("search", "a", "-c", "rows", "--min-relevance", ".5"),
     ("info", "-c", "none"),
+    ("get", "guide.mm", "-c", "docs", "--path", "store", "--json"),
+    ("show", "fee.md"),
+    ("show", "fees.md", "-c", "none"),
+    ("delete", "r77", "-c", "rows", "--dry-run"),
 ]
 
 
@@ -99,13 +114,16 @@ def test_commands_print_the_same(tiny, folder):
     with serving(folder, tiny):
         for arguments, expected in zip(asked, before, strict=True):
             done = twinvec(folder, *arguments, "--path", "store")
-            assert (done.returncode, done.stderr) == (0, ""), arguments
+            assert (done.returncode, done.stderr) == (0, expected.stderr), arguments
             assert without_times(done.stdout) == without_times(expected.stdout), arguments
         for arguments, expected in zip(WRONG, failed, strict=True):
             done = twinvec(folder, *arguments, "--path", "store")
-            assert (done.returncode, done.stdout) == (1, ""), arguments
+            assert done.returncode == 1, arguments
             assert done.stderr.startswith("twinvec: ")
-            assert expected.returncode == 1, arguments
+            if "none" in arguments or arguments[0] == "search":
+                assert (expected.returncode, expected.stdout) == (1, done.stdout), arguments
+            else:
+                assert (done.stdout, done.stderr) == (expected.stdout, expected.stderr), arguments
         assert any(each.stdout.count("certificate") for each in before)
 
 
@@ -157,6 +175,26 @@ def test_an_ingest_goes_through_the_process(tiny, folder, tmp_path):
     assert info["roots"] == [{"name": "docs", "location": str(tmp_path / "docs"), "documents": 2}]
     updated = twinvec(tmp_path, "update", "-c", "docs", "--path", "store", "--json")
     assert json.loads(updated.stdout)["collections"][0]["unchanged"] == 2, updated.stderr
+
+
+def test_documents_are_deleted_by_the_process(tiny, tmp_path):
+    rows = [{"id": f"row-{row}", "text": f"Row {row}.", "year": 2020 + row} for row in range(6)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    place = ("-c", "rows", "--path", "store")
+    with serving(tmp_path, tiny) as server:
+        assert twinvec(tmp_path, "ingest", "rows.jsonl", *place, "--model", tiny).returncode == 0
+        gone = twinvec(tmp_path, "delete", "row-1", "row-9", *place)
+        assert (gone.returncode, gone.stdout) == (1, "deleted 1 document\n")
+        assert "no document 'row-9'; the nearest: 'row-" in gone.stderr
+        unanswered = twinvec(tmp_path, "delete", "--filter", "year>=2024", *place)
+        assert unanswered.returncode == 1
+        assert "Delete 2 documents from 'rows'?" in unanswered.stderr
+        by_filter = twinvec(tmp_path, "delete", "--filter", "year>=2024", *place, "--yes", "--json")
+        assert json.loads(by_filter.stdout) == {"deleted": 2, "documents": ["row-4", "row-5"], "missing": []}
+        assert server.stop(signal.SIGTERM) == 0
+    left = json.loads(twinvec(tmp_path, "get", *(f"row-{row}" for row in range(6)), *place, "--json").stdout)
+    assert [each["id"] for each in left["documents"]] == ["row-0", "row-2", "row-3"]
+    assert left["missing"] == ["row-1", "row-4", "row-5"]
 
 
 def test_keys_come_from_the_same_places(tiny, folder, tmp_path):

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from twinvec.cli.options import check_store
 from twinvec.cli.terminal import complain, show
-from twinvec_qdrant.cli.options import CollectionPlace, grpc_options, open_from_options
+from twinvec.errors import TwinvecError
+from twinvec.retrieval.documents import Document
+from twinvec_qdrant.cli.options import CollectionPlace, grpc_options
 from twinvec_qdrant.cli.results.hits import linked, printable, safe
 from twinvec_qdrant.cli.results.places import Places
-from twinvec_qdrant.list_and_drop import list_collections
-from twinvec_qdrant.several import collections_of, in_each
-
-if TYPE_CHECKING:
-    from twinvec.retrieval.documents import Document
-    from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.cli.served.documents import documents_of
+from twinvec_qdrant.cli.served.searching import client_of
+from twinvec_qdrant.list_and_drop import CollectionEntry, list_collections
+from twinvec_qdrant.several import collections_of
+from twinvec_qdrant.stored_roots import StoredRoot
 
 _NEAREST = 3
 _WEB = ("http://", "https://")
@@ -42,32 +41,50 @@ class FoundDocument:
 def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
     """Look for a document in the collection that the options name, or in all of the store."""
     if place.name:
-        with open_from_options(place) as opened:
-            return _found(opened, identity)
-    check_store(place.path, place.url)
-    reached = grpc_options(place.url, place.grpc_port)
-    entries = list_collections(place.path, url=place.url, wait_seconds=place.wait, **reached)
-    entries = collections_of(entries, remote=place.url is not None)
-    done = in_each(
-        entries, lambda name, _: open_from_options(place._replace(name=name)), lambda opened: _found(opened, identity)
-    )
-    there = [replace(each, collection=name) for name, each in done.results.items() if each.document is not None]
-    for name, error in done.failed.items():
-        complain(f"twinvec: the collection {name!r} was not searched: {error}")
+        return _found(place, identity)
+    there, nearest, failed = [], [], []
+    for name in _names(place):
+        try:
+            found = _found(place._replace(name=name), identity)
+        except TwinvecError as error:
+            failed.append(error)
+            complain(f"twinvec: the collection {name!r} was not searched: {error}")
+            continue
+        nearest += found.nearest
+        if found.document is not None:
+            there.append(replace(found, collection=name))
     if len(there) > 1:
         names = ", ".join(each.collection for each in there)
         complain(f"twinvec: {identity!r} is in several collections: {names}; --collection chooses one")
-    nearest = [each for found in done.results.values() for each in found.nearest]
+    if failed and not there and not nearest:
+        raise failed[0]
     return there[0] if there else FoundDocument(None, nearest[:_NEAREST])
 
 
-def _found(opened: Collection, identity: str) -> FoundDocument:
+def _names(place: CollectionPlace) -> list[str]:
+    """Return the collections of the store; raise ``CollectionNotFoundError`` if there are none."""
+    if (client := client_of(place)) is not None:
+        with client:
+            entries = [
+                CollectionEntry(each["name"], each["model"], each["dim"])
+                for each in client.get("/v1/collections")["data"]
+            ]
+    else:
+        reached = grpc_options(place.url, place.grpc_port)
+        entries = list_collections(place.path, url=place.url, wait_seconds=place.wait, **reached)
+    return [entry.name for entry in collections_of(entries, remote=place.url is not None)]
+
+
+def _found(place: CollectionPlace, identity: str) -> FoundDocument:
     chunk_of, mark, position = identity.rpartition("#")
     ids = [identity, *([chunk_of] if mark and position.isdecimal() else [])]  # search --chunks shows ids of chunks
-    documents = opened.get(ids)
-    if not documents:
-        return FoundDocument(None, opened.nearest_ids(identity, _NEAREST))
-    document, places = documents[0], Places(opened.roots())
+    with documents_of(place) as documents:
+        found = documents.get(ids)
+    if not found["documents"]:
+        return FoundDocument(None, found["nearest"][identity])
+    first = found["documents"][0]
+    document = Document(first["id"], first["text"], payload=first["payload"])
+    places = Places(map(StoredRoot.of_fields, found["roots"]))
     file = places.file(document.id)
     text = None if file is None else places.text(file)
     return FoundDocument(document, [], text or document.text, file, places.described(document.id))

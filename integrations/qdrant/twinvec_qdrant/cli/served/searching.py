@@ -16,7 +16,6 @@ from twinvec_qdrant.stored_roots import StoredRoot
 
 if TYPE_CHECKING:
     from twinvec_qdrant.cli.options import CollectionPlace
-    from twinvec_qdrant.cli.results.searching import RootsOf
 
 
 def client_of(place: CollectionPlace) -> ServerClient | None:
@@ -34,7 +33,7 @@ def client_of(place: CollectionPlace) -> ServerClient | None:
 
 def search_served(
     client: ServerClient, name: str, model: str | None, queries: Sequence[str], asked: Asked
-) -> tuple[list[Answer], RootsOf, dict[str, str]]:
+) -> tuple[list[Answer], dict[str, list[StoredRoot]], dict[str, str]]:
     """Search a collection, or without a name all of the store; also return roots, and why some were not searched."""
     if name and model is not None:
         check_model(client, name, model)

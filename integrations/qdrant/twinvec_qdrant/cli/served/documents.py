@@ -1,0 +1,97 @@
+"""Documents by their ids for the commands: of a collection that they open, or of one that a process serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
+from twinvec_qdrant.cli.served.searching import client_of
+from twinvec_qdrant.serving.client import ServerClient, collection_path
+
+if TYPE_CHECKING:
+    from twinvec_qdrant.collection import Collection
+
+_IDS_AT_ONCE = 500  # of one request
+
+
+class Documents(Protocol):
+    """The documents of a collection."""
+
+    def get(self, ids: Sequence[str]) -> dict[str, Any]:
+        """Return what ``asking.stored_documents`` does, and the fields of the collection's ``roots``."""
+
+    def delete(
+        self, ids: Sequence[str] | None, filter: Mapping[str, Any] | None = None, *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Do and return what ``asking.delete_documents`` does."""
+
+
+class OwnDocuments:
+    """The documents of a collection that this process has opened."""
+
+    def __init__(self, opened: Collection) -> None:
+        self._opened = opened
+
+    def get(self, ids: Sequence[str]) -> dict[str, Any]:
+        from twinvec_qdrant.asking import stored_documents
+
+        return {**stored_documents(self._opened, ids), "roots": [root.as_fields() for root in self._opened.roots()]}
+
+    def delete(
+        self, ids: Sequence[str] | None, filter: Mapping[str, Any] | None = None, *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        from twinvec_qdrant.asking import delete_documents
+
+        return delete_documents(self._opened, ids, filter, dry_run=dry_run)
+
+
+class ServedDocuments:
+    """The documents of a collection of a store that a process serves."""
+
+    def __init__(self, client: ServerClient, name: str) -> None:
+        self._client = client
+        self._path = collection_path(name, "/documents")
+
+    def get(self, ids: Sequence[str]) -> dict[str, Any]:
+        return _joined([self._client.post(f"{self._path}/get", {"ids": each}) for each in _slices(ids)])
+
+    def delete(
+        self, ids: Sequence[str] | None, filter: Mapping[str, Any] | None = None, *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        asked = [{"filter": filter}] if ids is None else [{"ids": each} for each in _slices(ids)]
+        path = f"{self._path}/delete"
+        return _joined([self._client.post(path, {**each, "dry_run": dry_run}, write=True) for each in asked])
+
+
+@contextmanager
+def documents_of(place: CollectionPlace) -> Iterator[Documents]:
+    """Open the collection that the options name; a process that serves the store is asked instead.
+
+    Raises:
+        TwinvecError: as for ``Collection.open``, or the process does not answer.
+    """
+    if (client := client_of(place)) is not None:
+        with client:
+            yield ServedDocuments(client, place.name)
+    else:
+        with open_from_options(place) as opened:
+            yield OwnDocuments(opened)
+
+
+def _slices(ids: Sequence[str]) -> list[list[str]]:
+    return [list(ids[start : start + _IDS_AT_ONCE]) for start in range(0, len(ids), _IDS_AT_ONCE)]
+
+
+def _joined(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return several answers as one: numbers are added, lists and tables joined."""
+    joined: dict[str, Any] = {}
+    for answer in answers:
+        for name, value in answer.items():
+            before = joined.get(name)
+            if before is None or name == "roots":
+                joined[name] = value
+            else:
+                joined[name] = before | value if isinstance(value, dict) else before + value
+    return joined
