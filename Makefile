@@ -52,7 +52,7 @@ test-all: $(CLIENTS_STAMP)  ## Run all tests; those marked slow only: make test-
 	$(PYTEST) $(PARALLEL) $(if $(TESTS),-m "$(TESTS)")
 
 $(CLIENTS_STAMP): $(STAMP)
-	$(BIN)/python $(INSTALL) -e ".[clients]"
+	$(BIN)/python $(INSTALL) -e ".[clients]" -e "integrations/ray[lance]"
 	@touch $@
 
 coverage: $(STAMP)  ## Show which share of lines and branches the tests run, in all their processes

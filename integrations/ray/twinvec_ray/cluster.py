@@ -106,7 +106,7 @@ def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         ray.init(address or None, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from twinvec.errors import ConfigurationError, InputError
+from twinvec.installation import install_line
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -84,4 +85,4 @@ def _write(dataset: Dataset, output: str, *, lance: bool | None = None) -> None:
 
 def _need_lance(place: str) -> None:
     if find_spec("lance") is None:
-        raise ConfigurationError(f"{place}: Lance is not installed: pip install pylance")
+        raise ConfigurationError(f"{place}: Lance is not installed: {install_line('twinvec-ray', 'lance')}")

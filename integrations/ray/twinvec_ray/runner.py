@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -50,4 +51,12 @@ class Runner:
         check_output(output)
         with connected(self._address):
             texts = read(source)
+            _print_warnings_only()
             write(encode(texts, model, field, prompt=prompt, storage=storage, use_gpu=use_gpu, **options), output)
+
+
+def _print_warnings_only() -> None:
+    """Keep from stderr what Ray Data tells of its progress: each step of each dataset, every ten seconds."""
+    for handler in logging.getLogger("ray.data").handlers:
+        if not isinstance(handler, logging.FileHandler):
+            handler.setLevel(logging.WARNING)

@@ -1,0 +1,78 @@
+"""Files of texts are read as datasets, and datasets are written as folders of vectors."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+
+import pytest
+
+from twinvec.errors import ConfigurationError, InputError
+from twinvec_ray import read, write
+from twinvec_ray.files import check_output
+
+TEXTS = ["a dog runs", "", "日本語"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("none.parquet", InputError, "none.parquet: no such file or folder"),
+        ("none", InputError, "none: no such file or folder"),
+        ("notes.pdf", ConfigurationError, r"expected .parquet, .jsonl, .txt, .lance, or a folder of Parquet files"),
+    ],
+)
+def test_files_that_cannot_be_read_say_why(tmp_path, name, error, message):
+    (tmp_path / "notes.pdf").touch()
+    with pytest.raises(error, match=message):
+        read(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("vectors.npy", "to a folder NAME.parquet or NAME.lance"),
+        ("none/vectors.parquet", "there is no folder .*none"),
+        ("file.parquet", "is a file; vectors are written to a folder"),
+        pytest.param(
+            "vectors.lance",
+            r"Lance is not installed: pip install .*\[lance\]",
+            marks=pytest.mark.skipif(find_spec("lance") is not None, reason="Lance is installed"),
+        ),
+    ],
+)
+def test_places_that_cannot_be_written_say_why(tmp_path, name, message):
+    (tmp_path / "file.parquet").touch()
+    with pytest.raises(ConfigurationError, match=message):
+        check_output(str(tmp_path / name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["parquet", "lance"])
+def test_what_is_written_is_read(cluster, tmp_path, kind):
+    if kind == "lance":
+        pytest.importorskip("lance", reason="needs twinvec-ray[lance]")
+    (tmp_path / "texts.jsonl").write_text(
+        "".join(json.dumps({"text": text, "n": n}) + "\n" for n, text in enumerate(TEXTS))
+    )
+    (tmp_path / "more.txt").write_text("\n".join(TEXTS) + "\n")
+    target = tmp_path / f"copy.{kind}"
+    for source in ("more.txt", "texts.jsonl"):  # the second one replaces the first one
+        write(read(str(tmp_path / source)), str(target))
+        found = read(str(target)).take_all()
+        assert sorted(row["text"] for row in found) == sorted(TEXTS)
+    assert {row["n"]: row["text"] for row in found} == dict(enumerate(TEXTS))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [target.name, "more.txt", "texts.jsonl"]
+
+
+@pytest.mark.slow
+def test_a_write_that_fails_leaves_the_older_folder(cluster, tmp_path):
+    target = tmp_path / "copy.parquet"
+    write(cluster.data.from_items([{"text": "old"}]), str(target))
+
+    def fails(batch):
+        raise ValueError("a step of the user's")
+
+    with pytest.raises(Exception, match="a step of the user's"):
+        write(cluster.data.from_items([{"text": "new"}]).map_batches(fails), str(target))
+    assert [row["text"] for row in read(str(target)).take_all()] == ["old"]
