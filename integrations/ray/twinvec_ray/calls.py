@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import ray
 from ray.exceptions import (
@@ -39,8 +40,9 @@ _END = object()
 _DEATHS = (LocalRayletDiedError, NodeDiedError, ObjectLostError, OutOfMemoryError, WorkerCrashedError)
 
 
-class _Taken(NamedTuple):
-    """An item that is taken before its turn, and the reference of its result if it is a call."""
+@dataclass(slots=True)
+class _Taken:
+    """An item that is taken before its turn; a call that a task does has the reference of its result."""
 
     item: Any
     reference: Any = None
@@ -61,7 +63,7 @@ def computed(items: Iterator[Any], plan: Plan) -> Iterator[Any]:
         while taken or item is not _END:
             room = len(taken) < AHEAD * plan.cores and (not taken or size + _size(item) <= AHEAD_BYTES)
             if room and item is not _END:
-                taken.append(tasks.begun(item))
+                taken.append(tasks.take(item))
                 size += _size(item)
                 item = next(items, _END)
             else:
@@ -69,43 +71,64 @@ def computed(items: Iterator[Any], plan: Plan) -> Iterator[Any]:
                 size -= _size(first.item)
                 yield tasks.result(first)
     finally:
-        for each in taken:
-            if each.reference is not None:
-                ray.cancel(each.reference, force=False)
+        tasks.close()
 
 
 class _Tasks:
-    """The tasks of one ``computed``."""
+    """The tasks of one ``computed``: at most one for each CPU of the cluster, since each has a process of its own."""
 
     def __init__(self, plan: Plan) -> None:
         self._needs = {"num_cpus": plan.task_cpus}
         self._task = _TASK.options(**self._needs, scheduling_strategy="SPREAD", max_retries=0)
-        self._begun = False
+        self._most = plan.cores
+        self._waiting: deque[_Taken] = deque()  # calls that no task does yet
+        self._running: list[Any] = []  # references of results
+        self._is_begun = False
         self._probe: Any = None  # the first task, while nobody knows whether it finds room
 
-    def begun(self, item: Any) -> _Taken:
-        """Let a task do a call; any other item needs none."""
-        if not isinstance(item, HelperCall):
-            return _Taken(item)
-        if not self._begun:
-            self._probe = self._task.remote(bool)
-            self._begun = True
-        return _Taken(item, self._task.remote(item.function, *item.arguments))
+    def take(self, item: Any) -> _Taken:
+        """Let a task do a call as soon as there is room; any other item needs none."""
+        taken = _Taken(item)
+        if isinstance(item, HelperCall):
+            self._waiting.append(taken)
+            self._go_on(wait=False)
+        return taken
 
     def result(self, taken: _Taken) -> Any:
         """Wait for the result of a call; any other item is its own result."""
-        if taken.reference is None:
+        if not isinstance(taken.item, HelperCall):
             return taken.item
         self._wait_for_room()
-        for tries in range(1, TRIES + 1):
+        for left in reversed(range(TRIES)):
+            while taken.reference is None or taken.reference in self._running:
+                self._go_on(wait=True)
             try:
                 return ray.get(taken.reference)
             except _DEATHS:
-                if tries < TRIES:
-                    taken = self.begun(taken.item)
+                if left:
+                    taken.reference = None
+                    self._waiting.appendleft(taken)
+                    self._go_on(wait=False)
             except RayError as error:
                 raise cause_of(error) from None
         return taken.item.lost
+
+    def close(self) -> None:
+        """End the tasks."""
+        for reference in self._running:
+            ray.cancel(reference, force=False)
+
+    def _go_on(self, *, wait: bool) -> None:
+        """Forget the tasks that have ended, with ``wait`` at least one, and begin as many others."""
+        if self._running:
+            number, seconds = (1, None) if wait else (len(self._running), 0)
+            _, self._running = ray.wait(self._running, num_returns=number, timeout=seconds, fetch_local=False)
+        while self._waiting and len(self._running) < self._most:
+            if not self._is_begun:
+                self._is_begun, self._probe = True, self._task.remote(bool)
+            taken = self._waiting.popleft()
+            taken.reference = self._task.remote(taken.item.function, *taken.item.arguments)
+            self._running.append(taken.reference)
 
     def _wait_for_room(self) -> None:
         """Raise EngineError if other jobs hold the cluster: the first task is short, while a call may take any time."""

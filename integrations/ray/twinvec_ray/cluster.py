@@ -3,8 +3,8 @@
 Tasks that read need a CPU of their own. Workers that reserved every CPU would wait for these tasks forever, and the
 tasks for the workers. A plan therefore reserves less: however Ray places the workers, one node keeps a CPU free.
 
-Short tasks, such as those that parse files, share what the workers leave free: as many run as there are CPUs. The
-workers and they take turns by what there is to do.
+Tasks that parse files share what the workers leave free, so that as many find room as there are CPUs. The operating
+system lets them and the workers take turns by what there is to do.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def task_cpus(self) -> float:
-        """CPUs that Ray reserves for a short task."""
+        """CPUs that Ray reserves for a task that parses a file."""
         return max(floor(100 * (self.cores - self.most * self.cpus) / self.cores), 1) / 100
 
 
