@@ -2,6 +2,7 @@
 
 A store with one writer (``Backend.exclusive``) gets an encoder that lets helpers encode. A server gets several writers:
 the leader reads, checks and compares the documents, and its helpers cut, encode and commit them in parts (``parts``).
+Of files that are slow to parse, the leader reads the bytes only, and the helpers parse them (``reading.root``).
 What an ingest does once is done by the leader: ways of cutting and the average length are decided by the first
 documents before any helper writes, as in one process, so that the collection is the same.
 

@@ -214,10 +214,10 @@ def _with_call(found: FoundFile | Failure) -> FoundFile | Failure | Read | Helpe
     if isinstance(file, Failure):
         return Read(file, found.size)
     lost = Read(Failure(printable(found.place), _LOST), found.size)
-    return HelperCall(_read_bytes, (file, found.size), len(file.data), lost)
+    return HelperCall(_parse, (file, found.size), len(file.data), lost)
 
 
-def _read_bytes(file: FileBytes, size: int) -> Read:
+def _parse(file: FileBytes, size: int) -> Read:
     return Read(parse_file(file), size)
 
 
