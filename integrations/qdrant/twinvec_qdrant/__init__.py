@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.ingest.helped.parts import Part, PartReport
     from twinvec_qdrant.ingest.lines import RootElsewhere, read_line, written_line
     from twinvec_qdrant.ingest.reading import Empty, Failure, RecordColumns, Root, read_source
+    from twinvec_qdrant.ingest.reading.calls import HelperCall
     from twinvec_qdrant.list_and_drop import CollectionEntry, drop_collection, list_collections
     from twinvec_qdrant.opening_store import key_from_environment
     from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
@@ -69,6 +70,7 @@ __all__ = [
     "Empty",
     "Failure",
     "FoundHit",
+    "HelperCall",
     "Helpers",
     "IndexSettings",
     "IngestReport",
@@ -136,6 +138,7 @@ __getattr__, __dir__ = lazy_names(
         "Empty": "ingest.reading",
         "Failure": "ingest.reading",
         "FoundHit": "asking",
+        "HelperCall": "ingest.reading.calls",
         "Helpers": "ingest.helped.leading",
         "IndexSettings": "settings",
         "IngestReport": "report",

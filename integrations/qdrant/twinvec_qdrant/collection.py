@@ -249,7 +249,8 @@ class Collection:
                 begins the ids of any other one's with its name and a colon, so that both may hold the same ids.
                 Default: the name of the root's folder or file; without a root, the documents are the first one's.
             describe: What the source holds, in your words: under "" the whole, under a folder's path the folder.
-            helpers: Other processes that encode, and with a server also write; see ``twinvec_ray``.
+            helpers: Other processes that parse the files of a ``Root``, encode, and with a server also write; see
+                ``twinvec_ray``.
 
         Raises:
             DocumentError: ``documents`` is not an iterable, or is empty and would prune everything.
@@ -264,7 +265,13 @@ class Collection:
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
         report = IngestReport() if report is None else report
         documents, membership = registered(
-            Roots(self._backend), documents, source, describe or {}, prune=prune, write=not dry_run
+            Roots(self._backend),
+            documents,
+            source,
+            describe or {},
+            prune=prune,
+            write=not dry_run,
+            computed=None if helpers is None else helpers.computed,
         )
         given = {membership.prefix + each: vector for each, vector in (vectors or {}).items()}
         if helpers is None:

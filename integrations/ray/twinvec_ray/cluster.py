@@ -2,6 +2,9 @@
 
 Tasks that read need a CPU of their own. Workers that reserved every CPU would wait for these tasks forever, and the
 tasks for the workers. A plan therefore reserves less: however Ray places the workers, one node keeps a CPU free.
+
+Tasks that parse files share what the workers leave free, so that as many find room as there are CPUs. The operating
+system lets them and the workers take turns by what there is to do.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class Plan:
         threads: Threads with which a worker computes on a CPU.
         cpus: CPUs that Ray reserves for a worker.
         gpus: GPUs that Ray reserves for a worker.
+        cores: CPUs of the cluster.
     """
 
     least: int
@@ -43,11 +47,17 @@ class Plan:
     threads: int
     cpus: float
     gpus: float
+    cores: int
 
     @property
     def options(self) -> dict[str, Any]:
         """The resources of a worker, as Ray takes them."""
         return {"num_cpus": self.cpus, "num_gpus": self.gpus}
+
+    @property
+    def task_cpus(self) -> float:
+        """CPUs that Ray reserves for a task that parses a file."""
+        return max(floor(100 * (self.cores - self.most * self.cpus) / self.cores), 1) / 100
 
 
 def plan(workers: Workers = None, *, threads: int = 1, use_gpu: bool = False) -> Plan:
@@ -79,7 +89,7 @@ def planned(
     if not use_gpu:
         most = min(most, total // threads)
     spare = total - sum(1 for each in cores if each)  # a node blocks the reading only if all but a part of one is taken
-    return Plan(least, most, threads, min(threads, floor(100 * spare / most) / 100), 1.0 if use_gpu else 0.0)
+    return Plan(least, most, threads, min(threads, floor(100 * spare / most) / 100), 1.0 if use_gpu else 0.0, total)
 
 
 def _numbers(workers: Workers, default: int) -> tuple[int, int]:

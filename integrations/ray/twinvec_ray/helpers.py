@@ -1,4 +1,7 @@
-"""The helpers of an ingest (``twinvec_qdrant.Helpers``) on a Ray cluster: they encode, and with a server also write."""
+"""The helpers of an ingest (``twinvec_qdrant.Helpers``) on a Ray cluster.
+
+They parse files and encode, and with a server also cut and write. Actors do what needs a model, tasks parse.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, InputError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant import Collection, Part, PartReport, Writer
+from twinvec_ray.calls import computed
 from twinvec_ray.cluster import Plan
 from twinvec_ray.pool import DIED, Pool
 from twinvec_ray.recipes import Recipe, recipe_of
@@ -51,6 +55,10 @@ class RayHelpers:
             if pool is not None:
                 pool.close()
         self._encoding, self._writing = {}, None
+
+    def computed(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Yield items in their order, with the result of each ``HelperCall`` in its place, which a task computes."""
+        return computed(items, self._plan)
 
     def encoder(self, encoder: SpaceEncoder) -> SpaceEncoder:
         """Return an encoder with the same vectors that lets the workers encode documents."""

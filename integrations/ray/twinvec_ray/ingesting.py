@@ -38,8 +38,9 @@ def ingest(
     """Ingest documents as ``Collection.ingest`` does, with the workers of a cluster.
 
     The collection is the one that a single process makes: the same ids, vectors and words. With a server, the workers
-    cut, encode and write; with an embedded store, they encode, and this process writes. A worker, a machine or this
-    process may die: the next ingest does what is missing.
+    cut, encode and write; with an embedded store, they encode, and this process cuts and writes. This process reads the
+    files of a ``Root``, and tasks parse those that are not plain text. A worker, a machine or this process may die: the
+    next ingest does what is missing.
 
     Args:
         documents: As for ``Collection.ingest``; or a Ray dataset with the columns ``id`` and ``text``, perhaps

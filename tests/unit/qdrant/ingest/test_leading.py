@@ -1,4 +1,7 @@
-"""An ingest with helpers gives the collection, and the report, that one process gives; whatever helpers die of."""
+"""An ingest with helpers gives the collection, and the report, that one process gives; whatever helpers die of.
+
+Files are read, and parsed by helpers, in ``test_reading_ahead``.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient
 
+import office_files
 from deaths import Died, die_at
+from reading_ahead import read_ahead
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant import Collection
+from twinvec_qdrant import Collection, Root
 from twinvec_qdrant.ingest.helped import leading
 from twinvec_qdrant.records.words.vocabulary import VOCABULARY, _unpacked
 from words import WordEncoder, sentences
@@ -38,6 +43,9 @@ class Handles:
         self.encoded = 0
         self.calls = 0
         self.deaths = 0
+
+    def computed(self, items):
+        return read_ahead(items)
 
     def encoder(self, encoder):
         self.encoded += 1
@@ -147,6 +155,21 @@ def test_a_document_of_which_every_helper_dies_fails_alone(client):
         assert ("d20", "every process that worked on it died") in report.failures
         assert report.failed == 3
         assert report.new == len({each["id"] for each in corpus()}) - 2
+
+
+def test_files_are_parsed_by_helpers(client, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for row, text in enumerate(sentences(30, seed=2)):
+        office_files.write_docx(folder / f"{row}.docx", [text])
+    (folder / "5.docx").write_text("broken")
+    (folder / "plain.md").write_text("# Plain\n\nA text that the leader reads.")
+    with opened(client, "read-alone") as alone, opened(client, "read-led") as led:
+        wanted = alone.ingest(Root(str(folder)), prune=True)
+        report = led.ingest(Root(str(folder)), prune=True, helpers=Handles(client, "read-led"))
+        assert counts(report) == counts(wanted)
+        assert (report.new, report.failed) == (30, 1)
+        assert contents(client, led.name) == contents(client, alone.name)
 
 
 def test_an_embedded_store_gets_the_encoder_of_the_helpers(tmp_path, client):

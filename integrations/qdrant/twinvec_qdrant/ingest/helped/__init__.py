@@ -1,1 +1,1 @@
-"""Ingests with helpers: other processes that encode, or write parts of an ingest."""
+"""Ingests with helpers: other processes that parse files, encode, or write parts of an ingest."""

@@ -1,7 +1,8 @@
-"""An ingest with helpers: other processes encode for it, or write parts of it.
+"""An ingest with helpers: other processes parse files and encode for it, or write parts of it.
 
 A store with one writer (``Backend.exclusive``) gets an encoder that lets helpers encode. A server gets several writers:
 the leader reads, checks and compares the documents, and its helpers cut, encode and commit them in parts (``parts``).
+Of files that are slow to parse, the leader reads the bytes only, and the helpers parse them (``reading.root``).
 What an ingest does once is done by the leader: ways of cutting and the average length are decided by the first
 documents before any helper writes, as in one process, so that the collection is the same.
 
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 from twinvec.errors import InputError
 from twinvec.retrieval.base import SpaceEncoder
@@ -41,6 +42,14 @@ _HALVED = 2  # losses of a part before it is halved
 
 class Helpers(Protocol):
     """Other processes that help with an ingest."""
+
+    def computed(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Yield items in their order, with the result of each ``HelperCall`` in its place.
+
+        The helpers do the calls. No more items are taken than they have room for, of which some are taken ahead; a call
+        of much data waits until it has room alone. A call whose helper dies is done by another one, and after some
+        deaths ``HelperCall.lost`` is its result.
+        """
 
     def encoder(self, encoder: SpaceEncoder) -> SpaceEncoder:
         """Return an encoder with the same vectors that lets the helpers encode documents."""

@@ -1,14 +1,19 @@
-"""Files: one file -> one document.
+"""Files: one file -> its bytes -> one document.
 
 Text files are decoded here, markitdown converts other formats (``converting``), and letters are taken apart by
 ``mail``. A file without text is ``Empty``.
+
+What becomes of the bytes depends on nothing else than them and the file's name, so that a process on another machine,
+which does not have the file, can do it.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from twinvec.errors import DocumentError, TwinvecError
 from twinvec.retrieval.documents import Document, as_document
@@ -23,6 +28,19 @@ from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Failure, Paged
 _NO_TEXT_IN_PDF = "holds no text, perhaps only images; recognise its text first (OCR)"
 _MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 
+SLOW_SUFFIXES = CONVERTED | {MAIL_SUFFIX}
+"""Endings of the names of files that take longer to parse than to send to another process; text files do not."""
+
+T = TypeVar("T")
+
+
+class FileBytes(NamedTuple):
+    """What a file holds, with the document's id and the ending of the file's name in small letters."""
+
+    identity: str
+    suffix: str
+    data: bytes
+
 
 def read_file(path: Path, identity: str) -> Document | Failure:
     """Return the document that a file holds.
@@ -30,15 +48,20 @@ def read_file(path: Path, identity: str) -> Document | Failure:
     Its payload is ``path`` (the id), ``format`` ("markdown" or "text"), ``encoding`` if that was guessed, and the front
     matter of a Markdown file or the sender, recipients and date of a letter.
     """
-    try:
-        document = as_document(_read(path, identity), 0)
-        if document.full_text.strip():
-            return document
-        return Empty(printable(identity), _NO_TEXT_IN_PDF if path.suffix.lower() == ".pdf" else NO_TEXT)
-    except OSError as error:
-        return Failure(printable(identity), f"cannot be read: {error.strerror or error}")
-    except TwinvecError as error:
-        return Failure(printable(identity), str(error))
+    file = take_file(path, identity)
+    return file if isinstance(file, Failure) else parse_file(file)
+
+
+def take_file(path: Path, identity: str) -> FileBytes | Failure:
+    """Return what a file holds: at most 256 MiB of a format that is slow to parse, and 8 MiB of any other one."""
+    suffix = path.suffix.lower()
+    limit = _MAX_CONVERTED_BYTES if suffix in SLOW_SUFFIXES else MAX_TEXT_BYTES
+    return _or_failure(identity, lambda: FileBytes(identity, suffix, read_bytes(path, limit)))
+
+
+def parse_file(file: FileBytes) -> Document | Failure:
+    """Return the document that a file holds, as ``read_file`` does."""
+    return _or_failure(file.identity, lambda: _parsed(file))
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -60,15 +83,31 @@ def read_bytes(path: Path, limit: int) -> bytes:
     return data
 
 
-def _read(path: Path, identity: str) -> Document:
-    suffix = path.suffix.lower()
+def _or_failure(identity: str, work: Callable[[], T]) -> T | Failure:
+    try:
+        return work()
+    except OSError as error:
+        return Failure(printable(identity), f"cannot be read: {error.strerror or error}")
+    except TwinvecError as error:
+        return Failure(printable(identity), str(error))
+
+
+def _parsed(file: FileBytes) -> Document | Empty:
+    document = as_document(_document(file), 0)
+    if document.full_text.strip():
+        return document
+    return Empty(printable(file.identity), _NO_TEXT_IN_PDF if file.suffix == ".pdf" else NO_TEXT)
+
+
+def _document(file: FileBytes) -> Document:
+    identity, suffix, data = file
     if suffix in CONVERTED:
-        return _converted(read_bytes(path, _MAX_CONVERTED_BYTES), identity, suffix)
+        return _converted(data, identity, suffix)
     if suffix == MAIL_SUFFIX:
-        letter = read_mail(read_bytes(path, _MAX_CONVERTED_BYTES))
+        letter = read_mail(data)
         own = {"path": identity, "format": "markdown" if letter.is_markdown else "text"}
         return Document(identity, letter.body, letter.subject, letter.payload | own)
-    text, encoding = decode(read_bytes(path, MAX_TEXT_BYTES))
+    text, encoding = decode(data)
     is_markdown = suffix in MARKDOWN_SUFFIXES
     payload, body = split_front_matter(text) if is_markdown else ({}, text)
     payload |= {"path": identity, "format": "markdown" if is_markdown else "text"}

@@ -14,8 +14,9 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.documents import Document
+from twinvec_qdrant.ingest.reading.calls import Computed, HelperCall
 from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
-from twinvec_qdrant.ingest.reading.files import read_file
+from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, FileBytes, parse_file, read_file, take_file
 from twinvec_qdrant.ingest.reading.patterns import Selection
 from twinvec_qdrant.ingest.reading.records import RECORDS_SUFFIX, count_lines, read_lines, read_records
 from twinvec_qdrant.ingest.reading.results import Failure, Read, printable
@@ -29,6 +30,7 @@ RECORD_SUFFIXES = frozenset({RECORDS_SUFFIX, *TABLE_SUFFIXES})
 """How the names of files of records end."""
 
 _WILD = frozenset("*?[")
+_LOST = "every process that read it died"
 
 
 class Reading(Iterator[Document | Failure]):
@@ -100,8 +102,12 @@ class Root:
     def __iter__(self) -> Reading:
         return self.read()
 
-    def read(self) -> Reading:
+    def read(self, computed: Computed | None = None) -> Reading:
         """Return the documents, as ``read_source`` does.
+
+        With ``computed``, other processes parse the files that are slow to parse (``SLOW_SUFFIXES``): this process
+        reads their bytes, some files ahead. It reads all other files and records itself, each when its turn comes, so
+        that the documents come in the same order.
 
         Raises:
             DocumentError: the file or folder does not exist or cannot be accessed.
@@ -114,8 +120,9 @@ class Root:
         except OSError as error:
             raise DocumentError(f"{printable(str(path))}: {error.strerror}; expected a folder or a file") from error
         if stat.S_ISDIR(status.st_mode):
-            return self._read_folder(self._walk())
-        reads = self._read_one(FoundFile(path, path.name, status.st_size), prefix="")
+            return self._read_folder(self._walk(), computed)
+        found = FoundFile(path, path.name, status.st_size)
+        reads = self._reads(iter([found]), computed, in_folder=False)
         if not stat.S_ISREG(status.st_mode):
             return Reading(reads)
         return Reading(reads, self._count(path, in_folder=False), status.st_size)
@@ -156,19 +163,23 @@ class Root:
     def _walk(self) -> Walk:
         return Walk(Path(self.path), Selection(self.include, self.exclude), gitignore=self.gitignore)
 
-    def _read_folder(self, walk: Walk) -> Reading:
+    def _read_folder(self, walk: Walk, computed: Computed | None) -> Reading:
         number = size = 0
         for each in walk.files():
             number += 1 if isinstance(each, Failure) else self._count(each.path, in_folder=True)
             size += 0 if isinstance(each, Failure) else each.size
-        return Reading(self._reads(walk), number, size)
+        return Reading(self._reads(walk.files(), computed, in_folder=True), number, size)
 
-    def _reads(self, walk: Walk) -> Iterator[Read]:
-        for each in walk.files():
-            if isinstance(each, Failure):
+    def _reads(
+        self, found: Iterator[FoundFile | Failure], computed: Computed | None, *, in_folder: bool
+    ) -> Iterator[Read]:
+        for each in found if computed is None else computed(map(_with_call, found)):
+            if isinstance(each, Read):
+                yield each
+            elif isinstance(each, Failure):
                 yield Read(each, 0)
             else:
-                yield from self._read_one(each, prefix=f"{each.place}/")
+                yield from self._read_one(each, prefix=f"{each.place}/" if in_folder else "")
 
     def _read_one(self, found: FoundFile, prefix: str) -> Iterator[Read]:
         """Yield the documents of a file; ``prefix`` comes before the ids of records, and is empty for a single file."""
@@ -193,6 +204,21 @@ class Root:
         if in_folder and path.exists() and not path.is_file():  # a pipe would wait for a writer
             return ""
         return suffix if self.records or (suffix == RECORDS_SUFFIX and not in_folder) else ""
+
+
+def _with_call(found: FoundFile | Failure) -> FoundFile | Failure | Read | HelperCall:
+    """Return the call that parses a file, if that is slow; or the failure to read the file's bytes."""
+    if isinstance(found, Failure) or found.path.suffix.lower() not in SLOW_SUFFIXES:
+        return found
+    file = take_file(found.path, found.place)
+    if isinstance(file, Failure):
+        return Read(file, found.size)
+    lost = Read(Failure(printable(found.place), _LOST), found.size)
+    return HelperCall(_parse, (file, found.size), len(file.data), lost)
+
+
+def _parse(file: FileBytes, size: int) -> Read:
+    return Read(parse_file(file), size)
 
 
 def read_source(

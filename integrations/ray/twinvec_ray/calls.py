@@ -1,0 +1,150 @@
+"""Calls that tasks of a cluster do ahead of the process that takes their results in order.
+
+They are tasks, and not calls of the pool's actors: a file may take down the process that parses it, and an actor has a
+model and other work to lose. A call whose process has died is done again here and not by Ray, which would start a task
+that runs out of memory again forever.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import (
+    LocalRayletDiedError,
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayError,
+    WorkerCrashedError,
+)
+
+from twinvec.errors import EngineError
+from twinvec_qdrant import HelperCall
+from twinvec_ray.cluster import Plan
+from twinvec_ray.pool import START_SECONDS, cause_of, not_started
+
+AHEAD = 16
+"""Items for each CPU of the cluster that are taken before their turn."""
+
+AHEAD_BYTES = 64 * 1024 * 1024
+"""Bytes that the calls among them may have together; a call of more has no other one beside it."""
+
+TRIES = 4
+"""Processes that do a call, one after another, until it is given up."""
+
+_END = object()
+_DEATHS = (LocalRayletDiedError, NodeDiedError, ObjectLostError, OutOfMemoryError, WorkerCrashedError)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """An item that is taken before its turn; a call that a task does has the reference of its result."""
+
+    item: Any
+    reference: Any = None
+
+
+def computed(items: Iterator[Any], plan: Plan) -> Iterator[Any]:
+    """Yield items in their order, with the result of each ``HelperCall`` in its place; see ``Helpers.computed``.
+
+    Raises:
+        TwinvecError: a call raised it.
+        EngineError: a call raised another error; or no task has found room on the cluster.
+    """
+    tasks = _Tasks(plan)
+    taken: deque[_Taken] = deque()
+    size = 0
+    item = next(items, _END)  # the next one to take
+    try:
+        while taken or item is not _END:
+            room = len(taken) < AHEAD * plan.cores and (not taken or size + _size(item) <= AHEAD_BYTES)
+            if room and item is not _END:
+                taken.append(tasks.take(item))
+                size += _size(item)
+                item = next(items, _END)
+            else:
+                first = taken.popleft()
+                size -= _size(first.item)
+                yield tasks.result(first)
+    finally:
+        tasks.close()
+
+
+class _Tasks:
+    """The tasks of one ``computed``: at most one for each CPU of the cluster, since each has a process of its own."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._needs = {"num_cpus": plan.task_cpus}
+        self._task = _TASK.options(**self._needs, scheduling_strategy="SPREAD", max_retries=0)
+        self._most = plan.cores
+        self._waiting: deque[_Taken] = deque()  # calls that no task does yet
+        self._running: list[Any] = []  # references of results
+        self._is_begun = False
+        self._probe: Any = None  # the first task, while nobody knows whether it finds room
+
+    def take(self, item: Any) -> _Taken:
+        """Let a task do a call as soon as there is room; any other item needs none."""
+        taken = _Taken(item)
+        if isinstance(item, HelperCall):
+            self._waiting.append(taken)
+            self._go_on(wait=False)
+        return taken
+
+    def result(self, taken: _Taken) -> Any:
+        """Wait for the result of a call; any other item is its own result."""
+        if not isinstance(taken.item, HelperCall):
+            return taken.item
+        self._wait_for_room()
+        for left in reversed(range(TRIES)):
+            while taken.reference is None or taken.reference in self._running:
+                self._go_on(wait=True)
+            try:
+                return ray.get(taken.reference)
+            except _DEATHS:
+                if left:
+                    taken.reference = None
+                    self._waiting.appendleft(taken)
+                    self._go_on(wait=False)
+            except RayError as error:
+                raise cause_of(error) from None
+        return taken.item.lost
+
+    def close(self) -> None:
+        """End the tasks."""
+        for reference in self._running:
+            ray.cancel(reference, force=False)
+
+    def _go_on(self, *, wait: bool) -> None:
+        """Forget the tasks that have ended, with ``wait`` at least one, and begin as many others."""
+        if self._running:
+            number, seconds = (1, None) if wait else (len(self._running), 0)
+            _, self._running = ray.wait(self._running, num_returns=number, timeout=seconds, fetch_local=False)
+        while self._waiting and len(self._running) < self._most:
+            if not self._is_begun:
+                self._is_begun, self._probe = True, self._task.remote(bool)
+            taken = self._waiting.popleft()
+            taken.reference = self._task.remote(taken.item.function, *taken.item.arguments)
+            self._running.append(taken.reference)
+
+    def _wait_for_room(self) -> None:
+        """Raise EngineError if other jobs hold the cluster: the first task is short, while a call may take any time."""
+        if self._probe is not None:
+            done, _ = ray.wait([self._probe], timeout=START_SECONDS)
+            if not done:
+                raise EngineError(not_started(self._needs))
+            self._probe = None
+
+
+def _size(item: Any) -> int:
+    return item.size if isinstance(item, HelperCall) else 0
+
+
+def _do(function: Any, *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+_TASK: Any = ray.remote(_do)

@@ -1,0 +1,106 @@
+"""``--ray`` without an address starts a cluster on the cores of this machine, and ends it with the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import office_files
+from twinvec import Encoder
+from twinvec_qdrant import Collection
+from twinvec_qdrant.cli.options import SOME_FAILED
+from twinvec_qdrant.records.words.vocabulary import _unpacked
+from words import sentences
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]
+
+PROGRAM = "from twinvec.cli.app import main; main()"
+SECONDS = 250
+
+
+@pytest.fixture
+def run(tiny_model):
+    """``run("ingest", ...)``: the command in a process of its own that knows no cluster; what it prints."""
+    with TemporaryDirectory(dir="/tmp", prefix="ray-") as place:  # sockets need a short path
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "RAY_TMPDIR": place}
+        environment.pop("RAY_ADDRESS", None)
+
+        def run(*arguments: object, code: int = 0) -> str:
+            command = [sys.executable, "-c", PROGRAM, *map(str, arguments), "--model", str(tiny_model("bert"))]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+            assert done.returncode == code, done.stderr
+            return done.stdout
+
+        yield run
+        end = time.monotonic() + SECONDS
+        while any(place.encode() in _read(each) for each in Path("/proc").glob("[0-9]*/cmdline")):
+            assert time.monotonic() < end, "the cluster goes on"
+            time.sleep(0.1)
+
+
+def contents(path: Path, model: str) -> dict[str, tuple[dict[str, Any], Any]]:
+    """The payload and the vector of each point, by id; words that are as frequent have no order."""
+    with Collection.open("docs", path, encoder=Encoder(model)) as collection:
+        backend, vector = collection._backend, collection._serving.current.description.vector
+        points = backend.retrieve([each.id for each in backend.scroll([])], vector=vector)
+    return {key: (_compared(each.payload), each.dense) for key, each in points.items()}
+
+
+def _compared(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """A payload without the revision, which no two ingests have in common."""
+    words = {"words": _unpacked(payload)} if "words" in payload else {}
+    return {**payload, **words, "revision": None}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # the process has ended
+        return b""
+
+
+def test_ingest_fills_the_collection_of_one_process(run, tiny_model, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for row, text in enumerate(sentences(12, seed=5, longest=60)):
+        if row % 3:
+            (folder / f"{row}.md").write_text(text)
+        else:
+            office_files.write_docx(folder / f"{row}.docx", [text])
+    (folder / "rows.csv").write_text("id,text,price\n1,green tea,7\n2,black tea,5\n")
+    (folder / "broken.pdf").write_text("not a PDF")
+    command = ["ingest", folder, "-c", "docs", "--json"]
+    spread = json.loads(run(*command, "--path", tmp_path / "spread", "--ray", code=SOME_FAILED))
+    alone = json.loads(run(*command, "--path", tmp_path / "alone", code=SOME_FAILED))
+    assert spread == alone
+    assert (spread["new"], spread["failed"]) == (14, 1)
+    found, wanted = (contents(tmp_path / name, str(tiny_model("bert"))) for name in ("spread", "alone"))
+    assert len(wanted) > 2 * 14
+    assert found.keys() == wanted.keys()
+    for key, (payload, vector) in wanted.items():
+        assert found[key][0] == payload
+        assert (found[key][1] is None) == (vector is None)
+        if vector is not None:
+            np.testing.assert_allclose(found[key][1], vector, atol=1e-5)
+
+
+def test_encode_gives_the_vectors_of_one_process(run, tiny_model, tmp_path):
+    texts = sentences(300, seed=6)
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    run("encode", "--ray", tmp_path / "texts.jsonl", "-o", tmp_path / "vectors.parquet")
+    rows = pq.read_table(tmp_path / "vectors.parquet").to_pylist()
+    assert sorted(row["text"] for row in rows) == sorted(texts)
+    wanted = dict(zip(texts, Encoder(tiny_model("bert")).encode(texts), strict=True))
+    for row in rows:
+        np.testing.assert_allclose(row["vector"], wanted[row["text"]], atol=1e-5)
