@@ -197,6 +197,44 @@ def test_after_a_kill_nothing_is_called_damaged(tmp_path):
         assert collection.verify().sound
 
 
+KILLED_WHILE_CLOSING = """
+    import os, pathlib, signal, sys
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+
+    real = pathlib.Path.replace
+
+    def dying(self, target):
+        if self.name == "checksums.json.partial":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, target)
+
+    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest([("tea", "green tea")])
+        pathlib.Path.replace = dying
+"""
+
+
+def test_after_a_kill_between_the_writing_and_the_naming_of_checksums_nothing_is_called_damaged(tmp_path):
+    command = [sys.executable, "-c", textwrap.dedent(KILLED_WHILE_CLOSING), str(tmp_path)]
+    assert subprocess.run(command, env=with_helpers(), check=False).returncode == -signal.SIGKILL
+    assert (tmp_path / "notes" / "shard" / "checksums.json.partial").exists()
+    for _ in range(2):  # the first one writes checksums again
+        with Collection.open("notes", tmp_path, encoder=WordEncoder()) as collection:
+            assert collection.find() == ["tea"]
+            assert collection.verify().sound
+
+
+def test_checksums_that_list_a_left_over_of_themselves_are_right(folder):
+    """As versions before wrote them, when the process before was killed."""
+    checksums = folder / "notes" / "shard" / "checksums.json"
+    values = json.loads(checksums.read_text())
+    values["files"]["checksums.json.partial"] = [3, 0, 7]
+    checksums.write_text(json.dumps(values))
+    with opened(folder) as collection:
+        assert collection.verify().sound
+
+
 def test_after_a_kill_a_file_that_is_gone_is_noticed(folder):
     shard = folder / "notes" / "shard"
     (shard / "checksums.json").rename(shard / "checksums.open.json")
