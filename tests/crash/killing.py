@@ -1,6 +1,7 @@
 """Processes that are killed at chosen moments after they have begun their work, and the command line of such a test.
 
-A server process imports the script once, and forks: a process begins its work in milliseconds.
+A server process imports the script once, and forks: a process begins its work in milliseconds. ``outcome`` runs such a
+command line in a test.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -44,6 +46,23 @@ def killed(work: Work, folder: Path, seed: int, step: int, delay: float) -> bool
 def _begin(started: Connection, work: Work, folder: Path, seed: int, step: int) -> None:
     started.send("started")
     work(folder, seed, step)
+
+
+def outcome(script: str, *options: str, folder: Path) -> dict[str, Any]:
+    """Run a script of this folder in a test, and return what it prints.
+
+    Args:
+        script: Its name.
+        *options: Those of its command line.
+        folder: Where its stores are: the test's own folder, which is in memory where that is possible. A store syncs
+            every commit, and most of these scripts would only wait for a disk.
+    """
+    command = [sys.executable, str(Path(__file__).with_name(script)), *options]
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def command_line(description: str | None, run: Callable[[Path, int, int], Any], kills: int) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from crash.killing import outcome
 
 pytestmark = pytest.mark.slow
 
@@ -15,10 +12,7 @@ pytest.importorskip("langchain_qdrant")
 pytest.importorskip("llama_index.vector_stores.qdrant")
 
 
-def test_killed_at_random_moments_both_applications_read_all():
-    command = [sys.executable, str(Path(__file__).with_name("kill_adoption.py")), "--kills", "32", "--seed", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout)
-    assert outcome["kills"] == outcome["unfinished"] + outcome["adding"] == 32
-    assert min(outcome.values()) > 0
+def test_killed_at_random_moments_both_applications_read_all(tmp_path):
+    found = outcome("kill_adoption.py", "--kills", "32", "--seed", "0", folder=tmp_path)
+    assert found["kills"] == found["unfinished"] + found["adding"] == 32
+    assert min(found.values()) > 0

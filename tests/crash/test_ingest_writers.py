@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 from qdrant_client import QdrantClient
 
+from crash.killing import outcome
 from stand_in import StandIn
 from twinvec_qdrant import Collection, read_source
 from words import WordEncoder
@@ -45,17 +43,11 @@ def check_union(collection: Collection, folders: list[Path]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["embedded", "server"])
-def test_two_processes_write_at_once(store):
-    command = [sys.executable, str(Path(__file__).with_name("two_writers.py")), "--rounds", "2", "--seed", "0"]
+def test_two_processes_write_at_once(store, tmp_path):
     with StandIn().running() as server:
-        done = subprocess.run(
-            [*command, *(["--url", server.url] if store == "server" else [])],
-            capture_output=True,
-            text=True,
-            timeout=400,
-        )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"rounds": 2, "documents": 16}
+        place = ["--url", server.url] if store == "server" else []
+        found = outcome("two_writers.py", "--rounds", "2", "--seed", "0", *place, folder=tmp_path)
+    assert found == {"rounds": 2, "documents": 16}
 
 
 def test_two_threads_write_the_same_and_other_documents_through_clients(folders, monkeypatch):

@@ -126,9 +126,12 @@ def files_only(tmp_path_factory, prompted_model) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def prompted_model(tiny_model) -> Path:
-    """A model that encodes queries and documents in different ways."""
-    return tiny_model("bert", prompts={"query": "find: ", "document": "passage: "})
+def prompted_model(tiny_model, tmp_path_factory) -> Path:
+    """A model that encodes queries and documents in different ways, with its graph: servers need not import torch."""
+    from twinvec.export.model import export_model
+
+    model = tiny_model("bert", prompts={"query": "find: ", "document": "passage: "})
+    return export_model(model, tmp_path_factory.mktemp("prompted") / "model").folder
 
 
 @pytest.fixture(scope="module")

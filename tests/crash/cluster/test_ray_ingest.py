@@ -38,12 +38,21 @@ def alone(server):
     return ray_ingests.ingested_alone(server, "alone", corpus(DOCUMENTS))
 
 
+@pytest.fixture(scope="module")
+def started():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([*filter(None, sys.path)]))
+        made = ray_ingests.start_cluster()
+        yield made
+        ray_ingests.end_cluster(made)
+
+
 @pytest.fixture
-def cluster(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*filter(None, sys.path)]))
-    started = ray_ingests.start_cluster()
-    yield started
-    ray_ingests.end_cluster(started)
+def cluster(started):
+    """A cluster of two nodes; one that a test before has killed is replaced."""
+    if not started.worker_nodes:
+        ray_ingests.add_node(started)
+    return started
 
 
 def in_the_middle(server, name: str) -> bool:

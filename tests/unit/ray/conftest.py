@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +21,11 @@ def cluster():
             yield ray
         finally:
             ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def exported_model(tiny_model, tmp_path_factory) -> Path:
+    """A tiny model with its graph: workers, which load it in processes of their own, need not import torch."""
+    from twinvec.export.model import export_model
+
+    return export_model(tiny_model("bert"), tmp_path_factory.mktemp("exported") / "model").folder

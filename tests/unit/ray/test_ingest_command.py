@@ -37,7 +37,7 @@ def points(server, name):
     return {str(each.id): each for each in server.answer("POST", f"/collections/{name}/points/scroll", asked)["points"]}
 
 
-def test_the_collection_is_that_of_one_process(address, tiny_model, tmp_path):
+def test_the_collection_is_that_of_one_process(address, exported_model, tmp_path):
     from stand_in import StandIn
     from words import sentences
 
@@ -47,7 +47,7 @@ def test_the_collection_is_that_of_one_process(address, tiny_model, tmp_path):
     program = "from twinvec.cli.app import main; main()"
     with StandIn().running() as server:
         command = [sys.executable, "-c", program, "ingest", tmp_path / "docs.jsonl", "--url", server.url, "--json"]
-        command += ["--model", tiny_model("bert"), "-c"]
+        command += ["--model", exported_model, "-c"]
 
         def run(name: str, *options: str) -> dict[str, int]:
             done = subprocess.run([*command, name, *options], capture_output=True, text=True)

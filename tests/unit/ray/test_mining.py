@@ -106,17 +106,17 @@ def test_a_cross_encoder_leaves_out_what_it_thinks_is_an_answer(given, folder, e
     assert in_order(mine_negatives(*given, chosen, denoise=model, block_rows=50).take_all()) == expected
 
 
-def test_pairs_and_corpus_from_encode(cluster, tiny_model, tmp_path):
-    model = tiny_model("bert")
+def test_pairs_and_corpus_from_encode(cluster, exported_model, tmp_path):
     answers = texts("answer", 30)
     questions = texts("question", 30)
     pairs = [{"anchor": q, "positive": a, "negatives": ["older"]} for q, a in zip(questions, answers, strict=True)]
     corpus = [{"name": f"a{row}", "body": text} for row, text in enumerate(answers)]
-    encode(cluster.data.from_items(corpus), model, "body", engine="torch", prompt="document").write_parquet(
+    options = {"engine": "openvino"}
+    encode(cluster.data.from_items(corpus), exported_model, "body", prompt="document", **options).write_parquet(
         str(tmp_path)
     )
     found = mine_negatives(
-        encode(cluster.data.from_items(pairs), model, "anchor", engine="torch", prompt="query"),
+        encode(cluster.data.from_items(pairs), exported_model, "anchor", prompt="query", **options),
         cluster.data.read_parquet(str(tmp_path)),
         id="name",
         text="body",

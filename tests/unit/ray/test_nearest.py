@@ -64,15 +64,14 @@ def test_arrays_of_numpy_are_vectors_too(cluster):
             nearest(given, wrong)
 
 
-def test_vectors_that_are_encoded_meanwhile(cluster, tiny_model):
+def test_vectors_that_are_encoded_meanwhile(cluster, exported_model):
     from twinvec_ray import encode
 
-    model = tiny_model("bert")
     texts = [f"the {word} number {row}" for row in range(40) for word in ("dog", "moon", "file")]
     given = cluster.data.from_items([{"id": row, "text": text} for row, text in enumerate(texts)])
-    encoded = encode(given, model, engine="torch", batch_rows=16)
+    encoded = encode(given, exported_model, engine="openvino", batch_rows=16)
     found = nearest(encoded, encoded, 3, block_rows=25).take_all()
-    vectors = Encoder(model, engine="torch").encode(texts)
+    vectors = Encoder(exported_model, engine="openvino").encode(texts)
     scores, _ = semantic_search(vectors, vectors, 3)
     assert sorted(row["query"] for row in found) == list(range(120))
     for row in found:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from twinvec.support.atomic import atomic_write, sync_file
+from twinvec.support.atomic import PARTIAL, atomic_write, sync_file
 
 CHECKED_BYTES = 64 * 2**20
 """Bytes of files that opening reads, the smallest files first."""
@@ -30,6 +30,8 @@ _HOLE = bytes(_BLOCK)
 _NAMED = 3
 CLOSED = "checksums.json"
 OPENED = "checksums.open.json"
+_LISTS = (CLOSED, OPENED, f"{CLOSED}{PARTIAL}")
+"""Files that are no part of a list: a kill while one is written leaves the last of them, which the next close moves."""
 _CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # of a segment, for as long as it exists
 
 
@@ -83,7 +85,7 @@ class Checksums:
         """Read the checksums; return None if the file is missing or damaged."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-            files = {name: FileSum(*map(int, each)) for name, each in values["files"].items()}
+            files = {name: FileSum(*map(int, each)) for name, each in values["files"].items() if name not in _LISTS}
             return cls(files, values["counts"], values["description"])
         except FileNotFoundError:
             return None
@@ -155,7 +157,7 @@ def _by_size(shard: Path) -> list[tuple[str, Path, int]]:
 
     def files() -> Iterator[tuple[str, Path, int]]:
         for path in shard.rglob("*"):
-            if path.is_file() and path.name not in (CLOSED, OPENED):
+            if path.is_file() and path.name not in _LISTS:
                 yield path.relative_to(shard).as_posix(), path, path.stat().st_blocks * 512
 
     return sorted(files(), key=lambda each: (each[2], each[0]))

@@ -20,6 +20,7 @@ from twinvec.errors import ConfigurationError, StoreCorruptError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.report import RepairReport
 from twinvec_qdrant.stores.embedded.checksums import Checksums, checksum
+from twinvec_qdrant.stores.embedded.folder import copied_tree
 from words import WordEncoder
 
 DOCUMENTS = {
@@ -65,9 +66,22 @@ def whole(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def wanted(whole) -> list:
+    """What the whole store answers."""
+    with opened(whole) as collection:
+        return answers(collection)
+
+
 @pytest.fixture
 def folder(whole, tmp_path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "store"))
+    return copied(whole, tmp_path / "store")
+
+
+def copied(whole: Path, folder: Path) -> Path:
+    """Copy a store, whose files are ten times as long as what they occupy."""
+    copied_tree(whole, folder)
+    return folder
 
 
 def opened(folder: Path, **options) -> Collection:
@@ -113,7 +127,7 @@ def test_a_damaged_file_is_refused_by_name_with_what_to_do(folder, damage, name)
         opened(folder)
 
 
-def repaired(folder: Path, whole: Path, damaged: Path) -> None:
+def repaired(folder: Path, wanted: list, damaged: Path) -> None:
     """Repair a store, ingest its documents again, and compare it with the undamaged one.
 
     A damaged description is replaced whole, by the one of the last close; then there is nothing else to report.
@@ -128,31 +142,29 @@ def repaired(folder: Path, whole: Path, damaged: Path) -> None:
         after = collection.ingest(DOCUMENTS.values())
         assert after.updated + after.new >= (0 if is_description else report.lost)
         assert collection.verify().sound
-        found = answers(collection)
-    with opened(whole) as collection:
-        assert found == answers(collection)
+        assert answers(collection) == wanted
 
 
 @pytest.mark.parametrize("damage", [flipped, cut, zeroed, deleted])
-def test_a_damaged_description_is_replaced_by_that_of_the_last_close(folder, whole, damage):
+def test_a_damaged_description_is_replaced_by_that_of_the_last_close(folder, wanted, damage):
     file = folder / "notes" / "collection.json"
     damage(file, random.Random(0))
-    repaired(folder, whole, file)
+    repaired(folder, wanted, file)
 
 
 @pytest.mark.slow
-def test_what_a_repair_cannot_save_is_encoded_again(folder, whole):
+def test_what_a_repair_cannot_save_is_encoded_again(folder, wanted):
     (file,) = (path for path in files(folder) if path.as_posix().endswith("dense/vectors/chunk_0.mmap"))
     flipped(file, random.Random(0))
-    repaired(folder, whole, file)
+    repaired(folder, wanted, file)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_no_random_damage_goes_unnoticed_and_every_one_is_repaired(whole, tmp_path, seed):
+def test_no_random_damage_goes_unnoticed_and_every_one_is_repaired(whole, wanted, tmp_path, seed):
     rng = random.Random(seed)
     for number in range(50):
-        folder = Path(shutil.copytree(whole, tmp_path / "store"))
+        folder = copied(whole, tmp_path / "store")
         file, damage = rng.choice(files(folder)), rng.choice([flipped, cut, zeroed, deleted])
         before = file.read_bytes()
         damage(file, rng)
@@ -160,7 +172,7 @@ def test_no_random_damage_goes_unnoticed_and_every_one_is_repaired(whole, tmp_pa
             with pytest.raises(StoreCorruptError):
                 opened(folder)
             if number % 5 == 0:
-                repaired(folder, whole, file)
+                repaired(folder, wanted, file)
         shutil.rmtree(folder)
 
 
@@ -194,6 +206,44 @@ def test_after_a_kill_nothing_is_called_damaged(tmp_path):
     assert not (tmp_path / "notes" / "shard" / "checksums.json").exists()
     with Collection.open("notes", tmp_path, encoder=WordEncoder()) as collection:
         assert collection.find() == ["tea"]
+        assert collection.verify().sound
+
+
+KILLED_WHILE_CLOSING = """
+    import os, pathlib, signal, sys
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+
+    real = pathlib.Path.replace
+
+    def dying(self, target):
+        if self.name == "checksums.json.partial":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, target)
+
+    with Collection.open("notes", sys.argv[1], encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest([("tea", "green tea")])
+        pathlib.Path.replace = dying
+"""
+
+
+def test_after_a_kill_between_the_writing_and_the_naming_of_checksums_nothing_is_called_damaged(tmp_path):
+    command = [sys.executable, "-c", textwrap.dedent(KILLED_WHILE_CLOSING), str(tmp_path)]
+    assert subprocess.run(command, env=with_helpers(), check=False).returncode == -signal.SIGKILL
+    assert (tmp_path / "notes" / "shard" / "checksums.json.partial").exists()
+    for _ in range(2):  # the first one writes checksums again
+        with Collection.open("notes", tmp_path, encoder=WordEncoder()) as collection:
+            assert collection.find() == ["tea"]
+            assert collection.verify().sound
+
+
+def test_checksums_that_list_a_left_over_of_themselves_are_right(folder):
+    """As versions before wrote them, when the process before was killed."""
+    checksums = folder / "notes" / "shard" / "checksums.json"
+    values = json.loads(checksums.read_text())
+    values["files"]["checksums.json.partial"] = [3, 0, 7]
+    checksums.write_text(json.dumps(values))
+    with opened(folder) as collection:
         assert collection.verify().sound
 
 
