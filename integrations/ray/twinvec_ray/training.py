@@ -7,6 +7,7 @@ all of them, and the weights are those of one process.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ def train(
     integer(max_failures, "max_failures", least=0)
     target = Path(folder).resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
+    notes = target.with_name(f".{target.name}.ray")  # of Ray
     with connected(address):
         workers = plan(num_workers, threads=threads, use_gpu=use_gpu)
         if target.exists() and not target.is_dir():
@@ -64,8 +66,8 @@ def train(
                 num_workers=workers.most, use_gpu=use_gpu, resources_per_worker=_resources(workers.cpus, use_gpu)
             ),
             run_config=RunConfig(
-                name=f".{target.name}.ray",
-                storage_path=str(target.parent),
+                name=notes.name,
+                storage_path=str(notes.parent),
                 failure_config=FailureConfig(max_failures=max_failures),
             ),
         )
@@ -73,6 +75,7 @@ def train(
             trainer.fit()
         except Exception as error:  # Ray wraps what a worker raised
             raise EngineError(f"{target}: the run failed: {error}") from error
+    shutil.rmtree(notes, ignore_errors=True)
     return train_alone(config, target)  # a finished run is reported
 
 

@@ -28,3 +28,4 @@ def test_the_weights_are_those_of_one_process(tiny_model, tmp_path, monkeypatch)
         ray.shutdown()
     assert report.steps == STEPS
     assert_same_weights(tmp_path / "two", tmp_path / "one")
+    assert not list(tmp_path.glob(".*.ray"))
