@@ -172,7 +172,7 @@ class Analyzer:
     def _terms_of(self, words: set[str]) -> dict[str, tuple[str, ...]]:
         """Return the terms of each word of ``_words``; the dictionary may hold other words too."""
         known = _known_terms(self.language, self.version)
-        unknown = words - known.keys()
+        unknown = words.difference(known)  # not of known.keys(), of which each would be looked at
         plain = {word: word.lower() for word in unknown if word.isascii() and word.isalpha() and word[1:].islower()}
         others = {
             word: [form for each in _split(word) for form, _, _ in self._forms(each)] for word in unknown - plain.keys()

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from tokenizers import Regex, normalizers
 
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval import analysis
+from twinvec.retrieval import analysis, passages
 from twinvec.retrieval.analysis import Analyzer, written_words
+from twinvec.retrieval.base import Hit
 
 WHOLE = normalizers.Sequence(
     [
@@ -100,6 +101,27 @@ def test_a_full_memory_of_stems_gives_the_same_stems(monkeypatch) -> None:
     monkeypatch.setattr(analysis, "_known_terms", lambda language, version: {})
     assert terms("The cats are running") == ["cat", "run"]
     assert terms("running " + "x" * 100) == ["run", "x" * 100]
+
+
+class Noticed(str):
+    """A word that notes in ``looked_at`` that it is looked at."""
+
+    looked_at: list[str] = []
+
+    def __hash__(self) -> int:
+        self.looked_at.append(self)
+        return super().__hash__()
+
+
+def test_only_words_of_the_text_are_looked_up_among_those_remembered(monkeypatch) -> None:
+    remembered = {Noticed(f"word{row}"): (f"word{row}",) for row in range(1000)}
+    Noticed.looked_at.clear()
+    monkeypatch.setattr(analysis, "_known_terms", lambda language, version: remembered)
+    monkeypatch.setattr(passages, "_known_terms", lambda language, version: remembered)
+    assert terms("cats running") == ["cat", "run"]
+    (found,) = passages.word_passages("cats", [Hit("a", "cats running", 1.0)], Analyzer())
+    assert found.matches == ((0, 4),)
+    assert not Noticed.looked_at
 
 
 @pytest.mark.parametrize(
