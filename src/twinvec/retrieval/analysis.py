@@ -263,7 +263,7 @@ def _placed_words(text: str) -> Iterator[Word]:
 
 def _identifier(word: str) -> tuple[str, list[tuple[int, int]]]:
     """Return a word in lower case without outer underscores, and the places of its parts if it is an identifier."""
-    if word.isalpha() and (word.islower() or word[1:].islower() or word.isupper()):  # most words
+    if (word.isalnum() and word == word.lower()) or (word.isalpha() and (word[1:].islower() or word.isupper())):
         return _lowercased(word), []
     parts = []
     for part in _UNDERSCORED.finditer(word):

@@ -192,15 +192,16 @@ class Searcher:
         yield from fetched.fetch(candidate.id for _, candidates in found for candidate in candidates)
         points = fetched.points
         named_by_source = request.group or self._whole
-        hits = [
-            [
-                _hit(each, points[each.id].payload, named_by_source, relevance(each.scores, query.terms, self._scale))
+        hits = []
+        for query, candidates in found:
+            terms = query.terms
+            of_query = [
+                _hit(each, points[each.id].payload, named_by_source, relevance(each.scores, terms, self._scale))
                 for each in candidates
                 if each.id in points
             ]
-            for query, candidates in found
-        ]
-        return [relevant(each, request.min_relevance) for each in hits]
+            hits.append(relevant(of_query, request.min_relevance))
+        return hits
 
 
 def relevant(hits: Sequence[Hit], least: float | None) -> list[Hit]:
