@@ -150,6 +150,7 @@ class Searcher:
                 search.ranked += rank(
                     search.found, search.query, request.weights, search.ranked, search.first, self._scale
                 )
+                search.found = {}  # as little as possible is to wait for the next answer
                 search.first = search.first or len(search.ranked)
                 search.more &= not search.query.telling or _has_more_words(search.ranked, depth)
             enough = [each for each in waiting if not each.more or len(each.ranked) >= request.depth]
