@@ -26,7 +26,7 @@ import sys
 import time
 import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -82,7 +82,7 @@ def main() -> None:
     """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default=os.environ.get("QDRANT_URL"))
-    parser.add_argument("--points", type=int, help="default: 20,000 on a server, 500 on the stand-in")
+    parser.add_argument("--points", type=int, help="default: 20,000 on a server, 200 on the stand-in")
     parser.add_argument("--queries", type=int, default=60)
     parser.add_argument("--delays", default="0,5,50", help="milliseconds")
     parser.add_argument("-o", "--output", type=Path, help="also write the output to this file")
@@ -97,7 +97,7 @@ def main() -> None:
         lines.append(line)
         print(line, flush=True)
 
-    points = options.points or (20_000 if options.url else 500)
+    points = options.points or (20_000 if options.url else 200)
     with server_or_stand_in(options.url) as url:
         _head(url, points, options.url is not None, say)
         _writing(url, points, say)
@@ -248,10 +248,10 @@ def _searching(url: str, delay: float, count: int, say: Callable[[str], None]) -
         async def ours_awaited() -> None:
             await _all(collection.asearch(text, LIMIT, passages=False) for text in many)
 
-        both = (lambda: asyncio.run(ours_awaited()), lambda: asyncio.run(theirs_awaited()))
-        for call in both:
-            call()
-        row(f"hybrid, encoded, {AWAITED} awaited at once", *(_times(call, len(many)) for call in both))
+        def awaited(searches: Callable[[], Coroutine[Any, Any, None]]) -> Times:
+            return _times(lambda: asyncio.run(searches()), len(many))
+
+        row(f"hybrid, encoded, {AWAITED} awaited at once", awaited(ours_awaited), awaited(theirs_awaited))
 
 
 async def _all(calls: Iterator[Awaitable[object]]) -> None:
