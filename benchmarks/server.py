@@ -3,12 +3,15 @@
     python benchmarks/server.py [--url URL] [--points N] [--delays 0,5,50] [-o FILE.md]
 
 Without ``--url`` or QDRANT_URL, the stand-in of the tests serves, in a process of its own. It compares every vector, so
-that its own time hides much of the clients': its figures show requests, those of a real server show speed.
+that its own time hides much of the clients': its figures show requests and the clients' CPU time, those of a real
+server show speed.
 
 A proxy between client and server holds back every answer for the delay, as a distant server does. The collection is
-filled with random vectors and short texts. Each search is done by us and by the bare client in turn: dense, with a
-filter on a keyword, sparse, and hybrid, which the bare client fuses on the server by ranks. Queries come with their
-vectors: nothing is encoded. Sixteen threads, and 300 searches that are awaited at once, follow. Writing compares
+filled with random vectors and short texts. Each search is done by us and by the bare client in turn, with the same
+filter and the same vectors: dense, with a filter on a keyword, sparse, and hybrid, which the bare client fuses on the
+server by ranks. "Encoded" searches begin with a text, whose vector both compute by hashes, in almost no time. Only the
+last of them finds passages, which the bare client cannot. Sixteen threads, and 300 searches that are awaited at once on
+one event loop, follow. The CPU time is that of this process, with all its threads, for a search. Writing compares
 ``ingest`` with given vectors with ``upload_points`` of the same points.
 """
 
@@ -17,21 +20,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import platform
 import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from qdrant_client import QdrantClient, models
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from twinvec import Document
 from twinvec.arrays import FloatArray, unit
@@ -39,6 +45,7 @@ from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant import Collection, drop_collection
 from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.stores.points import Point, pages
+from twinvec_qdrant.stores.server.async_requests import CONNECTIONS
 from twinvec_qdrant.stores.server.values import client_point, client_sparse
 
 DIM = 384
@@ -48,7 +55,12 @@ CANDIDATES = 100
 NAME = "twinvec-benchmark"
 BARE = "twinvec-benchmark-bare"
 WORDS = [f"word{number}" for number in range(2000)]
+COLUMNS = ("ours, ms", "bare client, ms", "ratio", "ours, CPU ms", "bare client, CPU ms", "ratio")
 ADDRESS = "127.0.0.2"  # the client keeps no connections to 127.0.0.1 open, as it does to other hosts
+
+
+Times = tuple[float, float]
+"""Milliseconds that a search takes, and those of CPU time in this process."""
 
 
 class Hashed:
@@ -70,7 +82,7 @@ def main() -> None:
     """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default=os.environ.get("QDRANT_URL"))
-    parser.add_argument("--points", type=int, help="default: 20,000 on a server, 500 on the stand-in")
+    parser.add_argument("--points", type=int, help="default: 20,000 on a server, 200 on the stand-in")
     parser.add_argument("--queries", type=int, default=60)
     parser.add_argument("--delays", default="0,5,50", help="milliseconds")
     parser.add_argument("-o", "--output", type=Path, help="also write the output to this file")
@@ -85,13 +97,13 @@ def main() -> None:
         lines.append(line)
         print(line, flush=True)
 
-    points = options.points or (20_000 if options.url else 500)
+    points = options.points or (20_000 if options.url else 200)
     with server_or_stand_in(options.url) as url:
-        say(f"{points:,} points of {DIM} dimensions on {'a server' if options.url else 'the stand-in'}.")
+        _head(url, points, options.url is not None, say)
         _writing(url, points, say)
         say("")
-        say("| delay, ms | search | ours, ms | bare client, ms | ratio |")
-        say("| ---: | --- | ---: | ---: | ---: |")
+        say("| delay, ms | search | " + " | ".join(COLUMNS) + " |")
+        say("| ---: | --- |" + " ---: |" * len(COLUMNS))
         for delay in map(float, options.delays.split(",")):
             with _delayed(url, delay) as address:
                 _searching(address, delay, options.queries, say)
@@ -99,6 +111,24 @@ def main() -> None:
         QdrantClient(url, check_compatibility=False).delete_collection(BARE)
     if options.output is not None:
         options.output.write_text("\n".join(lines) + "\n")
+
+
+def _head(url: str, points: int, real: bool, say: Callable[[str], None]) -> None:
+    """Print what is measured, where."""
+    served = QdrantClient(url, check_compatibility=False).info().version
+    what = f"a server of version {served}" if real else "the stand-in of the tests"
+    packages = ", ".join(f"{name} {version(name)}" for name in ("qdrant-client", "httpx", "pydantic"))
+    say("# Searches of a server")
+    say("")
+    say("Written by `python benchmarks/server.py --output benchmarks/SERVER.md`. Its docstring says what is measured.")
+    say("")
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, load {os.getloadavg()[0]:.1f} before"
+    say(f"{machine}; Python {platform.python_version()}, {packages}.")
+    say("")
+    say(f"{points:,} points of {DIM} dimensions on {what}. Times are those of a search: medians, or of many at")
+    say("once the time of all divided by their number. twinvec makes two requests, one after the other, and the bare")
+    say("client one: the longer the way to the server, the nearer is the ratio to 2.")
+    say("")
 
 
 def _writing(url: str, count: int, say: Callable[[str], None]) -> None:
@@ -138,45 +168,53 @@ def _points(collection: Collection) -> Iterator[Point]:
 
 
 class Bare:
-    """Searches of the bare client, with the vectors of texts."""
+    """Searches of a bare client, with the vectors of texts; an async client returns what is to be awaited."""
 
-    def __init__(self, client: QdrantClient, dense: dict[str, FloatArray], words: dict[str, SparseVector]) -> None:
+    def __init__(self, client: Any, dense: dict[str, FloatArray], words: dict[str, SparseVector]) -> None:
         self._client = client
         self._dense = dense
         self._words = words
 
-    def search(self, text: str, stage: str, team: str | None = None) -> object:
+    def search(self, text: str, stage: str = "dense", team: str | None = None, *, encoded: bool = False) -> Any:
         """Search by one stage, "dense" or "sparse"."""
-        request = models.QueryRequest(
-            query=self._vectors(text)[stage], using=stage, filter=_filter(team), limit=LIMIT, with_payload=True
-        )
+        nearest = self._vectors(text, encoded)[stage]
+        request = models.QueryRequest(query=nearest, using=stage, filter=_filter(team), limit=LIMIT, with_payload=True)
         return self._client.query_batch_points(BARE, [request])  # the stand-in knows batches only
 
-    def hybrid(self, text: str) -> object:
+    def hybrid(self, text: str, *, encoded: bool = False) -> Any:
         """Search by vectors and by words in one query; the server fuses both rankings by reciprocal ranks."""
         both = [
-            models.Prefetch(query=each, using=name, filter=_filter(None), limit=CANDIDATES)
-            for name, each in self._vectors(text).items()
+            models.Prefetch(query=each, using=name, limit=CANDIDATES)
+            for name, each in self._vectors(text, encoded).items()
         ]
         fused = models.FusionQuery(fusion=models.Fusion.RRF)
         request = models.QueryRequest(prefetch=both, query=fused, limit=LIMIT, with_payload=True)
         return self._client.query_batch_points(BARE, [request])
 
-    def _vectors(self, text: str) -> dict[str, Any]:
-        return {"dense": self._dense[text].tolist(), "sparse": client_sparse(self._words[text])}
+    def awaited(self, client: AsyncQdrantClient) -> Bare:
+        """Return the same searches by an async client."""
+        return Bare(client, self._dense, self._words)
+
+    def _vectors(self, text: str, encoded: bool) -> dict[str, Any]:
+        vector_D = Hashed().encode_query([text])[0] if encoded else self._dense[text]
+        return {"dense": vector_D.tolist(), "sparse": client_sparse(self._words[text])}
 
 
-def _filter(team: str | None) -> models.Filter:
-    wanted = {"kind": "chunk"} if team is None else {"kind": "chunk", "metadata.team": team}
-    conditions = [models.FieldCondition(key=key, match=models.MatchValue(value=each)) for key, each in wanted.items()]
-    return models.Filter(must=list(conditions))
+def _filter(team: str | None) -> models.Filter | None:
+    if team is None:
+        return None
+    return models.Filter(must=[models.FieldCondition(key="metadata.team", match=models.MatchAny(any=[team]))])
 
 
 def _searching(url: str, delay: float, count: int, say: Callable[[str], None]) -> None:
     """Print the rows of one delay."""
 
-    def row(name: str, ours: float, theirs: float) -> None:
-        say(f"| {delay:g} | {name} | {ours:,.1f} | {theirs:,.1f} | {ours / theirs:.2f} |")
+    def row(name: str, ours: Times, theirs: Times) -> None:
+        (wall, cpu), (their_wall, their_cpu) = ours, theirs
+        say(
+            f"| {delay:g} | {name} | {wall:,.2f} | {their_wall:,.2f} | {wall / their_wall:.2f} "
+            f"| {cpu:,.2f} | {their_cpu:,.2f} | {cpu / their_cpu:.2f} |"
+        )
 
     rng = np.random.default_rng(1)
     texts = [" ".join(rng.choice(WORDS, 4)) for _ in range(count)]
@@ -186,51 +224,67 @@ def _searching(url: str, delay: float, count: int, say: Callable[[str], None]) -
         bare = Bare(client, dense, dict(zip(texts, collection._catalog.weights.queries(texts), strict=True)))
 
         def ours(text: str, **options: Any) -> object:
-            return collection.search_vector(dense[text], LIMIT, **options)
+            return collection.search_vector(dense[text], LIMIT, passages=False, **options)
 
-        row("dense", *_in_turn(ours, lambda text: bare.search(text, "dense"), texts))
-        team = {"team": "t3"}
-        filtered = _in_turn(lambda text: ours(text, filter=team), lambda text: bare.search(text, "dense", "t3"), texts)
-        row("dense, filtered", *filtered)
-        sparse = _in_turn(
-            lambda text: collection.search(text, LIMIT, "sparse"), lambda text: bare.search(text, "sparse"), texts
-        )
-        row("sparse", *sparse)
+        def encoded(text: str, mode: Any, passages: bool = False) -> object:
+            return collection.search(text, LIMIT, mode, passages=passages)
+
+        row("dense", *_in_turn(ours, bare.search, texts))
+        filtered = (partial(ours, filter={"team": "t3"}), partial(bare.search, team="t3"))
+        row("dense, filtered", *_in_turn(*filtered, texts))
+        row("dense, encoded", *_in_turn(partial(encoded, mode="dense"), partial(bare.search, encoded=True), texts))
+        row("sparse", *_in_turn(partial(encoded, mode="sparse"), partial(bare.search, stage="sparse"), texts))
         row("hybrid", *_in_turn(lambda text: ours(text, words=text), bare.hybrid, texts))
-        row("dense, 16 threads, a search", *_side_by_side(ours, lambda text: bare.search(text, "dense"), texts * 4))
+        whole = partial(encoded, mode="hybrid", passages=True)
+        row("hybrid, encoded, with passages", *_in_turn(whole, partial(bare.hybrid, encoded=True), texts))
+        row("dense, 16 threads", *_side_by_side(ours, bare.search, texts * 4))
         many = (texts * AWAITED)[:AWAITED]
 
-        async def awaited() -> None:
-            await asyncio.gather(*(collection.asearch(text, LIMIT, "hybrid") for text in many))
+        async def theirs_awaited() -> None:
+            theirs = AsyncQdrantClient(url, timeout=600, check_compatibility=False, limits=CONNECTIONS)
+            await _all(bare.awaited(theirs).hybrid(text, encoded=True) for text in many)
+            await theirs.close()
 
-        with ThreadPoolExecutor(64) as pool:
-            row(
-                f"hybrid, {AWAITED} awaited at once (bare client: 64 threads), all",
-                1000 * _time(lambda: asyncio.run(awaited())),
-                1000 * _time(lambda: list(pool.map(bare.hybrid, many))),
-            )
+        async def ours_awaited() -> None:
+            await _all(collection.asearch(text, LIMIT, passages=False) for text in many)
+
+        def awaited(searches: Callable[[], Coroutine[Any, Any, None]]) -> Times:
+            return _times(lambda: asyncio.run(searches()), len(many))
+
+        row(f"hybrid, encoded, {AWAITED} awaited at once", awaited(ours_awaited), awaited(theirs_awaited))
+
+
+async def _all(calls: Iterator[Awaitable[object]]) -> None:
+    await asyncio.gather(*calls)
 
 
 def _side_by_side(
     ours: Callable[[str], object], theirs: Callable[[str], object], texts: Sequence[str]
-) -> tuple[float, float]:
-    """Return the times a search takes of those that 16 threads do, in milliseconds."""
+) -> tuple[Times, Times]:
+    """Return the times of a search of those that 16 threads do."""
     with ThreadPoolExecutor(16) as pool:
-        first, second = (_time(partial(list, pool.map(call, texts))) for call in (ours, theirs))
-    return 1000 * first / len(texts), 1000 * second / len(texts)
+
+        def all_of(call: Callable[[str], object], some: Sequence[str]) -> None:
+            deque(pool.map(call, some), maxlen=0)
+
+        for call in (ours, theirs):  # opens the connections
+            all_of(call, texts[:64])
+        first, second = (_times(partial(all_of, call, texts), len(texts)) for call in (ours, theirs))
+    return first, second
 
 
 def _in_turn(
     ours: Callable[[str], object], theirs: Callable[[str], object], texts: Sequence[str]
-) -> tuple[float, float]:
-    """Return the median times of two searches that take turns, in milliseconds."""
-    times: tuple[list[float], list[float]] = ([], [])
+) -> tuple[Times, Times]:
+    """Return the median times of two searches that take turns."""
+    times: tuple[list[Times], list[Times]] = ([], [])
     for call in (ours, theirs):
         call(texts[0])
     for text in texts:
         for each, call in zip(times, (ours, theirs), strict=True):
-            each.append(_time(partial(call, text)))
-    return 1000 * float(np.median(times[0])), 1000 * float(np.median(times[1]))
+            each.append(_times(partial(call, text)))
+    first, second = (tuple(np.median(each, axis=0).tolist()) for each in times)
+    return first, second
 
 
 @contextmanager
@@ -295,6 +349,13 @@ async def _proxy(url: str, delay: float) -> None:
 @cache
 def _word(word: str) -> FloatArray:
     return np.random.default_rng(zlib.crc32(word.encode())).normal(size=DIM).astype(np.float32)
+
+
+def _times(work: Callable[[], object], searches: int = 1) -> Times:
+    cpu, start = time.process_time(), time.perf_counter()
+    work()
+    wall = time.perf_counter() - start
+    return 1000 * wall / searches, 1000 * (time.process_time() - cpu) / searches
 
 
 def _time(work: Callable[[], object]) -> float:

@@ -177,7 +177,7 @@ class Serving:
         served = self.current
         if space is None:
             space = (self._given or served.description).space
-        holder = self._of_space(served.description, space)
+        holder = served if served.description.space == space else self._of_space(served.description, space)
         if holder is not None:
             vector_D = checked_vector(vector, holder.description.dim)
             try:

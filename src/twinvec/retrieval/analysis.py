@@ -172,7 +172,7 @@ class Analyzer:
     def _terms_of(self, words: set[str]) -> dict[str, tuple[str, ...]]:
         """Return the terms of each word of ``_words``; the dictionary may hold other words too."""
         known = _known_terms(self.language, self.version)
-        unknown = words - known.keys()
+        unknown = words.difference(known)  # not of known.keys(), of which each would be looked at
         plain = {word: word.lower() for word in unknown if word.isascii() and word.isalpha() and word[1:].islower()}
         others = {
             word: [form for each in _split(word) for form, _, _ in self._forms(each)] for word in unknown - plain.keys()
@@ -263,7 +263,7 @@ def _placed_words(text: str) -> Iterator[Word]:
 
 def _identifier(word: str) -> tuple[str, list[tuple[int, int]]]:
     """Return a word in lower case without outer underscores, and the places of its parts if it is an identifier."""
-    if word.isalpha() and (word.islower() or word[1:].islower() or word.isupper()):  # most words
+    if (word.isalnum() and word == word.lower()) or (word.isalpha() and (word[1:].islower() or word.isupper())):
         return _lowercased(word), []
     parts = []
     for part in _UNDERSCORED.finditer(word):

@@ -178,7 +178,7 @@ def _matches(texts: Sequence[str], terms: frozenset[str], analyzer: Analyzer) ->
     """Return where each text has the terms, in order."""
     pieces: set[str] = set().union(*map(str.split, texts))
     known = _known_terms(analyzer.language, analyzer.version)
-    unknown = list(pieces - known.keys())
+    unknown = list(pieces.difference(known))
     new = dict(zip(unknown, map(frozenset, analyzer.terms(unknown)), strict=True))
     if len(known) < _REMEMBERED:
         known.update((piece, its_terms) for piece, its_terms in new.items() if len(piece) <= _REMEMBERED_LENGTH)

@@ -1,5 +1,8 @@
 """The analysis of texts: words of all scripts, stems, accents, identifiers, questions, and the places of terms."""
 
+import re
+from typing import ClassVar
+
 import bm25s
 import pytest
 import Stemmer
@@ -8,8 +11,9 @@ from hypothesis import strategies as st
 from tokenizers import Regex, normalizers
 
 from twinvec.errors import ConfigurationError
-from twinvec.retrieval import analysis
+from twinvec.retrieval import analysis, passages
 from twinvec.retrieval.analysis import Analyzer, written_words
+from twinvec.retrieval.base import Hit
 
 WHOLE = normalizers.Sequence(
     [
@@ -24,6 +28,7 @@ TEXTS = [
     "The cat sat on the mat. The mat was flat, the cat was fat, the cat sat again.",
     "Words, words, words.",
 ]
+HUMP = r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{2})"
 ODD = "abcXYZ019_ \t\n\x00\x1c\x7f\x85\xa0.'é\u0301\u200bßİΣς数ह\u093f각\u1161ﬁ①😀"
 
 
@@ -100,6 +105,35 @@ def test_a_full_memory_of_stems_gives_the_same_stems(monkeypatch) -> None:
     monkeypatch.setattr(analysis, "_known_terms", lambda language, version: {})
     assert terms("The cats are running") == ["cat", "run"]
     assert terms("running " + "x" * 100) == ["run", "x" * 100]
+
+
+@given(st.text(alphabet="aZ019_ßİéΣ数", max_size=8))
+def test_the_quick_way_through_words_without_parts_is_right(word: str) -> None:
+    low, parts = analysis._identifier(word)
+    assert (low, parts) == (analysis._lowercased(word.strip("_")), parts)
+    cut = [piece for part in word.split("_") for piece in re.split(HUMP, part) if piece]
+    assert [word[start:end] for start, end in parts] == (cut if len(cut) > 1 else [])
+
+
+class Noticed(str):
+    """A word that notes in ``looked_at`` that it is looked at."""
+
+    looked_at: ClassVar[list[str]] = []
+
+    def __hash__(self) -> int:
+        self.looked_at.append(self)
+        return super().__hash__()
+
+
+def test_only_words_of_the_text_are_looked_up_among_those_remembered(monkeypatch) -> None:
+    remembered = {Noticed(f"word{row}"): (f"word{row}",) for row in range(1000)}
+    Noticed.looked_at.clear()
+    monkeypatch.setattr(analysis, "_known_terms", lambda language, version: remembered)
+    monkeypatch.setattr(passages, "_known_terms", lambda language, version: remembered)
+    assert terms("cats running") == ["cat", "run"]
+    (found,) = passages.word_passages("cats", [Hit("a", "cats running", 1.0)], Analyzer())
+    assert found.matches == ((0, 4),)
+    assert not Noticed.looked_at
 
 
 @pytest.mark.parametrize(

@@ -77,27 +77,28 @@ def rank(
         stage: np.array([of_stage[key].score if key in of_stage else 0.0 for key in points], dtype=np.float32)
         for stage, of_stage in found.items()
     }
-    fused = len(scores) == 2
-    if fused:
+    columns = [values.tolist() for values in scores.values()]
+    if len(columns) == 2:
         both = [
             np.array([*(each.scores[stage] for each in before[:first]), *values], dtype=np.float32)
             for stage, values in scores.items()
         ]
-        final = fuse(*both, weights=weights, terms=query.terms, first=first or None, calibration=calibration)[first:]
+        fused = fuse(*both, weights=weights, terms=query.terms, first=first or None, calibration=calibration)[first:]
+        final = fused.tolist()
+        columns.append([min(score, before[-1].score) for score in final] if before else final)
     else:
-        (final,) = scores.values()
-    ranked = []
-    rows = zip(*(values.tolist() for values in scores.values()), strict=True)
-    for point, own_scores, score in zip(points.values(), rows, final.tolist(), strict=True):
-        source, position = point.payload["source"], point.payload["position"]
-        # rounded: the order in which products are summed must not decide between equal chunks
-        order = (-round(score, 6), source, position)
-        own = dict(zip(scores, own_scores, strict=True))
-        if fused:
-            own["fused"] = score = min(score, before[-1].score) if before else score
-        ranked.append((order, Candidate(point.id, source, position, own, score)))
-    ranked.sort(key=lambda each: each[0])
-    return [candidate for _, candidate in ranked]
+        (final,) = columns
+    stages = (*scores, "fused")[: len(columns)]
+    # rounded: the order in which products are summed must not decide between equal chunks
+    places = [
+        (-round(score, 6), point.payload["source"], point.payload["position"])
+        for point, score in zip(points.values(), final, strict=True)
+    ]
+    candidates = [
+        Candidate(point.id, source, position, dict(zip(stages, row, strict=True)), row[-1])
+        for point, (_, source, position), row in zip(points.values(), places, zip(*columns, strict=True), strict=True)
+    ]
+    return [candidates[row] for row in sorted(range(len(places)), key=places.__getitem__)]
 
 
 def as_asked(candidate: Candidate, asked_D: FloatArray, vector_D: FloatArray) -> Candidate:

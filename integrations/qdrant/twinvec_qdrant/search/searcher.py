@@ -150,6 +150,7 @@ class Searcher:
                 search.ranked += rank(
                     search.found, search.query, request.weights, search.ranked, search.first, self._scale
                 )
+                search.found = {}  # as little as possible is to wait for the next answer
                 search.first = search.first or len(search.ranked)
                 search.more &= not search.query.telling or _has_more_words(search.ranked, depth)
             enough = [each for each in waiting if not each.more or len(each.ranked) >= request.depth]
@@ -192,15 +193,16 @@ class Searcher:
         yield from fetched.fetch(candidate.id for _, candidates in found for candidate in candidates)
         points = fetched.points
         named_by_source = request.group or self._whole
-        hits = [
-            [
-                _hit(each, points[each.id].payload, named_by_source, relevance(each.scores, query.terms, self._scale))
+        hits = []
+        for query, candidates in found:
+            terms = query.terms
+            of_query = [
+                _hit(each, points[each.id].payload, named_by_source, relevance(each.scores, terms, self._scale))
                 for each in candidates
                 if each.id in points
             ]
-            for query, candidates in found
-        ]
-        return [relevant(each, request.min_relevance) for each in hits]
+            hits.append(relevant(of_query, request.min_relevance))
+        return hits
 
 
 def relevant(hits: Sequence[Hit], least: float | None) -> list[Hit]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -82,8 +82,7 @@ class Query:
     index: IndexSettings = DEFAULT_INDEX
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(NamedTuple):
     """A point that a search found, with its score: cosine, BM25 (with the store's document frequencies) or MaxSim."""
 
     id: str

@@ -95,6 +95,7 @@ async def run_awaiting(steps: Steps[T], perform: Callable[[Step], Awaitable[Any]
                 step = steps.throw(error)
             else:
                 step = steps.send(result)
+                del result  # an answer has thousands of objects, which are not to wait for the next one
     except StopIteration as end:
         value: T = end.value
         return value

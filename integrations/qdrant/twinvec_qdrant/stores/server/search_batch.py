@@ -95,7 +95,8 @@ class Searching(Reading):
         """Return the points that each request finds."""
         answers: list[Any] = []
         for batch in batches(requests, limits):
-            found = yield from self._read("query_batch_points", limits, cost(batch), batch)
+            reads = cost(batch) if limits.reads is not None else 0
+            found = yield from self._read("query_batch_points", limits, reads, batch)
             answers += [answer.points for answer in found]
         return answers
 
