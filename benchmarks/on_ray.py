@@ -94,7 +94,7 @@ def _row(texts: int, before: str, after: str, rounds: list[tuple[dict[str, Any],
 
 def files_of(folder: Path, texts: list[str]) -> Path:
     """Write texts to a folder of Parquet files."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     size = -(-len(texts) // FILES)
     for number, start in enumerate(range(0, len(texts), size)):
         pq.write_table(pa.table({"text": texts[start : start + size]}), folder / f"{number}.parquet")

@@ -48,18 +48,20 @@ def _begin(started: Connection, work: Work, folder: Path, seed: int, step: int) 
     work(folder, seed, step)
 
 
-def outcome(script: str, *options: str, folder: Path) -> dict[str, Any]:
+def outcome(script: str, *options: str) -> dict[str, Any]:
     """Run a script of this folder in a test, and return what it prints.
+
+    Its stores are where pytest's folders are, in memory where that is possible: a store syncs every commit, and most of
+    these scripts would only wait for a disk. The folder is not the test's own: a socket in it must have a short path.
 
     Args:
         script: Its name.
         *options: Those of its command line.
-        folder: Where its stores are: the test's own folder, which is in memory where that is possible. A store syncs
-            every commit, and most of these scripts would only wait for a disk.
     """
     command = [sys.executable, str(Path(__file__).with_name(script)), *options]
-    environment = {**os.environ, "TMPDIR": str(folder)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    with TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")) as folder:
+        environment = {**os.environ, "TMPDIR": folder}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

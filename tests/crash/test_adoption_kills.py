@@ -12,7 +12,7 @@ pytest.importorskip("langchain_qdrant")
 pytest.importorskip("llama_index.vector_stores.qdrant")
 
 
-def test_killed_at_random_moments_both_applications_read_all(tmp_path):
-    found = outcome("kill_adoption.py", "--kills", "32", "--seed", "0", folder=tmp_path)
+def test_killed_at_random_moments_both_applications_read_all():
+    found = outcome("kill_adoption.py", "--kills", "32", "--seed", "0")
     assert found["kills"] == found["unfinished"] + found["adding"] == 32
     assert min(found.values()) > 0

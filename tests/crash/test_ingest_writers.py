@@ -46,7 +46,7 @@ def check_union(collection: Collection, folders: list[Path]) -> None:
 def test_two_processes_write_at_once(store, tmp_path):
     with StandIn().running() as server:
         place = ["--url", server.url] if store == "server" else []
-        found = outcome("two_writers.py", "--rounds", "2", "--seed", "0", *place, folder=tmp_path)
+        found = outcome("two_writers.py", "--rounds", "2", "--seed", "0", *place)
     assert found == {"rounds": 2, "documents": 16}
 
 

@@ -9,6 +9,6 @@ from crash.killing import outcome
 pytestmark = pytest.mark.slow
 
 
-def test_killed_at_random_moments_one_model_is_in_force(tmp_path):
-    found = outcome("kill_migration.py", "--kills", "6", "--seed", "0", folder=tmp_path)
+def test_killed_at_random_moments_one_model_is_in_force():
+    found = outcome("kill_migration.py", "--kills", "6", "--seed", "0")
     assert found["kills"] == found["before"] + found["after"] == 6

@@ -9,8 +9,8 @@ from crash.killing import outcome
 pytestmark = pytest.mark.slow
 
 
-def test_what_was_acknowledged_is_there_after_kills_and_signals(tmp_path):
-    found = outcome("kill_serve.py", "--kills", "20", "--seed", "0", folder=tmp_path)
+def test_what_was_acknowledged_is_there_after_kills_and_signals():
+    found = outcome("kill_serve.py", "--kills", "20", "--seed", "0")
     assert found["kills"] == 20
     assert found["terminated"] >= 2
     assert found["acknowledged"] > 10

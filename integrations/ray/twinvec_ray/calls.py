@@ -2,13 +2,14 @@
 
 They are tasks, and not calls of the pool's actors: a file may take down the process that parses it, and an actor has a
 model and other work to lose. A call whose process has died is done again here and not by Ray, which would start a task
-that runs out of memory again forever.
+that runs out of memory again forever. The tasks reserve no CPU: the workers may hold all that a node's death has left,
+and the operating system lets both take turns.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +23,9 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from twinvec.errors import EngineError
 from twinvec_qdrant import HelperCall
 from twinvec_ray.cluster import Plan
-from twinvec_ray.pool import START_SECONDS, cause_of, not_started
+from twinvec_ray.pool import cause_of
 
 AHEAD = 16
 """Items for each CPU of the cluster that are taken before their turn."""
@@ -48,12 +48,12 @@ class _Taken:
     reference: Any = None
 
 
-def computed(items: Iterator[Any], plan: Plan) -> Iterator[Any]:
+def computed(items: Iterator[Any], plan: Plan) -> Generator[Any]:
     """Yield items in their order, with the result of each ``HelperCall`` in its place; see ``Helpers.computed``.
 
     Raises:
         TwinvecError: a call raised it.
-        EngineError: a call raised another error; or no task has found room on the cluster.
+        EngineError: a call raised another error.
     """
     tasks = _Tasks(plan)
     taken: deque[_Taken] = deque()
@@ -78,13 +78,10 @@ class _Tasks:
     """The tasks of one ``computed``: at most one for each CPU of the cluster, since each has a process of its own."""
 
     def __init__(self, plan: Plan) -> None:
-        self._needs = {"num_cpus": plan.task_cpus}
-        self._task = _TASK.options(**self._needs, scheduling_strategy="SPREAD", max_retries=0)
+        self._task = _TASK.options(num_cpus=0, scheduling_strategy="SPREAD", max_retries=0)
         self._most = plan.cores
         self._waiting: deque[_Taken] = deque()  # calls that no task does yet
         self._running: list[Any] = []  # references of results
-        self._is_begun = False
-        self._probe: Any = None  # the first task, while nobody knows whether it finds room
 
     def take(self, item: Any) -> _Taken:
         """Let a task do a call as soon as there is room; any other item needs none."""
@@ -98,7 +95,6 @@ class _Tasks:
         """Wait for the result of a call; any other item is its own result."""
         if not isinstance(taken.item, HelperCall):
             return taken.item
-        self._wait_for_room()
         for left in reversed(range(TRIES)):
             while taken.reference is None or taken.reference in self._running:
                 self._go_on(wait=True)
@@ -115,8 +111,9 @@ class _Tasks:
 
     def close(self) -> None:
         """End the tasks."""
-        for reference in self._running:
-            ray.cancel(reference, force=False)
+        if ray.is_initialized():  # cancelling would start a cluster
+            for reference in self._running:
+                ray.cancel(reference, force=False)
 
     def _go_on(self, *, wait: bool) -> None:
         """Forget the tasks that have ended, with ``wait`` at least one, and begin as many others."""
@@ -124,19 +121,9 @@ class _Tasks:
             number, seconds = (1, None) if wait else (len(self._running), 0)
             _, self._running = ray.wait(self._running, num_returns=number, timeout=seconds, fetch_local=False)
         while self._waiting and len(self._running) < self._most:
-            if not self._is_begun:
-                self._is_begun, self._probe = True, self._task.remote(bool)
             taken = self._waiting.popleft()
             taken.reference = self._task.remote(taken.item.function, *taken.item.arguments)
             self._running.append(taken.reference)
-
-    def _wait_for_room(self) -> None:
-        """Raise EngineError if other jobs hold the cluster: the first task is short, while a call may take any time."""
-        if self._probe is not None:
-            done, _ = ray.wait([self._probe], timeout=START_SECONDS)
-            if not done:
-                raise EngineError(not_started(self._needs))
-            self._probe = None
 
 
 def _size(item: Any) -> int:

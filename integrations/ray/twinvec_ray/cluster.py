@@ -2,9 +2,6 @@
 
 Tasks that read need a CPU of their own. Workers that reserved every CPU would wait for these tasks forever, and the
 tasks for the workers. A plan therefore reserves less: however Ray places the workers, one node keeps a CPU free.
-
-Tasks that parse files share what the workers leave free, so that as many find room as there are CPUs. The operating
-system lets them and the workers take turns by what there is to do.
 """
 
 from __future__ import annotations
@@ -53,11 +50,6 @@ class Plan:
     def options(self) -> dict[str, Any]:
         """The resources of a worker, as Ray takes them."""
         return {"num_cpus": self.cpus, "num_gpus": self.gpus}
-
-    @property
-    def task_cpus(self) -> float:
-        """CPUs that Ray reserves for a task that parses a file."""
-        return max(floor(100 * (self.cores - self.most * self.cpus) / self.cores), 1) / 100
 
 
 def plan(workers: Workers = None, *, threads: int = 1, use_gpu: bool = False) -> Plan:

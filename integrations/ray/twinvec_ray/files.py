@@ -14,6 +14,7 @@ from twinvec.installation import install_line
 if TYPE_CHECKING:
     from ray.data import Dataset
 
+_FILE_ROWS = 100_000  # the blocks that workers encode are much smaller
 _URL = re.compile(r"\w+://")
 
 
@@ -80,7 +81,7 @@ def _write(dataset: Dataset, output: str, *, lance: bool | None = None) -> None:
     if output.lower().endswith(".lance") if lance is None else lance:
         dataset.write_lance(output)
     else:
-        dataset.write_parquet(output)
+        dataset.write_parquet(output, min_rows_per_file=_FILE_ROWS)
 
 
 def _need_lance(place: str) -> None:

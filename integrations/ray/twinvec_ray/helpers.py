@@ -6,7 +6,7 @@ They parse files and encode, and with a server also cut and write. Actors do wha
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ class RayHelpers:
         self._plan = plan
         self._place = dict(place or {})
         self._options = dict(options or {})
+        self._computed: list[Generator[Any]] = []
         self._encoding: dict[str, Pool[Any]] = {}
         self._writing: Pool[Part] | None = None
 
@@ -51,14 +52,18 @@ class RayHelpers:
 
     def close(self) -> None:
         """End the workers."""
+        for started in self._computed:
+            started.close()
         for pool in (*self._encoding.values(), self._writing):
             if pool is not None:
                 pool.close()
-        self._encoding, self._writing = {}, None
+        self._encoding, self._writing, self._computed = {}, None, []
 
     def computed(self, items: Iterator[Any]) -> Iterator[Any]:
         """Yield items in their order, with the result of each ``HelperCall`` in its place, which a task computes."""
-        return computed(items, self._plan)
+        started = computed(items, self._plan)
+        self._computed.append(started)
+        return started
 
     def encoder(self, encoder: SpaceEncoder) -> SpaceEncoder:
         """Return an encoder with the same vectors that lets the workers encode documents."""

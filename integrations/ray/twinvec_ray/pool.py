@@ -90,7 +90,7 @@ class Pool(Generic[T]):
                 if done or any(member.started is None for member in self._members):
                     idle_since = time.monotonic()
                 elif time.monotonic() - idle_since > START_SECONDS:
-                    raise EngineError(not_started(self._needs))
+                    raise EngineError(self._not_started())
                 for reference in done:
                     yield from self._arrived(reference)
         finally:
@@ -142,15 +142,13 @@ class Pool(Generic[T]):
         self._members[row] = self._new()
         yield from ((item, DIED) for item in lost)
 
-
-def not_started(needs: dict[str, Any]) -> str:
-    """Return the message of an error if nothing has started that needs these resources of Ray."""
-    whole: Callable[[], dict[str, Any]] = ray.cluster_resources
-    free: Callable[[], dict[str, Any]] = ray.available_resources
-    return (
-        f"no worker has started for {START_SECONDS:.0f} seconds: each needs {_resources(needs)}, and of the "
-        f"cluster's {_resources(whole())} there are free: {_resources(free())}"
-    )
+    def _not_started(self) -> str:
+        whole: Callable[[], dict[str, Any]] = ray.cluster_resources
+        free: Callable[[], dict[str, Any]] = ray.available_resources
+        return (
+            f"no worker has started for {START_SECONDS:.0f} seconds: each needs {_resources(self._needs)}, and of the "
+            f"cluster's {_resources(whole())} there are free: {_resources(free())}"
+        )
 
 
 def cause_of(error: RayError) -> TwinvecError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import signal
 import socket
@@ -152,6 +153,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # what stays for ever: full collections, which hold up every request, need not look at it
         self._ready()
 
     @contextmanager

@@ -17,20 +17,17 @@ def test_a_laptop_of_two_cores_has_two_workers_and_a_free_cpu():
     plan = planned(LAPTOP)
     assert (plan.least, plan.most, plan.threads) == (2, 2, 1)
     assert 2 - plan.most * plan.cpus >= 1
-    assert plan.task_cpus == 0.5  # two tasks run beside them
 
 
 def test_workers_of_a_large_cluster_reserve_nearly_what_they_use():
     plan = planned(LARGE)
     assert plan.most == 96
     assert 0.9 < plan.cpus < 1
-    assert 0 < plan.task_cpus < 0.1
 
 
 def test_each_gpu_has_a_worker():
     plan = planned(LARGE, use_gpu=True)
     assert (plan.most, plan.gpus, plan.cpus) == (8, 1.0, 1)
-    assert plan.task_cpus > 0.9
 
 
 def test_a_range_of_workers_ends_where_the_cluster_ends():
@@ -51,9 +48,6 @@ def test_a_node_keeps_a_whole_cpu_wherever_the_workers_are_placed(cores, workers
             free[node] -= plan.cpus
     assert max(free) >= 1 - 1e-9
     assert plan.cores == sum(cores)
-    tasks = plan.cores * plan.task_cpus
-    assert tasks <= sum(cores) - plan.most * plan.cpus + 1e-9 or plan.task_cpus == 0.01
-    assert tasks <= sum(cores)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import models
 import office_files
 from twinvec import Encoder
 from twinvec_qdrant import Collection
@@ -26,20 +27,32 @@ from words import sentences
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]
 
 PROGRAM = "from twinvec.cli.app import main; main()"
-SECONDS = 250
+SECONDS = 180
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    """A tiny model with its graph, so that the processes start without torch."""
+    return str(models.export(tmp_path_factory.mktemp("models")))
 
 
 @pytest.fixture
-def run(tiny_model):
-    """``run("ingest", ...)``: the command in a process of its own that knows no cluster; what it prints."""
+def run(model):
+    """``run("ingest", ...)``: the command in a process of its own that knows no cluster; what it prints.
+
+    With ``--ray``, it starts a cluster; what Ray tells of its own affairs is not printed.
+    """
     with TemporaryDirectory(dir="/tmp", prefix="ray-") as place:  # sockets need a short path
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "RAY_TMPDIR": place}
         environment.pop("RAY_ADDRESS", None)
 
         def run(*arguments: object, code: int = 0) -> str:
-            command = [sys.executable, "-c", PROGRAM, *map(str, arguments), "--model", str(tiny_model("bert"))]
+            command = [sys.executable, "-c", PROGRAM, *map(str, arguments), "--model", model]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
             assert done.returncode == code, done.stderr
+            if "--ray" in arguments:
+                assert list(Path(place).glob("ray/session_*")), "no cluster was started"
+                assert "INFO" not in done.stderr
             return done.stdout
 
         yield run
@@ -70,7 +83,7 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def test_ingest_fills_the_collection_of_one_process(run, tiny_model, tmp_path):
+def test_ingest_fills_the_collection_of_one_process(run, model, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     for row, text in enumerate(sentences(12, seed=5, longest=60)):
@@ -85,7 +98,7 @@ def test_ingest_fills_the_collection_of_one_process(run, tiny_model, tmp_path):
     alone = json.loads(run(*command, "--path", tmp_path / "alone", code=SOME_FAILED))
     assert spread == alone
     assert (spread["new"], spread["failed"]) == (14, 1)
-    found, wanted = (contents(tmp_path / name, str(tiny_model("bert"))) for name in ("spread", "alone"))
+    found, wanted = (contents(tmp_path / name, model) for name in ("spread", "alone"))
     assert len(wanted) > 2 * 14
     assert found.keys() == wanted.keys()
     for key, (payload, vector) in wanted.items():
@@ -95,12 +108,12 @@ def test_ingest_fills_the_collection_of_one_process(run, tiny_model, tmp_path):
             np.testing.assert_allclose(found[key][1], vector, atol=1e-5)
 
 
-def test_encode_gives_the_vectors_of_one_process(run, tiny_model, tmp_path):
+def test_encode_gives_the_vectors_of_one_process(run, model, tmp_path):
     texts = sentences(300, seed=6)
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     run("encode", "--ray", tmp_path / "texts.jsonl", "-o", tmp_path / "vectors.parquet")
     rows = pq.read_table(tmp_path / "vectors.parquet").to_pylist()
     assert sorted(row["text"] for row in rows) == sorted(texts)
-    wanted = dict(zip(texts, Encoder(tiny_model("bert")).encode(texts), strict=True))
+    wanted = dict(zip(texts, Encoder(model).encode(texts), strict=True))
     for row in rows:
         np.testing.assert_allclose(row["vector"], wanted[row["text"]], atol=1e-5)

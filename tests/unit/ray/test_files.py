@@ -66,6 +66,14 @@ def test_what_is_written_is_read(cluster, tmp_path, kind):
 
 
 @pytest.mark.slow
+def test_small_blocks_become_one_file(cluster, tmp_path):
+    blocks = cluster.data.range(40).repartition(8)
+    write(blocks, str(tmp_path / "rows.parquet"))
+    assert len(list((tmp_path / "rows.parquet").iterdir())) == 1
+    assert read(str(tmp_path / "rows.parquet")).count() == 40
+
+
+@pytest.mark.slow
 def test_a_write_that_fails_leaves_the_older_folder(cluster, tmp_path):
     target = tmp_path / "copy.parquet"
     write(cluster.data.from_items([{"text": "old"}]), str(target))

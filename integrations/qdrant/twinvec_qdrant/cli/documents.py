@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -106,19 +106,17 @@ def delete_command(
     """
     if bool(ids) == bool(where):
         raise typer.BadParameter("give ids or --filter")
-    with documents_of(CollectionPlace(collection, path, url, wait, grpc_port)) as documents:
-        conditions = parse_filter_options(where) if where else None
-        if (
-            conditions
-            and not yes
-            and not dry_run
-            and (ids := documents.delete(None, conditions, dry_run=True)["documents"])
-        ):
-            _list(ids)
-            typer.confirm(f"Delete {_documents(len(ids))} from {collection!r}?", abort=True, err=True)
-        found = documents.delete(ids or None, None if ids else conditions, dry_run=dry_run)
-        missing = found["missing"]
-        nearest = documents.get(missing)["nearest"] if missing else {}
+    place = CollectionPlace(collection, path, url, wait, grpc_port)
+    nearest: Mapping[str, Sequence[str]] = {}
+    with documents_of(place) as documents:
+        if where:
+            found = documents.delete(None, parse_filter_options(where), dry_run=dry_run or not yes)
+        else:
+            found = documents.delete(ids, dry_run=dry_run)
+            if found["missing"]:
+                nearest = documents.get(found["missing"])["nearest"]
+    if where and found["documents"] and not yes and not dry_run:
+        found = _deleted_if_confirmed(place, found["documents"])
     if as_json:
         show_json({name: found[name] for name in ("deleted", "documents", "missing")})
     elif dry_run:
@@ -126,7 +124,15 @@ def delete_command(
         _list(found["documents"])
     else:
         typer.echo(f"deleted {_documents(found['deleted'])}")
-    _end(missing, nearest)
+    _end(found["missing"], nearest)
+
+
+def _deleted_if_confirmed(place: CollectionPlace, ids: Sequence[str]) -> dict[str, Any]:
+    """Delete the documents that a filter has found, and no others that it finds by the time of the answer."""
+    _list(ids)
+    typer.confirm(f"Delete {_documents(len(ids))} from {place.name!r}?", abort=True, err=True)
+    with documents_of(place) as documents:
+        return {**documents.delete(ids), "missing": []}  # another process may have deleted some meanwhile
 
 
 def _list(ids: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ import office_files
 from deaths import Died, die_at
 from reading_ahead import read_ahead
 from twinvec.errors import ConfigurationError
-from twinvec_qdrant import Collection, Root
+from twinvec_qdrant import Collection, HelperCall, Root
 from twinvec_qdrant.ingest.helped import leading
 from twinvec_qdrant.records.words.vocabulary import VOCABULARY, _unpacked
 from words import WordEncoder, sentences
@@ -43,9 +43,14 @@ class Handles:
         self.encoded = 0
         self.calls = 0
         self.deaths = 0
+        self.parsed = 0
 
     def computed(self, items):
-        return read_ahead(items)
+        return read_ahead(map(self._noted, items))
+
+    def _noted(self, item):
+        self.parsed += isinstance(item, HelperCall)
+        return item
 
     def encoder(self, encoder):
         self.encoded += 1
@@ -166,7 +171,9 @@ def test_files_are_parsed_by_helpers(client, tmp_path):
     (folder / "plain.md").write_text("# Plain\n\nA text that the leader reads.")
     with opened(client, "read-alone") as alone, opened(client, "read-led") as led:
         wanted = alone.ingest(Root(str(folder)), prune=True)
-        report = led.ingest(Root(str(folder)), prune=True, helpers=Handles(client, "read-led"))
+        helpers = Handles(client, "read-led")
+        report = led.ingest(Root(str(folder)), prune=True, helpers=helpers)
+        assert helpers.parsed == 30
         assert counts(report) == counts(wanted)
         assert (report.new, report.failed) == (30, 1)
         assert contents(client, led.name) == contents(client, alone.name)

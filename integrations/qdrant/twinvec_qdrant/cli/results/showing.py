@@ -42,22 +42,26 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
     """Look for a document in the collection that the options name, or in all of the store."""
     if place.name:
         return _found(place, identity)
-    there, nearest, failed = [], [], []
-    for name in _names(place):
+    there: list[FoundDocument] = []
+    nearest: list[str] = []
+    failed: dict[str, TwinvecError] = {}
+    names = _names(place)
+    for name in names:
         try:
             found = _found(place._replace(name=name), identity)
         except TwinvecError as error:
-            failed.append(error)
-            complain(f"twinvec: the collection {name!r} was not searched: {error}")
+            failed[name] = error
             continue
         nearest += found.nearest
         if found.document is not None:
             there.append(replace(found, collection=name))
+    if len(failed) == len(names):
+        raise failed[names[0]]
+    for name, reason in failed.items():
+        complain(f"twinvec: the collection {name!r} was not searched: {reason}")
     if len(there) > 1:
-        names = ", ".join(each.collection for each in there)
-        complain(f"twinvec: {identity!r} is in several collections: {names}; --collection chooses one")
-    if failed and not there and not nearest:
-        raise failed[0]
+        several = ", ".join(each.collection for each in there)
+        complain(f"twinvec: {identity!r} is in several collections: {several}; --collection chooses one")
     return there[0] if there else FoundDocument(None, nearest[:_NEAREST])
 
 
@@ -84,7 +88,7 @@ def _found(place: CollectionPlace, identity: str) -> FoundDocument:
         return FoundDocument(None, found["nearest"][identity])
     first = found["documents"][0]
     document = Document(first["id"], first["text"], payload=first["payload"])
-    places = Places(map(StoredRoot.of_fields, found["roots"]))
+    places = Places(map(StoredRoot.of_fields, found.get("roots", [])))  # an older server tells no roots
     file = places.file(document.id)
     text = None if file is None else places.text(file)
     return FoundDocument(document, [], text or document.text, file, places.described(document.id))
