@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.installation import install_line
+from twinvec_ray.pool import cause_of
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -49,7 +50,7 @@ def check_output(output: str) -> None:
     """Raise ``ConfigurationError`` unless vectors can be written there."""
     if PurePosixPath(output).suffix.lower() not in (".parquet", ".lance"):
         raise ConfigurationError(f"{output}: vectors are written to a folder NAME.parquet or NAME.lance")
-    if output.lower().endswith(".lance"):
+    if _is_lance(output):
         _need_lance(output)
     if not _URL.match(output):
         path = Path(output)
@@ -57,6 +58,8 @@ def check_output(output: str) -> None:
             raise ConfigurationError(f"{output}: cannot be written: there is no folder {path.parent}")
         if path.is_file():
             raise ConfigurationError(f"{output}: is a file; vectors are written to a folder of several files")
+        if path.is_dir() and (others := _others(path, output)):
+            raise ConfigurationError(f"{output}: holds {others[0]!r}, which would be lost; choose another folder")
 
 
 def write(dataset: Dataset, output: str) -> None:
@@ -64,24 +67,55 @@ def write(dataset: Dataset, output: str) -> None:
 
     Raises:
         ConfigurationError: as for ``check_output``.
+        InputError: the dataset has no rows.
+        TwinvecError: what a step of the dataset raises; an ``EngineError`` quotes any other error.
     """
     check_output(output)
     if _URL.match(output):
         _write(dataset, output)
         return
     target = Path(output).resolve()
-    partial = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    _write(dataset, str(partial), lance=output.lower().endswith(".lance"))
-    shutil.rmtree(target, ignore_errors=True)
+    partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
+    for left in (partial, older):
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        _write(dataset, str(partial), lance=_is_lance(output))
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    if not partial.exists():
+        raise InputError(f"{output}: nothing was written: there are no rows")
+    if target.exists():
+        target.rename(older)
     partial.rename(target)
+    shutil.rmtree(older, ignore_errors=True)
 
 
 def _write(dataset: Dataset, output: str, *, lance: bool | None = None) -> None:
-    if output.lower().endswith(".lance") if lance is None else lance:
-        dataset.write_lance(output)
-    else:
-        dataset.write_parquet(output, min_rows_per_file=_FILE_ROWS)
+    """Write a dataset, and raise what a step of it raised without Ray's wrapping."""
+    from ray.exceptions import RayError
+
+    context = dataset.context
+    wrapping, context.raise_original_map_exception = context.raise_original_map_exception, True
+    try:
+        if _is_lance(output) if lance is None else lance:
+            dataset.write_lance(output)
+        else:
+            dataset.write_parquet(output, min_rows_per_file=_FILE_ROWS)
+    except RayError as error:
+        raise cause_of(error) from None
+    finally:
+        context.raise_original_map_exception = wrapping
+
+
+def _is_lance(output: str) -> bool:
+    return output.lower().endswith(".lance")
+
+
+def _others(folder: Path, output: str) -> list[str]:
+    """Return the names of what is in a folder, and was not written there as vectors."""
+    ours = ("data", "_versions", "_transactions", "_indices", "_deletions") if _is_lance(output) else ()
+    return sorted(each.name for each in folder.iterdir() if each.name not in ours and each.suffix != ".parquet")
 
 
 def _need_lance(place: str) -> None:

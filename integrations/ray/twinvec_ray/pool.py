@@ -152,9 +152,12 @@ class Pool(Generic[T]):
 
 
 def cause_of(error: RayError) -> TwinvecError:
-    """Return what was raised in a task or an actor, or an EngineError that quotes it."""
+    """Return what a task or an actor raised, without Ray's notes on retries; or an EngineError that quotes it."""
     cause = error.cause if isinstance(error, RayTaskError) else None
-    return cause if isinstance(cause, TwinvecError) else EngineError(f"a worker failed: {error}")
+    if isinstance(cause, TwinvecError):
+        cause.__dict__.pop("__notes__", None)
+        return cause
+    return EngineError(f"a worker failed: {error if cause is None else f'{type(cause).__name__}: {cause}'}")
 
 
 def _resources(values: dict[str, Any]) -> str:

@@ -51,12 +51,12 @@ class Runner:
         check_output(output)
         with connected(self._address):
             texts = read(source)
-            _print_warnings_only()
+            _print_nothing_of_ray_data()
             write(encode(texts, model, field, prompt=prompt, storage=storage, use_gpu=use_gpu, **options), output)
 
 
-def _print_warnings_only() -> None:
-    """Keep from stderr what Ray Data tells of its progress: each step of each dataset, every ten seconds."""
+def _print_nothing_of_ray_data() -> None:
+    """Keep from stderr what Ray Data tells: each step of each dataset every ten seconds, and errors that it raises."""
     for handler in logging.getLogger("ray.data").handlers:
         if not isinstance(handler, logging.FileHandler):
-            handler.setLevel(logging.WARNING)
+            handler.setLevel(logging.CRITICAL)

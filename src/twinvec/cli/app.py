@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
         build_app(only=given[0] if given else None)(args=given, prog_name="twinvec")
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
-            print("twinvec: interrupted; run the same command again to resume", file=sys.stderr)  # noqa: T201
+            print("twinvec: interrupted; run the same command again", file=sys.stderr)  # noqa: T201
         raise
     except Exception as error:
         if debug:

@@ -71,6 +71,8 @@ def encode_command(
             },
         )
         return
+    if output.suffix in (".parquet", ".lance"):
+        raise ConfigurationError(f"{output}: without --ray, vectors are written to a file NAME.npy")
     single = devices[0] if devices and len(devices) == 1 else None  # in this process
     several = None if single else devices or None
     encoder = Encoder(model, engine=engine, precision=precision, device=single, devices=several, dim=dim)

@@ -73,6 +73,14 @@ def test_encode_gives_the_runner_its_options(twinvec, fake):
     assert "--device is cpu or cuda" in done.err
 
 
+def test_a_folder_of_vectors_needs_ray(twinvec, tmp_path):
+    (tmp_path / "a.txt").write_text("a text\n")
+    done = twinvec("encode", tmp_path / "a.txt", "-o", tmp_path / "v.parquet")
+    assert done.code == 1
+    assert "without --ray, vectors are written to a file NAME.npy" in done.err
+    assert not (tmp_path / "v.parquet").exists()
+
+
 def test_ingest_gives_the_runner_the_place(twinvec, fake, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("a text")

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from twinvec.errors import ConfigurationError, InputError
+from twinvec.errors import ConfigurationError, DocumentError, EngineError, InputError
 from twinvec_ray import read, write
 from twinvec_ray.files import check_output
 
@@ -34,6 +34,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path, name, error, message):
         ("vectors.npy", "to a folder NAME.parquet or NAME.lance"),
         ("none/vectors.parquet", "there is no folder .*none"),
         ("file.parquet", "is a file; vectors are written to a folder"),
+        ("mine.parquet", "holds 'notes.txt', which would be lost"),
         pytest.param(
             "vectors.lance",
             r"Lance is not installed: pip install .*\[lance\]",
@@ -43,6 +44,8 @@ def test_files_that_cannot_be_read_say_why(tmp_path, name, error, message):
 )
 def test_places_that_cannot_be_written_say_why(tmp_path, name, message):
     (tmp_path / "file.parquet").touch()
+    (tmp_path / "mine.parquet").mkdir()
+    (tmp_path / "mine.parquet" / "notes.txt").touch()
     with pytest.raises(ConfigurationError, match=message):
         check_output(str(tmp_path / name))
 
@@ -77,10 +80,19 @@ def test_small_blocks_become_one_file(cluster, tmp_path):
 def test_a_write_that_fails_leaves_the_older_folder(cluster, tmp_path):
     target = tmp_path / "copy.parquet"
     write(cluster.data.from_items([{"text": "old"}]), str(target))
+    rows = cluster.data.from_items([{"text": "new"}])
 
     def fails(batch):
         raise ValueError("a step of the user's")
 
-    with pytest.raises(Exception, match="a step of the user's"):
-        write(cluster.data.from_items([{"text": "new"}]).map_batches(fails), str(target))
+    def refuses(batch):
+        raise DocumentError("a document is refused")
+
+    with pytest.raises(EngineError, match="a worker failed: ValueError: a step of the user's"):
+        write(rows.map_batches(fails), str(target))
+    with pytest.raises(DocumentError, match="a document is refused"):
+        write(rows.map_batches(refuses), str(target))
+    with pytest.raises(InputError, match="there are no rows"):
+        write(rows.filter(lambda row: False), str(target))
     assert [row["text"] for row in read(str(target)).take_all()] == ["old"]
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
