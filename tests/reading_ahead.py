@@ -1,4 +1,4 @@
-"""The reading of files ahead as helpers of an ingest do it, in this process: calls are done before their turn."""
+"""Stands in for the helpers of an ingest: this process does their calls, some items ahead."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ AHEAD = 16
 """Items for each CPU of the cluster that are taken before their turn."""
 
 AHEAD_BYTES = 64 * 1024 * 1024
-"""Bytes that the calls among them may have together; a call of more has no other one beside it."""
+"""Bytes that the calls among them may have together; a larger call is taken alone."""
 
 TRIES = 4
 """Processes that do a call, one after another, until it is given up."""
@@ -75,7 +75,7 @@ def computed(items: Iterator[Any], plan: Plan) -> Generator[Any]:
 
 
 class _Tasks:
-    """The tasks of one ``computed``: at most one for each CPU of the cluster, since each has a process of its own."""
+    """The tasks of one call of ``computed``. At most one runs for each CPU: each has a process of its own."""
 
     def __init__(self, plan: Plan) -> None:
         self._task = _TASK.options(num_cpus=0, scheduling_strategy="SPREAD", max_retries=0)

@@ -76,6 +76,8 @@ def write(dataset: Dataset, output: str) -> None:
         return
     target = Path(output).resolve()
     partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
+    if older.exists() and not target.exists():
+        older.rename(target)  # a killed write has left it so
     for left in (partial, older):
         shutil.rmtree(left, ignore_errors=True)
     try:

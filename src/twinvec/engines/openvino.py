@@ -22,7 +22,7 @@ _FIRST_TENSOR = threading.Lock()
 _REMEMBERED = 64
 """What OpenVINO keeps of the shapes of past batches, for each stream.
 
-Its default of 5,000 lets the memory of a process grow with every batch of a new shape.
+By default, OpenVINO keeps 5,000 shapes. The memory of a process then grows with every batch of a new shape.
 """
 
 

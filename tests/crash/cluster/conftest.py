@@ -1,10 +1,18 @@
-"""What the tests of training in several processes share."""
+"""A server for ingests, and a finished training run to compare others with."""
 
 from __future__ import annotations
 
 import pytest
 
 from crash.cluster.training_runs import prepare
+from stand_in import StandIn
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The stand-in of a Qdrant server."""
+    with StandIn().running() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

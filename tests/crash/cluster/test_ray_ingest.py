@@ -13,7 +13,6 @@ import pytest
 
 from crash.cluster import ray_ingests
 from crash.cluster.ray_ingests import Hold, Led, check, check_report, committed, corpus, kill_driver, kill_process
-from stand_in import StandIn
 from twinvec.errors import EngineError
 from twinvec_qdrant import IngestReport
 from twinvec_ray.cluster import connected
@@ -24,12 +23,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 DOCUMENTS = 5000
 AFTER = 12  # writes
-
-
-@pytest.fixture(scope="module")
-def server():
-    with StandIn().running() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Files that the workers of a Ray cluster parse give the collection of one process, whatever the workers die of."""
+"""Processes of a Ray cluster parse files, and some die of them: the collection is that of a single process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import ray
 
 import office_files
 from crash.cluster import ray_ingests
-from stand_in import StandIn
 from twinvec_qdrant import Collection, IngestReport, Root
 from twinvec_ray import ingest
 from words import sentences
@@ -21,12 +20,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 DEADLY = Path(__file__).with_name("deadly")
 FILES = 40
-
-
-@pytest.fixture(scope="module")
-def server():
-    with StandIn().running() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

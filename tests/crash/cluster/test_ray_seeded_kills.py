@@ -16,7 +16,6 @@ import pytest
 
 from crash.cluster import ray_ingests
 from crash.cluster.ray_ingests import Hold, Led, check, check_report, corpus, kill_driver, kill_process
-from stand_in import StandIn
 from twinvec_qdrant import IngestReport
 from twinvec_ray.cluster import connected
 from twinvec_ray.ingesting import ingest
@@ -26,12 +25,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 DOCUMENTS = 300
 MOST_WRITES = 6  # that are let through; the shortest ingest has more
 VICTIMS = ("worker", "node", "driver")
-
-
-@pytest.fixture(scope="module")
-def server():
-    with StandIn().running() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

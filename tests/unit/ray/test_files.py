@@ -1,4 +1,4 @@
-"""Files of texts are read as datasets, and datasets are written as folders of vectors."""
+"""Tests of ``read``, from files to Ray datasets, and of ``write``, from Ray datasets to folders."""
 
 from __future__ import annotations
 
@@ -94,5 +94,8 @@ def test_a_write_that_fails_leaves_the_older_folder(cluster, tmp_path):
         write(rows.map_batches(refuses), str(target))
     with pytest.raises(InputError, match="there are no rows"):
         write(rows.filter(lambda row: False), str(target))
+    target.rename(tmp_path / "copy.parquet.older")  # as a write leaves it that is killed before its last step
+    with pytest.raises(DocumentError, match="a document is refused"):
+        write(rows.map_batches(refuses), str(target))
     assert [row["text"] for row in read(str(target)).take_all()] == ["old"]
     assert [path.name for path in tmp_path.iterdir()] == [target.name]

@@ -1,6 +1,6 @@
 """An ingest with helpers gives the collection, and the report, that one process gives; whatever helpers die of.
 
-Files are read, and parsed by helpers, in ``test_reading_ahead``.
+``test_reading_ahead`` tests how helpers parse files.
 """
 
 from __future__ import annotations

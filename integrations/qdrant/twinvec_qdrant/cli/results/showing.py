@@ -66,7 +66,11 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
 
 
 def _names(place: CollectionPlace) -> list[str]:
-    """Return the collections of the store; raise ``CollectionNotFoundError`` if there are none."""
+    """Return the names of the store's collections.
+
+    Raises:
+        CollectionNotFoundError: the store has none.
+    """
     if (client := client_of(place)) is not None:
         with client:
             entries = [

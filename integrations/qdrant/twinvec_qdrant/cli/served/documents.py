@@ -17,7 +17,7 @@ _IDS_AT_ONCE = 500  # of one request
 
 
 class Documents(Protocol):
-    """The documents of a collection."""
+    """What the commands do with the documents of a collection, whichever process has opened it."""
 
     def get(self, ids: Sequence[str]) -> dict[str, Any]:
         """Return what ``asking.stored_documents`` does, and the fields of the collection's ``roots``."""
@@ -85,7 +85,7 @@ def _slices(ids: Sequence[str]) -> list[list[str]]:
 
 
 def _joined(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return several answers as one: numbers are added, lists and tables joined."""
+    """Return one answer for several slices of ids: counts are added up, and lists and dicts are joined."""
     joined: dict[str, Any] = {}
     for answer in answers:
         for name, value in answer.items():

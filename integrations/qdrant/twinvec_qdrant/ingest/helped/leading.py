@@ -44,11 +44,11 @@ class Helpers(Protocol):
     """Other processes that help with an ingest."""
 
     def computed(self, items: Iterator[Any]) -> Iterator[Any]:
-        """Yield items in their order, with the result of each ``HelperCall`` in its place.
+        """Let helpers do the calls among items; yield the items in order, and in place of each call its result.
 
-        The helpers do the calls. No more items are taken than they have room for, of which some are taken ahead; a call
-        of much data waits until it has room alone. A call whose helper dies is done by another one, and after some
-        deaths ``HelperCall.lost`` is its result.
+        Some items are taken before their turn, but no more than the helpers have room for. A call with much data runs
+        alone. If the helper of a call dies, another one does the call. After some deaths, ``HelperCall.lost`` is the
+        result.
         """
 
     def encoder(self, encoder: SpaceEncoder) -> SpaceEncoder:
