@@ -9,7 +9,8 @@ reranking, and for BEIR sets, if twinvec-qdrant is installed, an embedded collec
 sentence-transformers with its exact search, and bm25s with its own tokens and a Snowball stemmer. Measured with
 ir-measures: nDCG@10 (graded) and recall@100.
 
-The last tables (``benchmarks/relevance.py``) ask the queries of each BEIR set of the collections of all others.
+The last tables ask the queries of each BEIR set of the collections of all others (``benchmarks/relevance.py``), and
+those of each set of small collections (``benchmarks/small_collections.py``).
 
 ``CachingEncoder`` encodes each text once in a run. With ``--cache``, the vectors and the rows of a set are kept there
 when the set is done, and a later run takes them instead. The seconds of a row are those of its searches
@@ -36,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from relevance import as_markdown, relevance_rows
+from small_collections import small_table
 from twinvec import Encoder, MaxSimReranker, MemoryIndex, RetrieveRerank, TwinvecError
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.ir import as_run, measure_ir, search_all
@@ -132,7 +134,7 @@ def main() -> int:
                 keep_rows(arguments.cache, data, rows)
             results.append((data, rows))
         judged = [each for each, place in zip(sets, places, strict=True) if place.is_dir()]
-        relevance = relevance_table(judged, arguments.cache, encoder)
+        relevance = relevance_tables(sets, judged, arguments.cache, encoder)
     except TwinvecError as error:
         print(error, file=sys.stderr)
         return 1
@@ -188,14 +190,15 @@ def slug(data: BeirSet) -> str:
     return f"{data.name.replace('/', '-')}-{len(data.queries)}"
 
 
-def relevance_table(sets: list[BeirSet], cache: Path | None, encoder: Encoder) -> str:
+def relevance_tables(sets: list[BeirSet], judged: list[BeirSet], cache: Path | None, encoder: Encoder) -> str:
     """Return the tables of relevance; nothing for a single set or without twinvec-qdrant."""
     if len(sets) < 2 or not find_spec("twinvec_qdrant"):
         return ""
     known = CachingEncoder(encoder)
     for data in sets:
         known.load(vectors_file(cache, data), data)
-    return as_markdown([row for data in sets for row in relevance_rows(data, sets, known)])
+    pairs = as_markdown([row for data in judged for row in relevance_rows(data, judged, known)])
+    return f"{pairs}\n{small_table(sets, known)}"
 
 
 def measured(data: BeirSet, encoder: Encoder, cache: Path | None, *, with_collection: bool) -> Iterator[Row]:

@@ -62,7 +62,6 @@ class MemoryIndex:
         self._analyzer = Analyzer(language, NEWEST_ANALYSIS)
         self._fusion: FusionMethod = fusion
         self._calibration = calibration
-        self._judged_by = calibration or model_calibration(encoder)
         self._adding = threading.Lock()
         self._corpus = _Corpus([], np.empty((0, 0), dtype=np.float32), [])
         self.add(documents)
@@ -142,8 +141,9 @@ class MemoryIndex:
         check_choice(mode, Mode, "mode")
         check_feedback(feedback)
         corpus = self._corpus
+        judged_by = self._calibration or model_calibration(self._encoder, len(corpus.documents))
         ranking = _Ranking(
-            corpus, corpus.allowed(filter), limit, mode, weights, self._fusion, self._calibration, self._judged_by
+            corpus, corpus.allowed(filter), limit, mode, weights, self._fusion, self._calibration, judged_by
         )
         distinct = [query for query in dict.fromkeys(queries) if query.strip()]
         found: dict[str, list[Hit]] = {}

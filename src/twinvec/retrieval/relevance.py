@@ -9,7 +9,7 @@ of a collection lie, between two landmarks:
 The place of a cosine is (cosine - unrelated) / (near - unrelated): 0 at the first landmark, 1 at the second. Words are
 measured by the evidence of a term: the BM25 score, a sum of log-odds weights (Robertson and Zaragoza 2009), divided by
 the number of the query's terms. Relevance is the logistic function of a weighted sum of place and evidence. Its weights
-are those of a logistic regression on nine sets of questions, each asked of its own set and of the others.
+are those of a logistic regression on sets of questions, each asked of its own set and of the others.
 
 Relevance depends on no other hit and on no rank, so that it can be compared between queries and collections. A search
 of one stage uses the weights of that stage alone, and means the same.
@@ -83,24 +83,42 @@ class Calibration:
         return (cosine - unrelated) / (near - unrelated)
 
 
+LEAST_MEASURED = 40
+"""A collection of fewer chunks is not measured: what is known of its model serves it."""
+
 MODELS = {"default": Calibration(unrelated=0.25, near=0.65)}
-"""Landmarks of models, by name: the medians over many collections."""
+"""Landmarks of models, by name: the medians over many collections of ``MANY`` texts or more."""
+
+MANY = 1000
+_GROWTH = {"default": 0.037}
+"""By how much the landmark 0 of a model grows with the natural logarithm of the number of texts, up to ``MANY``.
+
+The best of many unrelated texts is nearer than the best of a few (``benchmarks/small_collections.py``).
+"""
 
 
 STATES = {"default": Calibration(unrelated=0.34, near=0.66)}
 """Landmarks of MaxSim, by the name of the model: what unrelated texts and judged ones reach."""
 
 
-def model_calibration(encoder: object) -> Calibration:
-    """Return what is known of an encoder's scores before a collection has been measured."""
+def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
+    """Return what is known of an encoder's scores in a collection of so many texts, before it has been measured."""
     changed = getattr(encoder, "overrides", None)
-    return MODELS.get("" if changed else getattr(encoder, "name", ""), Calibration())
+    return known_calibration("" if changed else getattr(encoder, "name", ""), texts)
 
 
-def completed(calibration: Calibration | None, model: str) -> Calibration | None:
-    """Return the calibration with the landmarks of the model where it has none; None stays None."""
-    known = MODELS.get(model)
-    if calibration is None or known is None or calibration.landmarks is not None:
+def known_calibration(model: str, texts: int = MANY) -> Calibration:
+    """Return what is known of a model's scores in a collection of so many texts."""
+    known = MODELS.get(model, Calibration())
+    if known.unrelated is None:
+        return known
+    fewer = math.log(MANY / min(max(texts, 1), MANY))
+    return replace(known, unrelated=round(known.unrelated - _GROWTH[model] * fewer, _DIGITS))
+
+
+def completed(calibration: Calibration | None, known: Calibration) -> Calibration | None:
+    """Return the calibration with the landmarks of ``known`` where it has none; None stays None."""
+    if calibration is None or calibration.landmarks is not None:
         return calibration
     return replace(calibration, unrelated=known.unrelated, near=known.near)
 

@@ -10,10 +10,16 @@ import pytest
 
 from twinvec import Document
 from twinvec.retrieval import analysis
-from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE, MODELS, UNMEASURED_WORDS, Calibration
+from twinvec.retrieval.relevance import (
+    DEFAULT_MIN_RELEVANCE,
+    LEAST_MEASURED,
+    MODELS,
+    UNMEASURED_WORDS,
+    Calibration,
+    known_calibration,
+)
 from twinvec_qdrant import Collection
 from twinvec_qdrant.calibration.excerpts import excerpts
-from twinvec_qdrant.calibration.measuring import LEAST_CHUNKS
 from twinvec_qdrant.calibration.questions import QUESTIONS
 from twinvec_qdrant.calibration.weight import BOUNDS, Observation, fitted_weight
 from twinvec_qdrant.records.description import stored_description
@@ -47,23 +53,23 @@ def collection(tmp_path):
 
 
 def test_an_ingest_calibrates_a_collection_when_it_has_doubled(collection):
-    collection.ingest(towns(LEAST_CHUNKS - 1))
+    collection.ingest(towns(LEAST_MEASURED - 1))
     assert stored(collection) is None
-    collection.ingest(towns(LEAST_CHUNKS))
+    collection.ingest(towns(LEAST_MEASURED))
     first = stored(collection)
-    assert first.chunks == LEAST_CHUNKS
+    assert first.chunks == LEAST_MEASURED
     assert 0 <= first.unrelated < first.near <= 1
-    collection.ingest(towns(2 * LEAST_CHUNKS - 1))
+    collection.ingest(towns(2 * LEAST_MEASURED - 1))
     assert stored(collection) == first
-    collection.ingest(towns(2 * LEAST_CHUNKS))
-    assert stored(collection).chunks == 2 * LEAST_CHUNKS
+    collection.ingest(towns(2 * LEAST_MEASURED))
+    assert stored(collection).chunks == 2 * LEAST_MEASURED
 
 
 def test_an_unchanged_ingest_and_a_dry_run_measure_nothing(collection, monkeypatch):
-    collection.ingest(towns(LEAST_CHUNKS))
+    collection.ingest(towns(LEAST_MEASURED))
     monkeypatch.setattr("twinvec_qdrant.collection.calibrate", None)
-    assert collection.ingest(towns(LEAST_CHUNKS)).unchanged == LEAST_CHUNKS
-    collection.ingest(towns(3 * LEAST_CHUNKS), dry_run=True)
+    assert collection.ingest(towns(LEAST_MEASURED)).unchanged == LEAST_MEASURED
+    collection.ingest(towns(3 * LEAST_MEASURED), dry_run=True)
 
 
 def test_a_failure_of_the_measurement_leaves_a_whole_collection(collection, monkeypatch, caplog):
@@ -71,15 +77,15 @@ def test_a_failure_of_the_measurement_leaves_a_whole_collection(collection, monk
         raise RuntimeError("no such luck")
 
     monkeypatch.setattr("twinvec_qdrant.collection.calibrate", fails)
-    assert collection.ingest(towns(LEAST_CHUNKS)).new == LEAST_CHUNKS
+    assert collection.ingest(towns(LEAST_MEASURED)).new == LEAST_MEASURED
     assert "was not calibrated: no such luck" in caplog.text
     assert stored(collection) is None
     assert collection.search("harbour of town0")[0].id == "town-0"
-    assert collection.count() == LEAST_CHUNKS
+    assert collection.count() == LEAST_MEASURED
 
 
 def test_the_calibration_is_used_by_the_handle_that_measured_and_by_later_ones(collection, tmp_path):
-    collection.ingest(towns(LEAST_CHUNKS))
+    collection.ingest(towns(LEAST_MEASURED))
     found = collection.search("The harbour of town0")
     assert found[0].id == "town-0"
     assert found[0].relevance > DEFAULT_MIN_RELEVANCE
@@ -91,7 +97,7 @@ def test_the_calibration_is_used_by_the_handle_that_measured_and_by_later_ones(c
 
 
 def test_hits_below_the_least_relevance_are_left_out(collection):
-    collection.ingest(towns(LEAST_CHUNKS))
+    collection.ingest(towns(LEAST_MEASURED))
     everything = collection.search("The harbour of town0", limit=30)
     least = sorted(hit.relevance for hit in everything)[10]
     kept = [hit for hit in everything if hit.relevance >= least]
@@ -107,16 +113,16 @@ def test_a_collection_of_before_keeps_its_scores_until_reindex(tmp_path, monkeyp
     monkeypatch.undo()
     with Collection.open("towns", tmp_path, encoder=WordEncoder(dim=64)) as old:
         before = old.search("The harbour of town0")
-        old.ingest(towns(LEAST_CHUNKS))
+        old.ingest(towns(LEAST_MEASURED))
         assert stored(old) is None
         assert all(hit.relevance is None for hit in [*before, *old.search("The harbour of town0")])
         old.reindex()
-        assert stored(old).chunks == LEAST_CHUNKS
+        assert stored(old).chunks == LEAST_MEASURED
         assert old.search("The harbour of town0")[0].relevance > DEFAULT_MIN_RELEVANCE
 
 
 def test_a_migration_measures_the_scores_of_the_new_model(collection):
-    collection.ingest(towns(LEAST_CHUNKS))
+    collection.ingest(towns(LEAST_MEASURED))
     before = stored(collection)
     collection.migrate(WordEncoder(dim=32))
     now = stored_description(collection._backend)
@@ -128,7 +134,9 @@ def test_a_small_collection_has_the_landmarks_of_its_model_if_they_are_known(col
     collection.ingest(towns(3))
     now = stored_description(collection._backend)
     assert now.scale == Calibration()
-    assert now.model_copy(update={"model": "default"}).scale == MODELS["default"]
+    of_default = now.model_copy(update={"model": "default"})
+    assert of_default.scale == MODELS["default"]  # fused scores stay what they were
+    assert of_default.judged_by == known_calibration("default", 10)
     assert collection.search("harbour")[0].relevance is None
     assert collection.search("harbour", mode="sparse")[0].relevance is not None
     assert collection.search("harbour", min_relevance=1.0) == collection.search("harbour")  # not known to be below
@@ -187,12 +195,12 @@ with Collection.open("towns", {path!r}, encoder=WordEncoder(dim=64), chunking=Fa
 
 def test_a_kill_before_the_calibration_leaves_a_whole_collection_which_the_next_ingest_calibrates(tmp_path):
     tests = str(Path(__file__).parents[2])
-    code = KILLED.format(tests=tests, count=LEAST_CHUNKS, path=str(tmp_path))
+    code = KILLED.format(tests=tests, count=LEAST_MEASURED, path=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
     assert done.returncode == -signal.SIGKILL
     with Collection.open("towns", tmp_path, encoder=WordEncoder(dim=64), create=False) as found:
-        assert found.count() == LEAST_CHUNKS
+        assert found.count() == LEAST_MEASURED
         assert stored(found) is None
         assert found.search("The harbour of town7")[0].id == "town-7"
         found.ingest([("new", "The castle of town0 burnt down. It was not built again.")])
-        assert stored(found).chunks == LEAST_CHUNKS + 1
+        assert stored(found).chunks == LEAST_MEASURED + 1

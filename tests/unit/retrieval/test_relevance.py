@@ -6,10 +6,12 @@ import pytest
 
 from twinvec.retrieval.relevance import (
     DEFAULT_MIN_RELEVANCE,
+    MANY,
     MODELS,
     UNMEASURED_WORDS,
     Calibration,
     completed,
+    known_calibration,
     logistic,
     model_calibration,
     relevance,
@@ -59,12 +61,25 @@ def test_without_landmarks_only_words_alone_have_a_relevance():
 
 def test_a_known_model_completes_a_calibration_that_has_not_been_measured():
     measured = Calibration(chunks=500, unrelated=0.3, near=0.7)
-    assert completed(Calibration(words=0.5), "default") == Calibration(unrelated=0.25, near=0.65, words=0.5)
-    assert completed(measured, "default") is measured
-    assert completed(Calibration(), "an unknown model") == Calibration()
-    assert completed(None, "default") is None
+    default = known_calibration("default")
+    assert completed(Calibration(words=0.5), default) == Calibration(unrelated=0.25, near=0.65, words=0.5)
+    assert completed(measured, default) is measured
+    assert completed(Calibration(), known_calibration("an unknown model")) == Calibration()
+    assert completed(None, default) is None
     assert MODELS["default"].place(0.25) == 0
     assert MODELS["default"].words == Calibration().words == UNMEASURED_WORDS
+
+
+def test_a_cosine_tells_more_in_a_collection_of_few_texts():
+    sizes = (0, 1, 4, 32, 300, MANY, 100 * MANY)
+    landmarks = [known_calibration("default", texts).landmarks for texts in sizes]
+    lows = [unrelated for unrelated, _ in landmarks]
+    assert lows == sorted(lows)
+    assert lows[0] == lows[1] == pytest.approx(0, abs=0.01)
+    assert lows[-1] == lows[-2] == MODELS["default"].unrelated
+    assert lows[3] == pytest.approx(0.12, abs=0.01)
+    assert {near for _, near in landmarks} == {MODELS["default"].near}
+    assert known_calibration("an unknown model", 3) == Calibration()
 
 
 def test_an_encoder_with_another_space_than_its_models_has_no_known_landmarks():

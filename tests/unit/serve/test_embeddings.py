@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from twinvec import Encoder
 from twinvec_serve import ServeSettings, create_app
+from twinvec_serve.errors import RequestError
 
 TEXTS = ["How do I compare two files?", "", "Größe 日本語 🚀", "the quick brown fox"]
 
@@ -145,3 +146,42 @@ def test_keys_are_asked_for(prompted, tmp_path) -> None:
         assert client.post("/v1/embeddings", json={"input": "a"}, headers=keyed).status_code == 200
         assert client.get("/v1/models").status_code == 401
         assert client.get("/v1/models", headers=keyed).status_code == 200
+
+
+BODIES = [
+    (b"{", "application/json"),
+    (b"\xff", "application/json"),
+    (b"[" * 100_000, "application/json"),
+    (b"[]", "application/vnd.twinvec+json; charset=utf-8"),
+    (b'{"input": "a", "query": "a", "documents": ["a"]}', "text/plain"),
+    (b'{"input": "a", "query": "a", "documents": ["a"]}', ""),
+    (b"", "application/json"),
+]
+
+
+@pytest.mark.parametrize(("body", "kind"), BODIES)
+def test_a_body_that_is_no_request_gets_the_same_answer_as_on_other_routes(client, body, kind) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+    found, expected = (client.post(path, content=body, headers=headers) for path in ("/v1/embeddings", "/v1/rerank"))
+    assert (found.status_code, found.json()) == (expected.status_code, expected.json())
+    assert found.status_code == 400
+
+
+def test_another_method_is_refused(client) -> None:
+    answer = client.get("/v1/embeddings")
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+
+
+def test_a_request_that_may_not_read_gets_no_vectors(client) -> None:
+    async def without_rights(scope, receive, send) -> None:
+        scope["twinvec.rights"] = frozenset()
+        await client.app.router(scope, receive, send)
+
+    with pytest.raises(RequestError, match="may not read"):
+        TestClient(without_rights).post("/v1/embeddings", json={"input": "a"})
+
+
+def test_the_description_has_the_form_of_the_request(client) -> None:
+    embed = client.get("/openapi.json").json()["paths"]["/v1/embeddings"]["post"]
+    assert embed["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/EmbeddingsRequest")
+    assert embed["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/EmbeddingsAnswer")

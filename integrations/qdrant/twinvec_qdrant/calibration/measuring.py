@@ -21,7 +21,7 @@ from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
 from twinvec.retrieval.fusion import CANDIDATES, parts
-from twinvec.retrieval.relevance import Calibration, completed
+from twinvec.retrieval.relevance import LEAST_MEASURED, Calibration, known_calibration
 from twinvec_qdrant.calibration.excerpts import Excerpt, excerpts
 from twinvec_qdrant.calibration.questions import QUESTIONS
 from twinvec_qdrant.calibration.weight import Observation, fitted_weight
@@ -32,9 +32,6 @@ from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.candidates import Search, find_candidates
 from twinvec_qdrant.stores.conditions import IdIs
 from twinvec_qdrant.stores.points import Query, pages
-
-LEAST_CHUNKS = 40
-"""Smaller collections are not measured: the landmarks of the model serve them."""
 
 _QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # chunks for each question, and for each excerpt
 _EXCERPTS = 48  # at most
@@ -47,7 +44,7 @@ _QUERIES = 16  # of both stages, per request
 def is_due(description: Description, chunks: int) -> bool:
     """Return whether a collection with this number of chunks has to be measured: it has doubled since the last time."""
     before = description.calibration.chunks if description.calibration else 0
-    return chunks >= max(LEAST_CHUNKS, 2 * before)
+    return chunks >= max(LEAST_MEASURED, 2 * before)
 
 
 def calibrate(backend: Backend, encoder: SpaceEncoder) -> bool:
@@ -70,9 +67,9 @@ def calibrate(backend: Backend, encoder: SpaceEncoder) -> bool:
 def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calibration | None:
     """Return the calibration of a collection as it is now; None if it cannot be measured."""
     chunks = backend.count([CHUNKS])
-    if chunks < LEAST_CHUNKS or now.scale is None or now.space != encoder.space:
+    if chunks < LEAST_MEASURED or now.scale is None or now.space != encoder.space:
         return None
-    known = completed(Calibration(), "" if now.options.given() else now.model)
+    known = known_calibration("" if now.options.given() else now.model, chunks)
     unrelated = _unrelated(backend, now, encoder, chunks)
     wanted = min(_EXCERPTS, chunks // _EXCERPTS_SHARE)
     sample = islice(backend.scroll([CHUNKS], [*EMBEDDED_FIELDS, "title"]), _LOOKED_AT * wanted)  # ids are hashes
@@ -112,11 +109,11 @@ def _excerpt_vectors(encoder: SpaceEncoder, taken: Sequence[Excerpt]) -> tuple[F
     return unit(queries_ED), unit(document_vectors(encoder, [each.rest_embedded for each in taken]))
 
 
-def _landmarks(unrelated: FloatArray, near: FloatArray, known: Calibration | None, chunks: int) -> Calibration | None:
+def _landmarks(unrelated: FloatArray, near: FloatArray, known: Calibration, chunks: int) -> Calibration | None:
     """Return a calibration with both landmarks, or None if they are out of order."""
     if not len(unrelated):
         return None
-    prior = known.landmarks if known is not None else None
+    prior = known.landmarks
     low = _shrunk(unrelated, prior and prior[0])
     beyond = prior[1] if prior is not None else low + _NEAR_SHARE * (1 - low)
     high = _shrunk(near, beyond) if len(near) else beyond

@@ -27,7 +27,7 @@ from twinvec.errors import ConfigurationError, SpaceMismatchError, StoreCorruptE
 from twinvec.retrieval import analysis as analyses
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec.retrieval.relevance import Calibration, completed
+from twinvec.retrieval.relevance import MANY, Calibration, completed, known_calibration
 from twinvec_qdrant.encoders import document_vectors, states_dim
 from twinvec_qdrant.layout import Layout
 from twinvec_qdrant.records.schema import tenant_path
@@ -46,6 +46,9 @@ ADOPTION = "twinvec_adoption"
 
 SAME_VECTOR_COSINE = 0.98
 """Smallest cosine of two vectors that count as the same: exact engines give 1, 8-bit engines more than 0.99."""
+
+_UNMEASURED_TEXTS = 10
+"""The usual size of a collection that is too small to be measured."""
 
 
 class Probe(BaseModel):
@@ -164,9 +167,17 @@ class Description(Generation):
 
     @property
     def scale(self) -> Calibration | None:
-        """How searches judge scores; None for a collection of before calibrations, until it is calibrated."""
+        """How searches fuse scores; None for a collection of before calibrations, until it is calibrated."""
+        return self._completed(MANY)
+
+    @property
+    def judged_by(self) -> Calibration | None:
+        """What the relevance of hits follows: ``scale``; before it is measured, what is known of small collections."""
+        return self._completed(_UNMEASURED_TEXTS)
+
+    def _completed(self, texts: int) -> Calibration | None:
         measured = self.calibration or (Calibration() if self.analysis > 1 or not self.average_length else None)
-        return completed(measured, "" if self.options.given() else self.model)
+        return completed(measured, known_calibration("" if self.options.given() else self.model, texts))
 
     def new_collection(self) -> NewCollection:
         """Return what a store needs to create the collection; raise ``ConfigurationError`` on an invalid tenant key."""

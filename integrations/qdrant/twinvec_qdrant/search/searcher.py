@@ -74,6 +74,7 @@ class Searcher:
         # the framework's class may add points that have no record yet
         self._only = (CHUNKS,) if description.layout is not None else ()
         self._scale = description.scale
+        self._judged_by = description.judged_by
 
     def search(self, queries: Sequence[QueryVectors], request: SearchRequest) -> Steps[Outcome]:
         """Return the hits for each query."""
@@ -197,7 +198,7 @@ class Searcher:
         for query, candidates in found:
             terms = query.terms
             of_query = [
-                _hit(each, points[each.id].payload, named_by_source, relevance(each.scores, terms, self._scale))
+                _hit(each, points[each.id].payload, named_by_source, relevance(each.scores, terms, self._judged_by))
                 for each in candidates
                 if each.id in points
             ]
