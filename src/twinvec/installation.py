@@ -1,4 +1,4 @@
-"""How a distribution was installed, and the line that installs more of it the same way.
+"""How a distribution was installed, what it offers, and the line that installs more of it the same way.
 
 pip and uv record the source of a distribution that came from a folder, a file or a repository in ``direct_url.json``
 (PEP 610). An extra of such a distribution comes from the same source, and not from a package index.
@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import json
 import shlex
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import distribution as find_distribution
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if (
+    TYPE_CHECKING
+):  # a command that asks a server reads no metadata, and to import what reads it takes a tenth of the time
+    from importlib.metadata import EntryPoints
 
 _CORE = "twinvec"
 _IN_CLONE = {"twinvec-qdrant": "integrations/qdrant", "twinvec-ray": "integrations/ray"}
 """Distribution -> its folder in a clone."""
+
+
+def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
+    """Return what installed distributions offer in a group, as ``importlib.metadata.entry_points`` does."""
+    from importlib import metadata
+
+    found = metadata.entry_points(group=group)
+    return found if name is None else found.select(name=name)
 
 
 def install_line(distribution: str, extra: str = "") -> str:
@@ -36,6 +47,9 @@ def install_line(distribution: str, extra: str = "") -> str:
 
 def _source(distribution: str) -> dict[str, Any]:
     """Return what ``direct_url.json`` says; empty if there is none, as for what a package index gave."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import distribution as find_distribution
+
     try:
         text = find_distribution(distribution).read_text("direct_url.json")
         found = json.loads(text) if text else None

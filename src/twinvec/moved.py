@@ -6,9 +6,12 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:  # importing it takes as long as all else that "import twinvec" does
+    from importlib.abc import Loader
 
 MOVED = {
     "twinvec.batching": "twinvec.tokens.batching",
@@ -33,14 +36,14 @@ MOVED = {
 """Old path -> new path."""
 
 
-class MovedModules(MetaPathFinder, Loader):
+class MovedModules:
     """Find the modules of ``MOVED`` by their old paths, and load the modules at the new paths instead."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return a spec that loads the new module, or None for any other name."""
-        return ModuleSpec(fullname, self) if fullname in MOVED else None
+        return ModuleSpec(fullname, cast("Loader", self)) if fullname in MOVED else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         warnings.warn(f"{spec.name} has moved to {MOVED[spec.name]}", DeprecationWarning, stacklevel=2)

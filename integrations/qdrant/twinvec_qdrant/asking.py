@@ -233,8 +233,13 @@ def _source(identity: str, chunks: bool) -> str:
     return identity.rpartition("#")[0] if chunks else identity
 
 
-def stored_documents(opened: Collection, ids: Sequence[str]) -> dict[str, Any]:
+def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
     """Return ``documents`` by their ids, the ids that are ``missing``, and for the first of these the ``nearest`` ids.
+
+    Args:
+        opened: The collection.
+        ids: Ids of documents.
+        nearest: Whether to look for the nearest ids; this reads all ids of the collection.
 
     Raises:
         TextError: as for ``Collection.get``.
@@ -247,8 +252,8 @@ def stored_documents(opened: Collection, ids: Sequence[str]) -> dict[str, Any]:
         for each in found
     ]
     missing = _missing(ids, [each.id for each in found])
-    nearest = {each: opened.nearest_ids(each) for each in missing[:_SUGGESTED]}
-    return {"documents": documents, "missing": missing, "nearest": nearest}
+    near = {each: opened.nearest_ids(each) for each in missing[:_SUGGESTED]} if nearest else {}
+    return {"documents": documents, "missing": missing, "nearest": near}
 
 
 def delete_documents(

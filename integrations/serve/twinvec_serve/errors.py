@@ -180,9 +180,16 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
 
 def _invalid(error: RequestValidationError) -> RequestError:
     """Say which parameters are invalid and why; their values are left out."""
-    faults = [(_place(each["loc"]), each["msg"].removeprefix("Value error, ")) for each in error.errors()]
+    faults = [_fault(each) for each in error.errors()]
     message = "; ".join(f"{place}: {text}" if place else text for place, text in faults)
     return RequestError(message, param=faults[0][0] or None if len(faults) == 1 else None, code="invalid_request")
+
+
+def _fault(error: Mapping[str, Any]) -> tuple[str, str]:
+    """Return where a fault is, and what is wrong; a body that is not JSON has no parameters."""
+    if error["type"] == "json_invalid":
+        return "", f"the body is not JSON: {error['ctx']['error']}"
+    return _place(error["loc"]), error["msg"].removeprefix("Value error, ")
 
 
 def _place(location: Sequence[int | str]) -> str:

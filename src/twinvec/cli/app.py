@@ -14,18 +14,24 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from twinvec.cli.commands import add_command, add_uninstalled, installed_packages, load_commands
+from twinvec.cli.commands import (
+    COLLECTIONS_PACKAGE,
+    add_command,
+    add_uninstalled,
+    installed_packages,
+    load_commands,
+)
 from twinvec.cli.configuration import file_defaults
 from twinvec.cli.messages import print_own_messages
 from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
 from twinvec.cli.terminal import complain
 from twinvec.errors import TwinvecError
+from twinvec.support.plain_values import convert_only_where_needed
 from twinvec.support.runners import with_address
 from twinvec.version import __version__
 
 _DEBUG = "--debug"
 _INTERRUPTED = 130
-_COLLECTIONS = "qdrant"  # the entry point of twinvec-qdrant
 _COMMANDS = (
     ("encode", ENCODE_PANEL, "encode:encode_command"),
     ("similarity", ENCODE_PANEL, "encode:similarity_command"),
@@ -42,13 +48,17 @@ _COMMANDS = (
 
 
 class _PlainFlags:
-    """A command whose help shows flags without a type, which would look like a value to give."""
+    """A command whose help shows flags without a type, which would look like a value to give.
+
+    Its values are converted only where that is needed.
+    """
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the class that this is mixed into
         for each in parameters:
             if getattr(each, "is_flag", False) and each.metavar is None:
                 each.metavar = ""
+            convert_only_where_needed(each)
         return parameters
 
 
@@ -113,14 +123,13 @@ def build_app(*, only: str | None = None) -> typer.Typer:
 def _add_installed(app: typer.Typer, only: str | None) -> None:
     """Add the commands of installed packages."""
     installed = installed_packages(only)
-    if all(entry.name != _COLLECTIONS for entry in installed):
+    if all(package.name != COLLECTIONS_PACKAGE for package in installed):
         add_uninstalled(app)
-    for entry in installed:
+    for package in installed:
         try:
-            entry.load()(app)
+            package.load()(app)
         except Exception as error:  # one broken package must not take the others' commands away
-            package = entry.dist.name if entry.dist else entry.value
-            print(f"twinvec: no commands of {package}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+            print(f"twinvec: no commands of {package.name}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _unwrapped(text: str) -> str:

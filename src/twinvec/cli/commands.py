@@ -6,19 +6,22 @@ The commands of ``twinvec-qdrant`` are there without the package too: each says 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import typer
 from typer.models import CommandInfo
 
 from twinvec.errors import ConfigurationError
-from twinvec.installation import install_line
+from twinvec.installation import entry_points, install_line
 
 _GROUP = "twinvec.commands"
-_COLLECTIONS_PACKAGE = "twinvec-qdrant"
+COLLECTIONS_PACKAGE = "twinvec-qdrant"
+COLLECTIONS_PLACE = "twinvec_qdrant.cli.app:register"
+"""The package with the commands of collections, and its entry point: known, because looking it up takes longer."""
+
 COLLECTION_COMMANDS = (
     "adopt",
     "backup",
@@ -80,16 +83,24 @@ def _is_loaded(command: CommandInfo) -> bool:
     return True
 
 
-def installed_packages(only: str | None = None) -> Sequence[EntryPoint]:
-    """Return what adds the commands of installed packages; of the only one that is needed, if that is known."""
-    if only in COLLECTION_COMMANDS:  # to read the metadata of all packages takes longer than all else
-        try:
-            known = [each for each in distribution(_COLLECTIONS_PACKAGE).entry_points if each.group == _GROUP]
-        except PackageNotFoundError:
-            known = []
-        if known:
-            return known
-    return sorted(entry_points(group=_GROUP), key=lambda entry: entry.name)
+class CommandPackage(NamedTuple):
+    """An installed package that adds commands.
+
+    Attributes:
+        name: Its distribution.
+        load: Loads the function that takes the typer app.
+    """
+
+    name: str
+    load: Callable[[], Any]
+
+
+def installed_packages(only: str | None = None) -> list[CommandPackage]:
+    """Return the installed packages that add commands, or the only one that is needed for the command ``only``."""
+    if only in COLLECTION_COMMANDS and find_spec(COLLECTIONS_PLACE.partition(".")[0]) is not None:
+        return [CommandPackage(COLLECTIONS_PACKAGE, _Unloaded(COLLECTIONS_PLACE).load)]
+    found = sorted(entry_points(group=_GROUP), key=lambda entry: entry.name)
+    return [CommandPackage(entry.dist.name if entry.dist else entry.value, entry.load) for entry in found]
 
 
 def add_uninstalled(app: typer.Typer) -> None:
@@ -97,7 +108,8 @@ def add_uninstalled(app: typer.Typer) -> None:
 
     def refuse(ctx: typer.Context) -> None:
         raise ConfigurationError(
-            f"the command {ctx.info_name!r} is in the package 'twinvec-qdrant': {install_line('twinvec-qdrant')}"
+            f"the command {ctx.info_name!r} is in the package {COLLECTIONS_PACKAGE!r}: "
+            f"{install_line(COLLECTIONS_PACKAGE)}"
         )
 
     for name in COLLECTION_COMMANDS:

@@ -11,14 +11,13 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
 from twinvec.errors import ConfigurationError
-from twinvec.installation import install_line
+from twinvec.installation import entry_points, install_line
 
 if TYPE_CHECKING:
     from twinvec.evaluation.suite import Tasks

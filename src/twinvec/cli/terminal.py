@@ -73,10 +73,11 @@ def fits(part: RenderableType) -> bool:
 
 def show(*parts: RenderableType) -> None:
     """Print to standard output. A file gets whole lines: nothing is truncated or wrapped."""
+    console = _console()
+    usual = console.width
     for part in parts:
-        console = _console()
         if not sys.stdout.isatty():
-            console.width = max(console.width, _needed(console, part))
+            console.width = max(usual, _needed(console, part))
         console.print(part, soft_wrap=isinstance(part, str))
 
 

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from sentencex import get_sentence_boundaries
-
 if TYPE_CHECKING:
     from twinvec.retrieval.base import Hit
 
@@ -133,6 +131,8 @@ def _open_fence(text: str, start: int) -> str:
 
 def _cut(text: str, block: Block) -> Iterator[Span]:
     """Yield the units of a block."""
+    from sentencex import get_sentence_boundaries
+
     pieces = [Span(block.start, block.end)]
     if block.prose:
         mark = _ITEM.match(text, block.start, block.end)  # the number of an item ends no sentence

@@ -7,12 +7,11 @@ A distribution offers one by an entry point in the group ``twinvec.runners``: a 
 from __future__ import annotations
 
 import re
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError
-from twinvec.installation import install_line
+from twinvec.installation import entry_points, install_line
 
 _OPTION = "--ray"
 _ADDRESS = re.compile(r"auto|local|\w+://\S+|[\w.-]+:\d+|\[[0-9a-fA-F:]+\]:\d+")

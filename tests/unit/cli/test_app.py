@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import distribution
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ import typer
 
 import twinvec as package
 from twinvec.cli import commands
-from twinvec.cli.commands import COLLECTION_COMMANDS
+from twinvec.cli.commands import COLLECTION_COMMANDS, COLLECTIONS_PACKAGE, COLLECTIONS_PLACE
 from twinvec.errors import ModelNotFoundError
 from twinvec.installation import install_line
 from twinvec_qdrant.cli.app import register
@@ -217,11 +217,8 @@ def test_encode_into_a_folder_that_is_not_there(twinvec, tmp_path):
     [["ingest", "docs", "--collection", "docs", "--prune"], ["search", "a", "b", "-c", "docs"], ["migrate", "--help"]],
 )
 def test_a_command_of_collections_says_how_to_get_it(twinvec, monkeypatch, arguments):
-    def not_there(name):
-        raise PackageNotFoundError(name)
-
     monkeypatch.setattr(commands, "entry_points", lambda group: [])
-    monkeypatch.setattr(commands, "distribution", not_there)
+    monkeypatch.setattr(commands, "find_spec", lambda name: None)
     done = twinvec(*arguments)
     assert done.code == 1
     line = install_line("twinvec-qdrant")
@@ -235,3 +232,5 @@ def test_the_commands_of_collections_are_known():
     register(registered)
     assert {command.name for command in registered.registered_commands} <= set(COLLECTION_COMMANDS)
     assert len(registered.registered_commands) > 5
+    (entry,) = distribution(COLLECTIONS_PACKAGE).entry_points.select(group="twinvec.commands")
+    assert entry.value == COLLECTIONS_PLACE, "what is not looked up is what the package declares"

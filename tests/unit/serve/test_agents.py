@@ -102,6 +102,13 @@ async def test_a_search_finds_passages_with_source_place_and_score(shelf):
     assert mail["describes"] == "our mail"
 
 
+@pytest.mark.parametrize("queries", [[" "], ["certificate", "\n"]])
+async def test_an_empty_query_is_an_error(shelf, queries):
+    result = await asked(shelf, "search", queries=queries)
+    assert result.is_error
+    assert result.content[0].text.endswith("a query is empty; expected a question or key words")
+
+
 async def test_further_phrasings_find_more_and_a_document_once(shelf):
     one = await answer(shelf, "search", queries=["renew certificate"], collections=["docs"], limit=2)
     more = await answer(shelf, "search", queries=["renew certificate", "refunds days"], collections=["docs"], limit=2)

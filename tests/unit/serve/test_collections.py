@@ -110,6 +110,9 @@ def test_a_collection_is_described_as_info_does(served, opened):
         ("/v1/collections/docs/search", {"query": "a", "limit": 0}, 400, "limit"),
         ("/v1/collections/docs/search", {"query": "a", "limt": 3}, 400, "limt"),
         ("/v1/collections/docs/search", {"query": []}, 400, "query"),
+        ("/v1/collections/docs/search", {"query": ""}, 400, "query: is empty; expected words to look for"),
+        ("/v1/collections/docs/search", {"query": ["a", " \n"]}, 400, "query: number 2 is empty"),
+        ("/v1/search", {"query": " "}, 400, "query: is empty"),
         ("/v1/collections/docs/search", {"query": "a" * 2_000_000}, 400, "query"),
         ("/v1/collections/docs/search", {"query": "-a", "syntax": True}, 400, "must not occur"),
         ("/v1/collections/docs/search", {"query": "a", "min_relevance": 0.5}, 400, "not calibrated"),
@@ -138,6 +141,17 @@ def test_a_collection_that_exists_can_be_taken(served):
 def test_a_model_may_be_named_as_it_is_served(served):
     model = served.app.state.services.settings.models["tiny"]
     assert served.post("/v1/collections", json={"name": "named", "model": model}).status_code == 201
+
+
+@pytest.mark.parametrize("body", ["{", "", '{"query": }', "query=a"])
+@pytest.mark.parametrize("path", ["/v1/collections/docs/search", "/v1/embeddings", "/v1/collections/docs/documents"])
+def test_a_body_that_is_not_json_has_no_parameter(served, path, body):
+    answer = served.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["param"] is None or body == ""
+    if body:
+        assert error["message"].startswith("the body is not JSON: ")
 
 
 async def test_more_searches_than_the_queue_holds_are_turned_away(served):

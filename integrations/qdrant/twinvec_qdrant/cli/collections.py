@@ -21,6 +21,7 @@ from twinvec_qdrant.cli.options import (
     GrpcPort,
     Wait,
     as_text,
+    check_confirmed,
     grpc_options,
     open_from_options,
 )
@@ -145,6 +146,7 @@ def drop_command(
     if (name is None) == (collection is None):
         raise typer.BadParameter("give --collection NAME")
     dropped = name or str(collection)
+    check_confirmed(yes, as_json=as_json)
     if not yes:
         typer.confirm(f"Delete the collection {dropped!r} and all its contents?", abort=True)
     drop_collection(dropped, path, url=url, wait_seconds=wait, **grpc_options(url, grpc_port))

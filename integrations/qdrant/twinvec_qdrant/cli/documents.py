@@ -17,6 +17,7 @@ from twinvec_qdrant.cli.options import (
     FilterOption,
     GrpcPort,
     Wait,
+    check_confirmed,
 )
 from twinvec_qdrant.cli.served.documents import documents_of
 
@@ -74,7 +75,7 @@ def show_command(
 
     found = find_document(CollectionPlace(collection or "", path, url, wait, grpc_port), identity)
     if found.document is None:
-        _end([identity], {identity: found.nearest})
+        _end([identity], {identity: found.nearest}, where=found.searched)
     elif launch and open_document(found):
         return
     else:
@@ -105,7 +106,9 @@ def delete_command(
     twinvec delete --filter lang=de --collection docs --dry-run
     """
     if bool(ids) == bool(where):
-        raise typer.BadParameter("give ids or --filter")
+        raise typer.BadParameter(f"give ids or --filter{', not both' if where else ''}")
+    if where and not dry_run:
+        check_confirmed(yes, as_json=as_json)
     place = CollectionPlace(collection, path, url, wait, grpc_port)
     nearest: Mapping[str, Sequence[str]] = {}
     with documents_of(place) as documents:
@@ -146,9 +149,14 @@ def _documents(count: int) -> str:
     return "1 document" if count == 1 else f"{count:,} documents"
 
 
-def _end(missing: Sequence[str], nearest: Mapping[str, Sequence[str]]) -> None:
-    for each in missing:
+def _end(
+    missing: Sequence[str], nearest: Mapping[str, Sequence[str]], *, where: str = "the collection has no document"
+) -> None:
+    """End with 1 if documents are missing, and say which, the first ones with the ids that are nearest."""
+    for each in missing[:_SHOWN]:
         hint = f"; the nearest: {', '.join(map(repr, nearest[each]))}" if nearest.get(each) else ""
-        complain(f"twinvec: the collection has no document {each!r}{hint}")
+        complain(f"twinvec: {where} {each!r}{hint}")
+    if len(missing) > _SHOWN:
+        complain(f"twinvec: ... and {len(missing) - _SHOWN:,} more unknown ids; --json lists all")
     if missing:
         raise typer.Exit(1)

@@ -50,6 +50,7 @@ from twinvec_qdrant.cli.sources import (
     SourceName,
     TextColumn,
     TitleColumn,
+    complain_of_empty,
     descriptions,
     reading_options,
     roots_of,
@@ -138,6 +139,8 @@ def ingest_command(
     described = descriptions(describe, next(iter(roots.values())))
     kept: dict[str, Any] = {} if cluster is None else {"cluster": cluster_settings(cluster)}
     place = CollectionPlace(collection, path, url, wait, grpc_port)
+    empty = [root for root in roots.values() if root.is_empty()]
+    complain_of_empty(empty)
     with (
         helpers_on(ray, place) as helpers,
         _opened(
@@ -145,7 +148,7 @@ def ingest_command(
             model,
             helpers=helpers,
             keep_model=not is_flag(ctx, "model"),
-            dry_run=dry_run,
+            create=not dry_run and len(empty) < len(roots),
             chunking=new_chunking(whole, chunk_tokens, overlap, surroundings),
             index=None if quantization is None else IndexSettings(quantization),
             tenant_key=tenant_key,
@@ -166,7 +169,7 @@ def ingest_command(
             if as_json:
                 show_json({**asdict(report), "roots": names})
         if not as_json:
-            _show_report(opened, report, names, time.perf_counter() - start)
+            _show_report(opened, report, names, time.perf_counter() - start, dry_run=dry_run)
     if report.failed:
         raise typer.Exit(1 if report.all_failed else SOME_FAILED)
 
@@ -188,30 +191,39 @@ def _opened(
     *,
     helpers: Mapping[str, Any],
     keep_model: bool,
-    dry_run: bool,
+    create: bool,
     **settings: Any,
 ) -> Collection | ServedCollection:
-    """Open the collection, or let the process that serves the store do so."""
+    """Open the collection, or let the process that serves the store do so.
+
+    Without ``create``, a collection that does not exist is an empty one in memory.
+    """
     from twinvec_qdrant.cli.served.searching import client_of
 
     if (client := client_of(place)) is None:
-        return open_from_options(place, model, keep_model=keep_model, create=True, dry_run=dry_run, **settings)
+        return open_from_options(place, model, keep_model=keep_model, create=True, dry_run=not create, **settings)
     if helpers:
         raise ConfigurationError("--ray: a process serves the store and writes by itself; stop it first")
     from twinvec_qdrant.cli.served.ingesting import ServedCollection, exists
 
-    if dry_run and not exists(client, place.name):
+    if not create and not exists(client, place.name):
         return open_in_memory(place.name, model, settings)
-    return ServedCollection(client, place.name, model, keep_model=keep_model, settings=settings)
+    return ServedCollection.made(client, place.name, model, keep_model=keep_model, settings=settings)
 
 
 def _show_report(
-    collection: Collection | ServedCollection, report: IngestReport, roots: Sequence[str], seconds: float
+    collection: Collection | ServedCollection,
+    report: IngestReport,
+    roots: Sequence[str],
+    seconds: float,
+    *,
+    dry_run: bool,
 ) -> None:
+    done = "that would be " if dry_run else ""
     figures = {
         "source" if len(roots) == 1 else "sources": list(roots),
-        "chunks written": report.chunks,
-        "texts encoded": report.encoded,
+        f"chunks {done}written": report.chunks,
+        f"texts {done}encoded": report.encoded,
         "chunks longer than the model reads": report.truncated,
         "chunks in the collection": collection.count(),
     }

@@ -160,6 +160,12 @@ def open_in_memory(name: str, model: str | None, settings: Mapping[str, Any]) ->
     return Collection.open(name, client=QdrantClient(":memory:"), **given)
 
 
+def check_confirmed(yes: bool, *, as_json: bool) -> None:
+    """Refuse --json without --yes: a program that reads the output answers no question."""
+    if as_json and not yes:
+        raise typer.BadParameter("--json asks no question: add --yes to confirm")
+
+
 def grpc_options(url: str | None, port: int | None) -> dict[str, Any]:
     """Return the arguments of ``Collection.open`` for --grpc-port."""
     if port is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -237,9 +238,9 @@ def _show(answer: Answer, asked: Asked, roots: RootsOf, shown: _Shown) -> None:
     ):
         hits = hits[:_NEAREST]
         show(Text("nothing relevant found; the nearest:", "bold"), "")
-    for rank, each in enumerate(placed(hits, roots, full=shown.full), asked.offset + 1):
-        show(*rendered(rank, each, full=shown.full, explain=shown.explain))
-    show(Text(times, "dim"), *([""] if shown.named else []))
+    ranked = enumerate(placed(hits, roots, full=shown.full), asked.offset + 1)
+    lines = (rendered(rank, each, full=shown.full, explain=shown.explain) for rank, each in ranked)
+    show(*chain.from_iterable(lines), Text(times, "dim"), *([""] if shown.named else []))
 
 
 def _is_below(relevance: float | None, least: float) -> bool:

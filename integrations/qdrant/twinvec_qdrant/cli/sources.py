@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from operator import length_hint
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from twinvec.cli.terminal import complain
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec_qdrant.ingest.reading import RECORD_SUFFIXES, STANDARD_INPUT, RecordColumns, Root, printable
 from twinvec_qdrant.ingest.registration import NOT_BELOW, source_name
@@ -125,6 +125,23 @@ def roots_of(given: Sequence[str], options: dict[str, Any], *, allow_empty: bool
     return roots
 
 
+def complain_of_empty(roots: Iterable[Root]) -> None:
+    """Say which roots hold no documents, and what was looked for in them."""
+    for root in roots:
+        place = Path(root.path)
+        if not place.is_dir():
+            complain(f"twinvec: no documents found in {printable(root.path)}")
+            continue
+        wanted = f"files that match {', '.join(root.include)}" if root.include else "all files"
+        left_out = ["hidden files", "caches", "virtual environments", "node_modules"]
+        left_out += ["what .gitignore names"] if root.gitignore else []
+        left_out += [f"what matches {', '.join(root.exclude)}"] if root.exclude else []
+        complain(
+            f"twinvec: no documents found in {printable(root.path)}: looked for {wanted}, and left out "
+            f"{', '.join(left_out)}"
+        )
+
+
 def descriptions(given: Sequence[str] | None, root: Root) -> dict[str, str]:
     """Return what --describe states, by the path in the root; "" is the whole root."""
     described: dict[str, str] = {}
@@ -153,7 +170,7 @@ def _root(text: str, options: dict[str, Any], allow_empty: bool) -> Root:
         root = Root.named(text, **{**options, "exclude": (*options["exclude"], NOT_BELOW)})
     if root.path != STANDARD_INPUT and not Path(root.path).exists():
         raise DocumentError(f"{printable(root.path)}: no such file or folder")
-    if is_pattern and not allow_empty and not length_hint(root.read()):
+    if is_pattern and not allow_empty and root.is_empty():
         raise DocumentError(f"no file matches {printable(text)}; --allow-empty takes it as an empty source")
     return root
 

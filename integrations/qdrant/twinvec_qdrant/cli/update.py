@@ -22,9 +22,11 @@ from twinvec_qdrant.cli.options import (
     open_from_options,
     show_not_ingested,
 )
+from twinvec_qdrant.cli.served.searching import client_of
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
+    from twinvec_qdrant.cli.served.ingesting import ServedCollection
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.updates.updating import UpdateReport
 
@@ -64,7 +66,7 @@ def update_command(
 
     reports = {}
     for name in names:
-        with open_from_options(place._replace(name=name)) as opened:
+        with _opened(place._replace(name=name)) as opened:
             start = time.perf_counter()
             reports[name] = update_collection(opened, prune=not no_prune, progress=not as_json)
         if not as_json:
@@ -74,8 +76,20 @@ def update_command(
     _end(reports)
 
 
+def _opened(place: CollectionPlace) -> Collection | ServedCollection:
+    """Open a collection; one of a store that a process serves is updated by that process."""
+    if (client := client_of(place)) is None:
+        return open_from_options(place)
+    from twinvec_qdrant.cli.served.ingesting import ServedCollection
+
+    return ServedCollection(client, place.name)
+
+
 def _names(place: CollectionPlace) -> list[str]:
     """Return the collections of the store that twinvec made."""
+    if (client := client_of(place)) is not None:
+        with client:
+            return [each["name"] for each in client.get("/v1/collections")["data"] if each["model"]]
     from twinvec_qdrant.list_and_drop import list_collections
 
     options = grpc_options(place.url, place.grpc_port)

@@ -121,6 +121,8 @@ class ServerClient:
             raise self._gone(listener.failure) from listener.failure
         if listener.refused is not None:
             raise self._refusal(*listener.refused)
+        if listener.error is not None:
+            raise _told_error(listener.error, StoreError)
 
     def _again(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> dict[str, Any]:
         """Ask; while the process is too busy, ask again after the pause that it names."""
@@ -163,8 +165,8 @@ class ServerClient:
                 f"{self._process.address}: {message}; the commands read the key from {WRITE_VARIABLE}, {READ_VARIABLE} "
                 f"or the file that {FILE_VARIABLE} names"
             )
-        kind = _ERRORS.get(code or "", StoreError if answer.status >= 500 else ConfigurationError)
-        return kind(message)
+        otherwise = StoreError if answer.status >= 500 else ConfigurationError
+        return _told_error({"message": message, "code": code}, otherwise)
 
     def _authorized(self, *, write: bool) -> dict[str, str]:
         key = _key(write=write)
@@ -185,6 +187,11 @@ def collection_path(name: str, rest: str = "") -> str:
     return f"/v1/collections/{quote(name, safe='')}{rest}"
 
 
+def _told_error(fields: Mapping[str, Any], otherwise: type[TwinvecError]) -> TwinvecError:
+    """Return the error that an answer or an event tells; ``otherwise`` is its type if its code is not known."""
+    return _ERRORS.get(str(fields.get("code")), otherwise)(str(fields["message"]))
+
+
 class _TooBusyError(StoreBusyError):
     """The process is too busy; ask again after some seconds."""
 
@@ -198,12 +205,14 @@ class _Listener(threading.Thread):
 
     Attributes:
         refused: The answer and its content, if it is an error.
+        error: What the last event tells, if it is an error.
         failure: Why the answer could not be read.
     """
 
     def __init__(self, connection: HTTPConnection, on_event: Events) -> None:
         super().__init__(name="twinvec-events", daemon=True)
         self.refused: tuple[HTTPResponse, bytes] | None = None
+        self.error: dict[str, Any] | None = None
         self.failure: Exception | None = None
         self._connection = connection
         self._on_event = on_event
@@ -225,7 +234,9 @@ class _Listener(threading.Thread):
             if field == "event":
                 name = last = value
             elif field == "data":
-                self._on_event(name, json.loads(value))
+                values = json.loads(value)
+                self._on_event(name, values)
+                self.error = values["error"] if name == "error" else None
         if last not in ("report", "error"):
             raise ConnectionResetError("it ended before the report")
 

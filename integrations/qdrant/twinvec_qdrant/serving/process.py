@@ -140,7 +140,8 @@ def check_not_served(path: str | Path) -> None:
     if found is not None and not found.is_this_process:
         raise StoreBusyError(
             f"{Path(path)}: served by {found}; go there over HTTP ({found.address}/docs describes it), or use twinvec "
-            "search, ingest, get, show, delete, info or collections, which ask it; else stop that process"
+            "search, ingest, update (without --watch), get, show, delete, info or collections, which ask it; else stop "
+            "that process"
         )
 
 

@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from twinvec.errors import DocumentError
-from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.ingest.reading import Root
 from twinvec_qdrant.ingest.registration import root_at
 from twinvec_qdrant.report import IngestReport
+from twinvec_qdrant.stored_roots import StoredRoot
+
+
+class Updatable(Protocol):
+    """What an update needs of a collection; ``Collection`` has it."""
+
+    def roots(self) -> list[StoredRoot]:
+        """Return the sources that the collection's documents are from, the first one first."""
+
+    def ingest(
+        self,
+        documents: Root,
+        /,
+        *,
+        source: str | None,
+        prune: bool,
+        progress: bool,
+        report: IngestReport,
+        allow_all_failed: bool,
+    ) -> object:
+        """Ingest a source, as ``Collection.ingest`` does."""
 
 
 @dataclass(slots=True)
@@ -33,7 +54,7 @@ class UpdateReport(IngestReport):
 
 
 def update_collection(
-    collection: Collection, *, prune: bool = True, progress: bool = False, only: Container[str] | None = None
+    collection: Updatable, *, prune: bool = True, progress: bool = False, only: Container[str] | None = None
 ) -> UpdateReport:
     """Ingest the sources of a collection again.
 
@@ -69,6 +90,6 @@ def update_collection(
     return report
 
 
-def places(collection: Collection) -> dict[str, Root]:
+def places(collection: Updatable) -> dict[str, Root]:
     """Return the sources that this machine has, or has had, by name."""
     return {each.name: root for each in collection.roots() if each.is_local() and (root := root_at(each))}

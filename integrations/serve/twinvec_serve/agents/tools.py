@@ -121,6 +121,8 @@ class Tools:
         Give several phrasings of the question in one call rather than several calls. If a passage is not enough,
         get_document returns the lines around it. If nothing relevant is found, try other words, or say so.
         """
+        if not all(map(str.strip, queries)):
+            raise ToolError("a query is empty; expected a question or key words")
         best: dict[tuple[str, str], tuple[int, str, Hit]] = {}
         failed: dict[str, Exception] = {}
         names = await self._shelf.names() if collections is None else list(dict.fromkeys(collections))

@@ -113,6 +113,15 @@ class Search(BaseModel):
     def _as_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
+    @field_validator("query")
+    @classmethod
+    def _not_empty(cls, queries: list[str]) -> list[str]:
+        for number, query in enumerate(queries, 1):
+            if not query.strip():
+                named = f"number {number} is empty" if len(queries) > 1 else "is empty"
+                raise ValueError(f"{named}; expected words to look for")
+        return queries
+
 
 class PassageOfHit(BaseModel):
     """The part of a hit's text that answers the query."""
@@ -176,6 +185,7 @@ class Ids(BaseModel):
     model_config = _STRICT
 
     ids: list[str] = Field(description="Ids of documents.", min_length=1)
+    nearest: bool = Field(default=True, description="Look for the ids that are closest to the first missing ones.")
 
 
 class StoredDocument(BaseModel):

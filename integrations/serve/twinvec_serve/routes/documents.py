@@ -87,10 +87,19 @@ async def get(name: str, wanted: Ids, request: Request, shared: Served) -> Respo
     """Return documents by their ids."""
     check_number(wanted.ids, shared)
     opened = await shared.collections.open(name)
-    found = await shared.collections.run(stored_documents, opened, wanted.ids)
+    found = await shared.collections.run(stored_documents, opened, wanted.ids, nearest=wanted.nearest)
     if knows_secret(request, shared):
         found["roots"] = [root.as_fields() for root in await shared.collections.run(opened.roots)]
     return json_answer(found)
+
+
+@router.get("/{name}/roots", dependencies=[Depends(reads)], include_in_schema=False)
+async def roots(name: str, request: Request, shared: Served) -> Response:
+    """Return where documents are from and how they are read, to commands that update the collection."""
+    if not knows_secret(request, shared):
+        raise RequestError("roots are for commands that read the store's folder", code="not_permitted", status=403)
+    opened = await shared.collections.open(name)
+    return json_answer({"data": [root.as_fields() for root in await shared.collections.run(opened.roots)]})
 
 
 @router.get(
@@ -114,7 +123,8 @@ async def get_one(name: str, identity: str, shared: Served) -> Response:
 async def delete(name: str, wanted: Deletion, shared: Served) -> Response:
     """Delete documents, by their ids or by a filter."""
     if (wanted.ids is None) == (wanted.filter is None):
-        raise RequestError("give ids or a filter", code="invalid_request")
+        both = ", not both" if wanted.ids is not None else ""
+        raise RequestError(f"give ids or a filter{both}", code="invalid_request")
     check_number(wanted.ids or [], shared)
     opened = await shared.collections.open(name)
     work = partial(delete_documents, opened, wanted.ids, wanted.filter, dry_run=wanted.dry_run)

@@ -43,8 +43,27 @@ This package checks filters (``parsing``) and evaluates them in memory (``evalua
 own language; their answers are those of ``matches``.
 """
 
-from twinvec.retrieval.filters.conditions import Condition, Filter, Scalar, listed_keys
-from twinvec.retrieval.filters.evaluation import matches
-from twinvec.retrieval.filters.parsing import parse_filter
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twinvec.support.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from twinvec.retrieval.filters.conditions import Condition, Filter, Scalar, listed_keys
+    from twinvec.retrieval.filters.evaluation import matches
+    from twinvec.retrieval.filters.parsing import parse_filter
 
 __all__ = ["Condition", "Filter", "Scalar", "listed_keys", "matches", "parse_filter"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Condition": "conditions",
+        "Filter": "conditions",
+        "Scalar": "conditions",
+        "listed_keys": "conditions",
+        "matches": "evaluation",
+        "parse_filter": "parsing",
+    },
+)

@@ -84,6 +84,36 @@ def test_a_first_ingest_can_be_foreseen(twinvec, folder, place, tmp_path, tiny):
     assert (again["new"], again["unchanged"]) == (0, 3)
 
 
+def test_a_dry_run_says_what_would_be_done(twinvec, folder, place, tiny):
+    foreseen = twinvec("ingest", folder, *place, *tiny, "--dry-run").out
+    assert re.search(r"chunks that would be written +4 ", foreseen)
+    assert re.search(r"texts that would be encoded +4 ", foreseen)
+    assert "chunks written" not in foreseen
+    assert "chunks written" in twinvec("ingest", folder, *place, *tiny).out
+
+
+def test_a_folder_without_documents_makes_no_collection(twinvec, folder, place, tmp_path, tiny):
+    empty = tmp_path / "empty"
+    (empty / ".hidden").mkdir(parents=True)
+    (empty / ".hidden" / "note.md").write_text("hidden")
+    done = twinvec("ingest", empty, *place, *tiny, "--include", "*.md", "--exclude", "drafts/")
+    assert done.code == 0
+    assert f"no documents found in {empty}: looked for files that match *.md, and left out hidden files" in done.err
+    assert "what matches drafts/" in done.err
+    assert not (tmp_path / "store").exists()
+    for name, text in (("rows.jsonl", ""), ("rows.csv", "id,text\n"), ("rows.jsonl", "\n\n")):
+        (empty / name).write_text(text)
+        alone = twinvec("ingest", empty / name, *place, *tiny)
+        assert f"no documents found in {empty / name}\n" in alone.err
+        assert figures(twinvec("ingest", empty, *place, *tiny, "--json"))["new"] == 0
+    assert not (tmp_path / "store").exists()
+    (empty / "rows.jsonl").write_text('{"id": "a", "text": "one"}')
+    several = twinvec("ingest", folder, empty, *place, *tiny)
+    assert several.code == 0
+    assert "4 new" in several.out
+    assert several.err == ""
+
+
 def test_what_was_done_before_an_error_is_told(twinvec, tmp_path, monkeypatch, tiny):
     monkeypatch.setattr("twinvec_qdrant.ingest.planned.BATCH_CHUNKS", 2)
     monkeypatch.setattr("twinvec_qdrant.stores.server.requests._GROWING", lambda state: 3600.0)  # more than is waited

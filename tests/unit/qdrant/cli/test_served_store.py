@@ -32,6 +32,8 @@ A certificate is renewed two weeks ahead, at the desk.
 Pumps cost 100.
 """
 NOT_LOADED = ("numpy", "torch", "openvino", "onnxruntime", "tokenizers", "qdrant_client", "qdrant_edge", "httpx")
+SLOW_TO_LOAD = ("pydantic", "importlib.metadata", "importlib.abc", "sentencex", "twinvec.retrieval.filters.parsing")
+"""Modules that a search of a served store has no use for, and that took half of its time."""
 
 
 @pytest.fixture(scope="module")
@@ -133,10 +135,10 @@ def test_a_search_of_a_served_store_loads_no_model_and_no_client(tiny, folder):
         "import sys\nfrom twinvec.cli.app import main\n"
         f"try: main(['search', 'certificate', '-c', 'docs', '--path', 'store', *sys.argv[1:]])\n"
         "except SystemExit as stop: assert not stop.code\n"
-        f"print([name for name in {NOT_LOADED!r} if name in sys.modules], file=sys.stderr)"
+        f"print([name for name in {(*NOT_LOADED, *SLOW_TO_LOAD)!r} if name in sys.modules], file=sys.stderr)"
     )
     with serving(folder, tiny):
-        for options in ([], ["--json"], ["--files"], ["--rerank", "maxsim"]):
+        for options in ([], ["--json"], ["--files"], ["--rerank", "maxsim"], ["--mode", "dense"], ["--filter", "a!=1"]):
             command = [sys.executable, "-c", program, *options]
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
             assert "certificate" in done.stdout or "guide.md" in done.stdout
@@ -176,6 +178,78 @@ def test_an_ingest_goes_through_the_process(tiny, folder, tmp_path):
     assert info["roots"] == [{"name": "docs", "location": str(tmp_path / "docs"), "documents": 2}]
     updated = twinvec(tmp_path, "update", "-c", "docs", "--path", "store", "--json")
     assert json.loads(updated.stdout)["collections"][0]["unchanged"] == 2, updated.stderr
+
+
+def test_an_update_goes_through_the_process(tiny, folder, tmp_path):
+    shutil.copytree(folder / "docs", tmp_path / "docs")
+    (tmp_path / "docs" / "draft.txt").write_text("A draft.")
+    (tmp_path / "rows.jsonl").write_text('{"id": "r1", "text": "a row"}\n')
+    with serving(tmp_path, tiny) as server:
+        ingest = ("ingest", "docs", "-c", "docs", "--path", "store", "--include", "*.md")
+        assert twinvec(tmp_path, *ingest).returncode == 0
+        assert twinvec(tmp_path, "ingest", "rows.jsonl", "-c", "rows", "--path", "store").returncode == 0
+        (tmp_path / "docs" / "fees.md").unlink()
+        (tmp_path / "docs" / "new.md").write_text("# New\n\nA new page.\n")
+        done = twinvec(tmp_path, "update", "--path", "store", "--json")
+        reports = {each["name"]: each for each in json.loads(done.stdout)["collections"]}
+        assert done.returncode == 0, done.stderr
+        counts = {name: (each["new"], each["unchanged"], each["deleted"]) for name, each in reports.items()}
+        assert counts == {"docs": (1, 1, 1), "rows": (0, 1, 0)}, "the draft is left out, as it was before"
+        for each in ("guide.md", "new.md"):
+            (tmp_path / "docs" / each).unlink()
+        emptied = twinvec(tmp_path, "update", "-c", "docs", "--path", "store")
+        assert emptied.returncode == 1
+        assert "not updated: docs: the ingest got no documents" in emptied.stderr
+        missing = twinvec(tmp_path, "update", "-c", "none", "--path", "store")
+        assert missing.returncode == 1
+        assert "no collection 'none'" in missing.stderr
+        watched = twinvec(tmp_path, "update", "-c", "docs", "--path", "store", "--watch")
+        assert watched.returncode == 1
+        assert f"process {server.process.pid} at {server.address}" in watched.stderr
+        assert "ingest, update (without --watch)" in watched.stderr
+
+
+def test_an_ingest_that_the_process_refuses_is_an_error(tiny, folder, tmp_path):
+    shutil.copytree(folder / "docs", tmp_path / "docs")
+    (tmp_path / "empty").mkdir()
+    with serving(tmp_path, tiny):
+        ingest = ("-c", "docs", "--path", "store", "--source", "docs", "--prune")
+        assert twinvec(tmp_path, "ingest", "docs", *ingest).returncode == 0
+        done = twinvec(tmp_path, "ingest", "empty", *ingest)
+        assert done.returncode == 1
+        assert "the ingest got no documents" in done.stderr
+        nothing = twinvec(tmp_path, "ingest", "empty", "-c", "others", "--path", "store")
+        assert nothing.returncode == 0
+        assert "no documents found in empty: looked for all files" in nothing.stderr
+        listed = json.loads(twinvec(tmp_path, "collections", "--path", "store", "--json").stdout)["collections"]
+        assert [each["name"] for each in listed] == ["docs"]
+
+
+def test_an_ingest_whose_process_dies_says_what_stays(tiny, tmp_path):
+    rows = 3000
+    lines = "".join(json.dumps({"id": f"r{row}", "text": f"row {row}"}) + "\n" for row in range(rows))
+    place = ("-c", "rows", "--path", "store")
+    with serving(tmp_path, tiny) as server:
+        command = [sys.executable, "-m", "twinvec", "ingest", "-", *place]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        with subprocess.Popen(command, cwd=tmp_path, text=True, **pipes) as process:
+            process.stdin.write(lines)
+            process.stdin.flush()
+            assert any(documents_of(server, "rows") for _ in range(100_000)), "nothing was stored"
+            server.stop(signal.SIGKILL)
+            _, errors = process.communicate(lines)
+        assert process.returncode == 1
+    assert f"process {server.process.pid} at {server.address}" in errors
+    assert "what the process had stored before is kept; run the same command again: it does the rest" in errors
+    assert json.loads(twinvec(tmp_path, "info", *place, "--json").stdout)["sources"] > 0
+    assert "Traceback" not in errors
+
+
+def documents_of(server, name):
+    """Return how many documents a collection has, if it is there."""
+    import httpx
+
+    return httpx.get(f"{server.address}/v1/collections/{name}").json().get("sources", 0)
 
 
 def test_documents_are_deleted_by_the_process(tiny, tmp_path):

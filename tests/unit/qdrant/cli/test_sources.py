@@ -188,6 +188,35 @@ def test_update_tells_of_sources_that_are_gone(twinvec, tree, filled):
     assert len(figures(twinvec("search", "tea", *filled, "--json"))["hits"]) == 3
 
 
+def test_get_names_the_first_unknown_ids_and_counts_the_others(twinvec, filled):
+    done = twinvec("get", *(f"READ{row}.md" for row in range(13)), *filled)
+    assert done.code == 1
+    lines = done.err.splitlines()
+    assert len(lines) == 11
+    assert all("the collection has no document 'READ" in line and "; the nearest: " in line for line in lines[:10])
+    assert lines[10] == "twinvec: ... and 3 more unknown ids; --json lists all"
+
+
+def test_show_says_where_it_has_looked(twinvec, tree, filled, tiny):
+    done = twinvec("show", "REDME.md", *filled)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("twinvec: the collection 'notes' has no document 'REDME.md'; the nearest: 'README.md'")
+    store = filled[2:]
+    assert twinvec("show", "REDME.md", *store).err == done.err
+    assert twinvec("ingest", "a.md", "-c", "others", *store, *tiny).code == 0
+    told = twinvec("show", "REDME.md", *store).err
+    assert "none of the collections 'notes', 'others' (--collection chooses one) has a document 'REDME.md'" in told
+    assert "the nearest: 'README.md'" in told
+
+
+def test_nearest_ids_are_looked_for_only_where_a_document_is_missing(twinvec, filled, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.Collection.nearest_ids", lambda *given: pytest.fail("looked for ids"))
+    for place in (filled, filled[2:]):
+        done = twinvec("show", "README.md#0", *place)
+        assert done.code == 0
+        assert "tea in guides/README.md" in done.out
+
+
 def test_get_prints_documents(twinvec, filled):
     done = twinvec("get", "minutes:README.md", "README.md", *filled)
     assert done.code == 0
@@ -220,8 +249,22 @@ def test_delete_by_filter_asks_first(twinvec, filled, monkeypatch):
 
 
 def test_delete_needs_ids_or_a_filter(twinvec, filled):
-    assert twinvec("delete", *filled).code == 2
-    assert twinvec("delete", "README.md", "--filter", "lang=en", *filled).code == 2
+    neither = twinvec("delete", *filled)
+    assert neither.code == 2
+    assert "give ids or --filter" in neither.err
+    assert "not both" not in neither.err
+    both = twinvec("delete", "README.md", "--filter", "lang=en", *filled)
+    assert both.code == 2
+    assert "give ids or --filter, not both" in both.err
+
+
+@pytest.mark.parametrize("command", [("delete", "--filter", "path=README.md"), ("drop",)])
+def test_a_program_is_asked_nothing(twinvec, filled, monkeypatch, command):
+    monkeypatch.setattr("typer.confirm", lambda *given, **options: pytest.fail("asked"))
+    done = twinvec(*command, *filled, "--json")
+    assert (done.code, done.out) == (2, "")
+    assert "--json asks no question: add --yes to confirm" in done.err
+    assert figures(twinvec("info", *filled, "--json"))["sources"] == 3
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ class FoundDocument:
     """A document and its place. If no document has the id, ``document`` is None and ``nearest`` has similar ids.
 
     ``text`` is read from the document's file if that is a text file on this machine, else from the collection.
+    ``searched`` says of a missing document where it was looked for: "the collection 'docs' has no document".
     """
 
     document: Document | None
@@ -36,14 +38,14 @@ class FoundDocument:
     file: Path | None = None
     described: str = ""
     collection: str = ""
+    searched: str = ""
 
 
 def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
     """Look for a document in the collection that the options name, or in all of the store."""
     if place.name:
-        return _found(place, identity)
+        return _found(place, identity) or _missing([place], identity)
     there: list[FoundDocument] = []
-    nearest: list[str] = []
     failed: dict[str, TwinvecError] = {}
     names = _names(place)
     for name in names:
@@ -52,8 +54,7 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
         except TwinvecError as error:
             failed[name] = error
             continue
-        nearest += found.nearest
-        if found.document is not None:
+        if found is not None:
             there.append(replace(found, collection=name))
     if len(failed) == len(names):
         raise failed[names[0]]
@@ -62,7 +63,9 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
     if len(there) > 1:
         several = ", ".join(each.collection for each in there)
         complain(f"twinvec: {identity!r} is in several collections: {several}; --collection chooses one")
-    return there[0] if there else FoundDocument(None, nearest[:_NEAREST])
+    if there:
+        return there[0]
+    return _missing([place._replace(name=each) for each in names if each not in failed], identity)
 
 
 def _names(place: CollectionPlace) -> list[str]:
@@ -83,13 +86,28 @@ def _names(place: CollectionPlace) -> list[str]:
     return [entry.name for entry in collections_of(entries, remote=place.url is not None)]
 
 
-def _found(place: CollectionPlace, identity: str) -> FoundDocument:
+def _missing(places: Sequence[CollectionPlace], identity: str) -> FoundDocument:
+    """Return what is known of a document that none of these collections has."""
+    nearest: list[str] = []
+    for place in places:
+        with documents_of(place) as documents:
+            nearest += documents.get([identity])["nearest"].get(identity, [])
+    names = ", ".join(repr(place.name) for place in places)
+    searched = (
+        f"the collection {names} has no document"
+        if len(places) == 1
+        else f"none of the collections {names} (--collection chooses one) has a document"
+    )
+    return FoundDocument(None, nearest[:_NEAREST], searched=searched)
+
+
+def _found(place: CollectionPlace, identity: str) -> FoundDocument | None:
     chunk_of, mark, position = identity.rpartition("#")
     ids = [identity, *([chunk_of] if mark and position.isdecimal() else [])]  # search --chunks shows ids of chunks
     with documents_of(place) as documents:
-        found = documents.get(ids)
+        found = documents.get(ids, nearest=False)
     if not found["documents"]:
-        return FoundDocument(None, found["nearest"][identity])
+        return None
     first = found["documents"][0]
     document = Document(first["id"], first["text"], payload=first["payload"])
     places = Places(map(StoredRoot.of_fields, found.get("roots", [])))  # an older server tells no roots

@@ -19,7 +19,7 @@ _IDS_AT_ONCE = 500  # of one request
 class Documents(Protocol):
     """What the commands do with the documents of a collection, whichever process has opened it."""
 
-    def get(self, ids: Sequence[str]) -> dict[str, Any]:
+    def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
         """Return what ``asking.stored_documents`` does, and the fields of the collection's ``roots``."""
 
     def delete(
@@ -34,10 +34,11 @@ class OwnDocuments:
     def __init__(self, opened: Collection) -> None:
         self._opened = opened
 
-    def get(self, ids: Sequence[str]) -> dict[str, Any]:
+    def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
         from twinvec_qdrant.asking import stored_documents
 
-        return {**stored_documents(self._opened, ids), "roots": [root.as_fields() for root in self._opened.roots()]}
+        found = stored_documents(self._opened, ids, nearest=nearest)
+        return {**found, "roots": [root.as_fields() for root in self._opened.roots()]}
 
     def delete(
         self, ids: Sequence[str] | None, filter: Mapping[str, Any] | None = None, *, dry_run: bool = False
@@ -54,8 +55,9 @@ class ServedDocuments:
         self._client = client
         self._path = collection_path(name, "/documents")
 
-    def get(self, ids: Sequence[str]) -> dict[str, Any]:
-        return _joined([self._client.post(f"{self._path}/get", {"ids": each}) for each in _slices(ids)])
+    def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
+        asked = [{"ids": each, "nearest": nearest} for each in _slices(ids)]
+        return _joined([self._client.post(f"{self._path}/get", each) for each in asked])
 
     def delete(
         self, ids: Sequence[str] | None, filter: Mapping[str, Any] | None = None, *, dry_run: bool = False

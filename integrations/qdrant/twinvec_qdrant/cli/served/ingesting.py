@@ -1,14 +1,22 @@
-"""``twinvec ingest`` into a store that a process serves: the command reads, and the process encodes and stores."""
+"""Ingests into a store that a process serves: the command reads, and the process encodes and stores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from operator import length_hint
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, IngestError
+from twinvec.errors import (
+    CollectionNotFoundError,
+    ConfigurationError,
+    DocumentError,
+    IngestError,
+    InputError,
+    StoreUnavailableError,
+)
 from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.ingest.lines import written_line
 from twinvec_qdrant.ingest.reading import Reading, Root
@@ -16,31 +24,44 @@ from twinvec_qdrant.ingest.registration import stored_root
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.serving.client import ServerClient, collection_path
 from twinvec_qdrant.settings import ChunkSettings
+from twinvec_qdrant.stored_roots import StoredRoot
+
+_STORED = "what the process had stored before is kept; run the same command again: it does the rest"
 
 
 class ServedCollection:
-    """A collection of a store that a process serves, as ``twinvec ingest`` uses one; made if it does not exist.
+    """A collection of a store that a process serves, as ``twinvec ingest`` and ``twinvec update`` use one.
 
     Args:
         client: The client of the process.
         name: The collection's name.
-        model: A model that the process serves, for a new collection.
-        keep_model: An existing collection keeps its model.
-        settings: Arguments of ``Collection.open`` for a new collection.
-
-    Raises:
-        ConfigurationError: the settings contradict the collection, or are for a server.
-        SpaceMismatchError: the collection has another model.
     """
 
-    def __init__(
-        self, client: ServerClient, name: str, model: str | None, *, keep_model: bool, settings: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, client: ServerClient, name: str) -> None:
         self.name = name
         self._client = client
         self._path = collection_path(name)
+
+    @classmethod
+    def made(
+        cls, client: ServerClient, name: str, model: str | None, *, keep_model: bool, settings: Mapping[str, Any]
+    ) -> ServedCollection:
+        """Return a collection, which is made if it does not exist.
+
+        Args:
+            client: The client of the process.
+            name: The collection's name.
+            model: A model that the process serves, for a new collection.
+            keep_model: An existing collection keeps its model.
+            settings: Arguments of ``Collection.open`` for a new collection.
+
+        Raises:
+            ConfigurationError: the settings contradict the collection, or are for a server.
+            SpaceMismatchError: the collection has another model.
+        """
         wanted = {"name": name, "model": model, "keep_model": keep_model, "exists_ok": True, **_wanted(settings)}
         client.post("/v1/collections", {key: each for key, each in wanted.items() if each is not None}, write=True)
+        return cls(client, name)
 
     def __enter__(self) -> ServedCollection:
         return self
@@ -52,20 +73,29 @@ class ServedCollection:
         """Return the number of stored chunks."""
         return int(self._client.get(self._path)["points"])
 
+    def roots(self) -> list[StoredRoot]:
+        """Return the sources that the collection's documents are from, the first one first.
+
+        Raises:
+            CollectionNotFoundError: the store has no such collection.
+        """
+        return [StoredRoot.of_fields(each) for each in self._client.get(f"{self._path}/roots")["data"]]
+
     def ingest(
         self,
         root: Root,
         *,
         report: IngestReport,
         source: str | None,
-        describe: Mapping[str, str],
         progress: bool,
         allow_all_failed: bool,
+        describe: Mapping[str, str] = MappingProxyType({}),
         **switches: bool,
     ) -> None:
         """Read a root, send what is read, and count in ``report`` what the process has done; see ``Collection.ingest``.
 
         Raises:
+            DocumentError: the root cannot be read, or the process does not take what it holds.
             TwinvecError: the process could not go on; committed documents stay.
         """
         reading = root.read()
@@ -77,6 +107,11 @@ class ServedCollection:
             told = _Told(advance)
             try:
                 self._client.stream(f"{self._path}/documents?{query}", _lines(first, reading), told.event)
+            except StoreUnavailableError as error:
+                error.add_note(_STORED)
+                raise
+            except InputError as error:
+                raise DocumentError(str(error)) from error
             finally:
                 _add(report, told.report)
         if report.all_failed and not allow_all_failed:

@@ -127,6 +127,18 @@ class Root:
             return Reading(reads)
         return Reading(reads, self._count(path, in_folder=False), status.st_size)
 
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to ingest, not even a document without text.
+
+        False for standard input, and for a file that can be read only once.
+        """
+        path = Path(self.path)
+        if self.path == STANDARD_INPUT or not (path.is_dir() or path.is_file()):
+            return False
+        in_folder = path.is_dir()
+        found = self._walk().files() if in_folder else iter([FoundFile(path, path.name, 0)])
+        return not any(isinstance(each, Failure) or self._holds(each, in_folder=in_folder) for each in found)
+
     def follows(self, path: Path) -> bool:
         """Return whether a change of this path may change the documents; ``path`` begins as ``self.path`` does."""
         if self.path == STANDARD_INPUT:
@@ -190,6 +202,11 @@ class Root:
             yield from read_table(found.path, found.place, prefix, self.columns)
         else:
             yield Read(read_file(found.path, found.place), found.size)
+
+    def _holds(self, found: FoundFile, *, in_folder: bool) -> bool:
+        """Return whether a file holds anything to ingest; only a file of records may hold nothing."""
+        prefix = f"{found.place}/" if in_folder else ""
+        return not self._kind(found.path, in_folder=in_folder) or next(self._read_one(found, prefix), None) is not None
 
     def _count(self, path: Path, *, in_folder: bool) -> int:
         """Return about how many documents a file holds."""
