@@ -54,9 +54,9 @@ class DirectRoute(APIRoute):
 
 def _parsed(content: bytes) -> Any:
     try:
-        return json.loads(content)
+        return json.loads(content) if content else None
     except json.JSONDecodeError as error:
-        fault = {"type": "json_invalid", "loc": ("body", error.pos), "msg": "JSON decode error"}
+        fault = {"type": "json_invalid", "loc": ("body", error.pos), "ctx": {"error": error.msg}}
         raise RequestValidationError([fault]) from None
     except (ValueError, RecursionError):  # bytes that are no UTF-8, or a body nested too deeply
         raise HTTPException(400, "There was an error parsing the body") from None

@@ -186,9 +186,11 @@ def _invalid(error: RequestValidationError) -> RequestError:
 
 
 def _fault(error: Mapping[str, Any]) -> tuple[str, str]:
-    """Return where a fault is, and what is wrong; a body that is not JSON has no parameters."""
+    """Return where a fault is, and what is wrong; a body that is not a JSON object has no parameters."""
     if error["type"] == "json_invalid":
         return "", f"the body is not JSON: {error['ctx']['error']}"
+    if tuple(error["loc"]) == ("body",):
+        return "", "the body is not a JSON object; send one, with the header Content-Type: application/json"
     return _place(error["loc"]), error["msg"].removeprefix("Value error, ")
 
 
