@@ -43,7 +43,7 @@ _HALVED = 2  # losses of a part before it is halved
 class Helpers(Protocol):
     """Other processes that help with an ingest."""
 
-    def computed(self, items: Iterator[Any]) -> Iterator[Any]:
+    def with_results(self, items: Iterator[Any]) -> Iterator[Any]:
         """Let helpers do the calls among items; yield the items in order, and in place of each call its result.
 
         Some items are taken before their turn, but no more than the helpers have room for. A call with much data runs
