@@ -22,7 +22,6 @@ class Shelf(Protocol):
 
     async def names(self) -> list[str]:
         """Return the names of all collections."""
-        ...
 
     async def open(self, name: str) -> Collection:
         """Return a collection, which stays open.
@@ -30,7 +29,6 @@ class Shelf(Protocol):
         Raises:
             CollectionNotFoundError: the place has no such collection.
         """
-        ...
 
 
 class Library:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
@@ -71,7 +70,7 @@ async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) 
         async with (
             httpx2.AsyncClient(
                 headers=headers,
-                verify=_trusted(process),
+                verify=process.tls_context(),
                 timeout=_SECONDS,
                 trust_env=False,
                 event_hooks={"response": [note]},
@@ -87,15 +86,6 @@ async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) 
         raise ToolError(" ".join(each.text for each in result.content if each.type == "text"))
     answer: dict[str, Any] = result.structured_content
     return answer
-
-
-def _trusted(process: ServingProcess) -> ssl.SSLContext:
-    """Return a TLS context that trusts the server's own certificate only, and does not check the name in it."""
-    context = ssl.create_default_context(cadata=process.certificate)
-    if process.certificate is not None:
-        context.check_hostname = False
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return context
 
 
 def _reason(error: BaseException) -> str:
