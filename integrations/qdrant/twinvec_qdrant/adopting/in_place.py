@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.adopting.adoption import ADDING, FOREIGN, Adoption
 from twinvec_qdrant.adopting.reading import ELSEWHERE
 from twinvec_qdrant.adopting.source import ForeignCollection
-from twinvec_qdrant.calibration.measuring import calibrate, is_due
+from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
 from twinvec_qdrant.opening import load_recorded
 from twinvec_qdrant.records.description import (
     ADOPTION,
@@ -30,8 +29,6 @@ from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.settings import AUTOMATIC, ChunkSettings, PayloadIndexes
 from twinvec_qdrant.stores.points import SPARSE
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,8 @@ def adopt_in_place(
         adoption.count(progress=progress)
         return
     adoption.run(progress=progress)
-    _calibrate(source, encoder)
+    if is_due(stored_description(backend), backend.count([CHUNKS])):
+        try_to_calibrate(backend, lambda: encoder)
 
 
 def _check_shape(source: ForeignCollection) -> None:
@@ -136,13 +134,3 @@ def _of_recorded(description: Description, encoder: SpaceEncoder | None, locatio
     check_space(description, encoder, location)
     check_probes(description, encoder, location)
     return encoder
-
-
-def _calibrate(source: ForeignCollection, encoder: SpaceEncoder) -> None:
-    """Measure the collection as an ingest does at its end; a failure leaves the last calibration."""
-    backend = source.backend
-    try:
-        if is_due(stored_description(backend), backend.count([CHUNKS])):
-            calibrate(backend, encoder)
-    except Exception as error:  # an encoder may raise anything, and all else is done
-        logger.warning("%s: was not calibrated: %s", backend.location, error)

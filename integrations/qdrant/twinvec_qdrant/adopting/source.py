@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -34,18 +34,15 @@ _LOOKED_AT = 8 * SAMPLE  # points, to find a sample among them
 @contextmanager
 def found(name: str, place: StorePlace, local_path: str | Path | None) -> Iterator[ServerBackend]:
     """Open the collection until the end of the block; raise ``CollectionNotFoundError`` if it does not exist."""
-    local = None if local_path is None else local_client(local_path)
-    store = find_store(name, place if local is None else replace(place, client=local))
-    try:
+    with ExitStack() as stack:
+        if local_path is not None:
+            place = replace(place, client=stack.enter_context(closing(local_client(local_path))))
+        store = stack.enter_context(closing(find_store(name, place)))
         assert isinstance(store, ServerStore)
         if store.peek() is None:
             raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
         store.check_version()
         yield store.open()
-    finally:
-        store.close()
-        if local is not None:
-            local.close()
 
 
 def chosen_vector(shape: Shape, layout: Layout, given: str | None, location: str) -> str:

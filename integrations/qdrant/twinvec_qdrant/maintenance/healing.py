@@ -22,7 +22,7 @@ from twinvec_qdrant.records.schema import (
     user_payload,
 )
 from twinvec_qdrant.stores.conditions import LacksVector
-from twinvec_qdrant.stores.points import Point, States, pages, states_name
+from twinvec_qdrant.stores.points import Point, pages, states_name
 
 _PAGE = 256
 
@@ -64,9 +64,7 @@ def _is_whole(point: Point) -> bool:
 def _encoded(chunks: Sequence[Point], model: Description, encoder: SpaceEncoder) -> list[Point]:
     texts = [point.payload["text"] for point in chunks]
     vectors_ND = document_vectors(encoder, [embedded_text(point.payload) for point in chunks])
-    states: Sequence[States | None] = [None] * len(texts)
-    if model.states_dim is not None:
-        states = token_states(encoder, texts, model.states_dim)
+    states = token_states(encoder, texts, model.states_dim)
     return [
         Point(point.id, dense=vector_D, vector=model.vector, states=states_TD)
         for point, vector_D, states_TD in zip(chunks, vectors_ND, states, strict=True)

@@ -41,7 +41,7 @@ from twinvec_qdrant.records.schema import CHUNKS, EMBEDDED_FIELDS, embedded_text
 from twinvec_qdrant.report import MigrationReport
 from twinvec_qdrant.stores.base import Backend, update_existing
 from twinvec_qdrant.stores.conditions import LacksVector, StoreCondition
-from twinvec_qdrant.stores.points import Point, Query, States, pages
+from twinvec_qdrant.stores.points import Point, Query, pages
 
 logger = logging.getLogger(__name__)
 
@@ -205,9 +205,7 @@ class Migration:
         vectors_ND = document_vectors(self._encoder, texts, names, on_texts)
         advance(left)  # equal texts are encoded once
         self.report.truncated += sum(truncated(self._encoder, texts))
-        states: Sequence[States | None] = [None] * len(points)
-        if self._next.states_dim is not None:
-            states = token_states(self._encoder, [each.payload["text"] for each in points], self._next.states_dim)
+        states = token_states(self._encoder, [each.payload["text"] for each in points], self._next.states_dim)
         return [
             Point(point.id, dense=vector_D, vector=self._next.vector, states=states_TD)
             for point, vector_D, states_TD in zip(points, vectors_ND, states, strict=True)
