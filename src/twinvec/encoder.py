@@ -230,8 +230,7 @@ class Encoder(TruncationCounter):
         if isinstance(texts, (str, bytes)):
             raise ConfigurationError("encode_stream takes an iterable of strings, not one string")
         check_list(texts)
-        if window < 1:
-            raise ConfigurationError(f"window must be at least 1, got {window}")
+        integer(window, "window", least=1)
         return self._stream(iter(texts), window, options)
 
     def _stream(self, texts: Iterator[str], window: int, options: dict[str, Any]) -> Iterator[Vectors]:
