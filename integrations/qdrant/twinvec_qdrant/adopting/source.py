@@ -84,7 +84,8 @@ class ForeignCollection:
         Unless the layout is ``known`` to fit, the sample decides whether texts were embedded with their metadata. Only
         points that can be adopted count, with ``in_place`` where they are.
         """
-        points = [each for each in islice(self.backend.scroll(among), _LOOKED_AT) if _is_theirs(each)]
+        looked_at = islice(self.backend.scroll(among), _LOOKED_AT)
+        points = [each for each in looked_at if not is_ours(each.payload) or is_adopted(each.payload)]
         layouts = [self.layout]
         if self.layout.embeds_metadata and not known:
             layouts.append(self.layout.model_copy(update={"embeds_metadata": False}))
@@ -125,7 +126,3 @@ class ForeignCollection:
             except InputError as error:
                 why = why or f"{point.id}: {error}"
         return documents, why
-
-
-def _is_theirs(point: Point) -> bool:
-    return not is_ours(point.payload) or is_adopted(point.payload)
