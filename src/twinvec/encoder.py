@@ -294,7 +294,6 @@ class Encoder(TruncationCounter):
     def _vectors(
         self, texts: list[str], prefix: str, progress: bool | Advance, on_batch: Callable[[int], None] | None
     ) -> tuple[FloatArray, IntArray]:
-        """Return the vectors of checked texts and their lengths in tokens."""
         unique, inverse = distinct(texts)
         vectors = np.empty((len(unique), self.dim), dtype=np.float32)
         tokens = np.empty(len(unique), dtype=np.int64)

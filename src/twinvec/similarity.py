@@ -79,7 +79,6 @@ def cosines(first: FloatArray, second: FloatArray, dim: int) -> FloatArray:
 
 
 def _vectors(given: Any, name: str, dim: int) -> FloatArray:
-    """Return one vector or several as a table of float32 numbers."""
     try:
         values = np.asarray(given)
     except ValueError as error:  # rows of different lengths

@@ -707,7 +707,6 @@ class Collection:
     adelete = awaitable(delete)
 
     def _calibrate(self) -> None:
-        """Measure the collection, and search by what was found."""
         try_to_calibrate(self._backend, self._serving.encoder)
         self._serving.refresh_settings()
 

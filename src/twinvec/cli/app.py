@@ -111,7 +111,6 @@ def build_app(*, only: str | None = None) -> typer.Typer:
 
 
 def _add_installed(app: typer.Typer, only: str | None) -> None:
-    """Add the commands of installed packages."""
     installed = installed_packages(only)
     if all(entry.name != _COLLECTIONS for entry in installed):
         add_uninstalled(app)

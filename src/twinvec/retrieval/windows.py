@@ -132,7 +132,6 @@ def _open_fence(text: str, start: int) -> str:
 
 
 def _cut(text: str, block: Block) -> Iterator[Span]:
-    """Yield the units of a block."""
     pieces = [Span(block.start, block.end)]
     if block.prose:
         mark = _ITEM.match(text, block.start, block.end)  # the number of an item ends no sentence

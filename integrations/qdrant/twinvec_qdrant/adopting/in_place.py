@@ -75,7 +75,6 @@ def adopt_in_place(
 
 
 def _check_shape(source: ForeignCollection) -> None:
-    """Raise ``ConfigurationError`` if the collection cannot be one of ours."""
     shape, location = source.shape, source.backend.location
     distance = shape.dense[source.vector].distance
     if distance != "Cosine":
@@ -87,7 +86,6 @@ def _check_shape(source: ForeignCollection) -> None:
 
 
 def _described(source: ForeignCollection, encoder: SpaceEncoder, settings: FutureSettings) -> Description:
-    """Return the description that the collection gets."""
     Analyzer(settings.language)  # refuses a language without a stemmer
     indexes = AUTOMATIC if settings.payload_indexes is None else PayloadIndexes.of(settings.payload_indexes)
     check_requested(indexes, None)
@@ -111,7 +109,6 @@ def _check_metadata(metadata: Mapping[str, Any], description: Description, locat
 
 
 def _recorded(source: ForeignCollection, metadata: Mapping[str, Any]) -> Description:
-    """Return the description of a collection whose adoption was begun or finished."""
     location = source.backend.location
     future = metadata.get(ADOPTION)
     if future:

@@ -61,7 +61,6 @@ class ChunkVectors:
         return list(map(TextVectors, vectors_ND, states))
 
     def _stored(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
-        """Return the vectors of the batch that the store holds already, by key."""
         ids = [chunk for planned in batch if planned.old for chunk in planned.old.chunks]
         ids += [chunk for planned in batch if planned.document.id in self.left for chunk in planned.ids]
         if not ids:

@@ -152,7 +152,6 @@ class ServerClient:
         return StoreUnavailableError(f"{self._process}: the connection failed: {error}")
 
     def _refusal(self, answer: HTTPResponse, content: bytes) -> TwinvecError:
-        """Return the error that an answer tells."""
         try:
             fields = json.loads(content)["error"]
             message, code = str(fields["message"]), fields.get("code")
@@ -246,7 +245,6 @@ def _connected(host: str, port: int | None, tls: Any) -> HTTPConnection:
 
 
 def _key(*, write: bool) -> str | None:
-    """Return the key from the environment, or from the file that it names."""
     for name in (WRITE_VARIABLE,) if write else (WRITE_VARIABLE, READ_VARIABLE):
         if key := os.environ.get(name):
             return key

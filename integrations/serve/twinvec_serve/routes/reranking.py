@@ -125,7 +125,6 @@ async def _rerank(request: Request, body: RerankRequest, served: Services, versi
 
 
 def _text(document: str | dict[str, Any], index: int, fields: Sequence[str] | None) -> str:
-    """Return the text of a document that is compared."""
     if isinstance(document, str):
         return document
     wanted = fields or ("text",)

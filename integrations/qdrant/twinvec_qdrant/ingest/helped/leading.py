@@ -136,7 +136,6 @@ class LedIngestion(Ingestion):
         return Part(changed, self._cutting.settings, left.intersection(each.document.id for each in changed))
 
     def _add(self, part: Part, done: PartReport) -> None:
-        """Count what a helper has done."""
         for each in fields(done.report):
             value = getattr(self._report, each.name)
             setattr(self._report, each.name, value + getattr(done.report, each.name))
