@@ -14,8 +14,6 @@ from twinvec.errors import SpaceMismatchError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant import Collection, list_collections
 
-DEFAULT_PATH = Path("./.twinvec")
-
 
 class Shelf(Protocol):
     """The collections of one place."""
