@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from itertools import chain
+from itertools import tee
 from typing import Any, Protocol
 
 from twinvec.errors import InputError
@@ -107,10 +107,10 @@ class LedIngestion(Ingestion):
         """Let the first batch of a new collection set the average length, as in one process; return all documents."""
         if self._bm25.average_length:
             return changed
-        first: list[Changed] = []
-        batch = next(document_batches(self._cut(_noted(changed, first))), [])
+        ahead, changed = tee(changed)
+        batch = next(document_batches(self._cut(ahead)), [])
         self._bm25.begin([chunk.embedded for planned in batch for chunk in planned.chunks])
-        return chain(first, changed)
+        return changed
 
     def _cut(self, changed: Iterable[Changed]) -> Iterator[PlannedDocument]:
         """Cut documents, and leave those out that cannot be cut: their writer reports them."""
@@ -174,12 +174,6 @@ class LedIngestion(Ingestion):
         self._bm25.changed(changed.old, record)
         self._bm25.written(chunk.text for chunk in planned.chunks)
         self._advance([changed])
-
-
-def _noted(changed: Iterable[Changed], notes: list[Changed]) -> Iterator[Changed]:
-    for each in changed:
-        notes.append(each)
-        yield each
 
 
 def led_ingestion(
