@@ -12,7 +12,7 @@ from twinvec_qdrant import HelperCall
 def read_ahead(
     items: Iterator[Any], ahead: int = 4, dies: Callable[[HelperCall], bool] = lambda call: False
 ) -> Iterator[Any]:
-    """What ``Helpers.computed`` does; ``dies`` says which calls every process dies of."""
+    """What ``Helpers.with_results`` does; ``dies`` says which calls every process dies of."""
     taken: deque[Any] = deque()
     for each in items:
         if isinstance(each, HelperCall):

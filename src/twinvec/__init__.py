@@ -37,15 +37,14 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "CrossEncoderReranker": "rerankers.cross_encoder",
-        "Document": "retrieval.documents",
-        "Encoder": "encoder",
-        "Hit": "retrieval.base",
-        "MaxSimReranker": "rerankers.maxsim",
-        "MemoryIndex": "retrieval.memory_index",
-        "RetrieveRerank": "retrieval.retrieve_rerank",
-        "Retriever": "retrieval.base",
-        "TwinvecError": "errors",
+        "encoder": "Encoder",
+        "errors": "TwinvecError",
+        "rerankers.cross_encoder": "CrossEncoderReranker",
+        "rerankers.maxsim": "MaxSimReranker",
+        "retrieval.base": "Hit Retriever",
+        "retrieval.documents": "Document",
+        "retrieval.memory_index": "MemoryIndex",
+        "retrieval.retrieve_rerank": "RetrieveRerank",
     },
 )
 

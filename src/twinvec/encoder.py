@@ -230,8 +230,7 @@ class Encoder(TruncationCounter):
         if isinstance(texts, (str, bytes)):
             raise ConfigurationError("encode_stream takes an iterable of strings, not one string")
         check_list(texts)
-        if window < 1:
-            raise ConfigurationError(f"window must be at least 1, got {window}")
+        integer(window, "window", least=1)
         return self._stream(iter(texts), window, options)
 
     def _stream(self, texts: Iterator[str], window: int, options: dict[str, Any]) -> Iterator[Vectors]:
@@ -295,7 +294,6 @@ class Encoder(TruncationCounter):
     def _vectors(
         self, texts: list[str], prefix: str, progress: bool | Advance, on_batch: Callable[[int], None] | None
     ) -> tuple[FloatArray, IntArray]:
-        """Return the vectors of checked texts and their lengths in tokens."""
         unique, inverse = distinct(texts)
         vectors = np.empty((len(unique), self.dim), dtype=np.float32)
         tokens = np.empty(len(unique), dtype=np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray, IntArray, largest, unit
 from twinvec.errors import ConfigurationError, InputError
-from twinvec.support.checks import check_choice
+from twinvec.support.checks import check_choice, integer
 from twinvec.support.extras import import_extra
 
 Measure = Literal["cosine", "dot"]
@@ -41,8 +41,7 @@ def semantic_search(
         ConfigurationError: the limit is below 1, or the measure is unknown.
         InputError: an array is not two-dimensional and finite, or the two differ in their columns.
     """
-    if limit < 1:
-        raise ConfigurationError(f"limit must be at least 1, got {limit}")
+    integer(limit, "limit", least=1)
     check_choice(measure, Measure, "measure")
     queries_QD, corpus_ND = _table(queries, "queries"), _table(corpus, "corpus")
     if queries_QD.shape[1] != corpus_ND.shape[1] and len(queries_QD) and len(corpus_ND):
@@ -80,7 +79,6 @@ def cosines(first: FloatArray, second: FloatArray, dim: int) -> FloatArray:
 
 
 def _vectors(given: Any, name: str, dim: int) -> FloatArray:
-    """Return one vector or several as a table of float32 numbers."""
     try:
         values = np.asarray(given)
     except ValueError as error:  # rows of different lengths
@@ -112,8 +110,7 @@ def most_similar_pairs(
         ConfigurationError: the limit is below 1, or the threshold is not a cosine.
         InputError: ``vectors`` is not two-dimensional and finite.
     """
-    if limit < 1:
-        raise ConfigurationError(f"limit must be at least 1, got {limit}")
+    integer(limit, "limit", least=1)
     check_cosine(threshold)
     vectors_ND = unit(_table(vectors, "vectors"))
     best = np.empty(0, dtype=np.float32)

@@ -100,7 +100,6 @@ class _Shown:
 
 @contextmanager
 def _writing(output: Path) -> Iterator[None]:
-    """Turn errors of writing into a ``ConfigurationError`` that names the output."""
     try:
         yield
     except OSError as error:

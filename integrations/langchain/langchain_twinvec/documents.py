@@ -1,4 +1,4 @@
-"""Conversion between LangChain's documents and twinvec's hits.
+"""Conversion between LangChain's documents, and the documents and hits of twinvec.
 
 The metadata of a document has its final score as ``relevance_score``, as LangChain's rerankers call it, and the score
 of each stage by name as ``twinvec_scores``.
@@ -11,7 +11,11 @@ from typing import Any
 
 from langchain_core.documents import Document
 
+from twinvec import Document as Stored
 from twinvec import Hit
+from twinvec.adapters.metadata import plain_metadata
+from twinvec.errors import DocumentError
+from twinvec_qdrant import Failure
 
 SCORE = "relevance_score"
 SCORES = "twinvec_scores"
@@ -40,6 +44,19 @@ class ScoredDocument(Document):
     def lc_id(cls) -> list[str]:
         """Return the id of ``Document``, as which LangChain saves and loads the document."""
         return Document.lc_id()
+
+
+def storable(key: str, text: str, metadata: Mapping[str, Any] | None) -> Stored | Failure:
+    """Return the document to store, or why its metadata cannot be kept."""
+    try:
+        return Stored(key, text, payload=plain_metadata(key, metadata or {}))
+    except DocumentError as error:
+        return Failure(str(key), str(error))
+
+
+def stored_document(stored: Stored) -> Document:
+    """Return a document as it was given to be stored."""
+    return Document(page_content=stored.text, metadata=dict(stored.payload), id=stored.id)
 
 
 def document_of(hit: Hit) -> Document:

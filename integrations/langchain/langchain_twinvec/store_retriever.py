@@ -28,7 +28,6 @@ class StoreRetriever(VectorStoreRetriever):
         return await super()._aget_relevant_documents(query, run_manager=run_manager, **self._within(kwargs))
 
     def _within(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the options of a call with both filters."""
         if "filter" not in options:
             return options
         filters = (self.search_kwargs.get("filter"), options["filter"])

@@ -16,24 +16,18 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
-from langchain_twinvec.embeddings import TwinvecEmbeddings
+from langchain_twinvec.documents import storable, stored_document
+from langchain_twinvec.store_arguments import check_order, encoder_of, search_mode, with_name
 from langchain_twinvec.store_retriever import StoreRetriever
-from twinvec import Document as Stored
-from twinvec import Encoder, Hit
-from twinvec.adapters.external_encoder import ExternalEncoder
-from twinvec.adapters.metadata import plain_metadata
-from twinvec.errors import ConfigurationError, DocumentError
+from langchain_twinvec.store_searches import by_text, by_vector, diverse, relevance_of
+from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode
-from twinvec.retrieval.filters import Filter
-from twinvec.support.checks import check_choice
 from twinvec_qdrant import (
     NOTHING,
     ClusterSettings,
     Collection,
-    Failure,
     IndexSettings,
     all_of,
-    exact_search,
     ingest_all,
     joined_options,
     open_whole_documents,
@@ -43,14 +37,12 @@ from twinvec_qdrant import (
     text_id,
     text_ids,
     understood_filter,
-    vector_space,
-    with_documents,
 )
 
 if TYPE_CHECKING:
-    from qdrant_client import AsyncQdrantClient, QdrantClient, models
+    from qdrant_client import AsyncQdrantClient, QdrantClient
 
-    AnyFilter = Filter | models.Filter
+    from langchain_twinvec.store_searches import AnyFilter
 
 
 class TwinvecVectorStore(VectorStore):
@@ -112,9 +104,9 @@ class TwinvecVectorStore(VectorStore):
         async_client: AsyncQdrantClient | None = None,
         qdrant: Mapping[str, Any] | None = None,
     ) -> None:
-        _check_order(embedding, collection_name)
+        check_order(embedding, collection_name)
         others = dict(qdrant or {})
-        self._mode = _mode(mode, others.pop("retrieval_mode", None))
+        self._mode = search_mode(mode, others.pop("retrieval_mode", None))
         if embedding is None and collection is None and create:
             raise ConfigurationError(
                 "a vector store needs embeddings, or an open collection; give create=False to search an existing "
@@ -136,7 +128,7 @@ class TwinvecVectorStore(VectorStore):
         }
         self.collection = open_whole_documents(
             collection_name,
-            encoder=None if embedding is None else _encoder(embedding),
+            encoder=None if embedding is None else encoder_of(embedding),
             payload_indexes=payload_index_types(payload_indexes),
             create=create,
             tenant_key=tenant_key,
@@ -188,7 +180,7 @@ class TwinvecVectorStore(VectorStore):
         **kwargs: Any,
     ) -> Self:
         """Open a store with the arguments of the class and add texts."""
-        store = cls(embedding, **_named(kwargs))
+        store = cls(embedding, **with_name(kwargs))
         store.add_texts(texts, metadatas, ids=ids)
         return store
 
@@ -211,7 +203,7 @@ class TwinvecVectorStore(VectorStore):
         **kwargs: Any,
     ) -> Self:
         """Open a store with the arguments of the class; ``client_options`` name the place."""
-        return cls(embedding, **_named({**(client_options or {}), **kwargs, "collection_name": collection_name}))
+        return cls(embedding, **with_name({**(client_options or {}), **kwargs, "collection_name": collection_name}))
 
     def add_texts(
         self,
@@ -245,14 +237,14 @@ class TwinvecVectorStore(VectorStore):
             raise ConfigurationError(f"{len(texts)} texts, {len(metadatas)} metadatas and {len(keys)} ids")
         # by repr: an id of a wrong type may not be hashable, and is refused by name later
         named = {
-            repr(key): _stored(key, text, metadata) for key, text, metadata in zip(keys, texts, metadatas, strict=True)
+            repr(key): storable(key, text, metadata) for key, text, metadata in zip(keys, texts, metadatas, strict=True)
         }
         ingest_all(self.collection, [*named.values()], f"{len(texts)} texts")
         return keys
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents with these ids, in this order, without missing ones."""
-        return [_document(stored) for stored in self.collection.get(text_ids(ids))]
+        return [stored_document(stored) for stored in self.collection.get(text_ids(ids))]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
         """Delete documents; unknown ids are skipped.
@@ -301,7 +293,8 @@ class TwinvecVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
         """``similarity_search`` with the score of the last stage, which is the cosine in mode "dense"."""
-        return [(document, hit.score) for document, hit in self._found(query, k, filter, mode, **kwargs)]
+        found = by_text(self.collection, query, k, filter, mode or self._mode, **kwargs)
+        return [(document, hit.score) for document, hit in found]
 
     def similarity_search_by_vector(
         self, embedding: list[float], k: int = 4, filter: AnyFilter | None = None, **kwargs: Any
@@ -317,18 +310,8 @@ class TwinvecVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
         """``similarity_search_by_vector`` with cosines."""
-        offset, exact = kwargs.pop("offset", 0), exact_search(kwargs.pop("search_params", None))
-        score_threshold = kwargs.pop("score_threshold", None)
-        refuse_foreign(kwargs)
-        hits = self.collection.search_vector(
-            embedding,
-            k,
-            understood_filter(filter),
-            offset=offset,
-            exact=exact,
-            space=vector_space(self.collection, embedding),
-        )
-        return [(document, hit.score) for document, hit in self._with_documents(hits, score_threshold)]
+        found = by_vector(self.collection, embedding, k, filter, **kwargs)
+        return [(document, hit.score) for document, hit in found]
 
     def max_marginal_relevance_search(
         self,
@@ -347,7 +330,7 @@ class TwinvecVectorStore(VectorStore):
             lambda_mult: Weight of relevance against difference, from 0 to 1.
             kwargs: ``score_threshold``, the least cosine of a document.
         """
-        return [found for found, _ in self._diverse(query, k, fetch_k, lambda_mult, filter, **kwargs)]
+        return [found for found, _ in diverse(self.collection, query, k, fetch_k, lambda_mult, filter, **kwargs)]
 
     def max_marginal_relevance_search_by_vector(
         self,
@@ -359,7 +342,7 @@ class TwinvecVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[Document]:
         """``max_marginal_relevance_search`` by a vector."""
-        return [found for found, _ in self._diverse(embedding, k, fetch_k, lambda_mult, filter, **kwargs)]
+        return [found for found, _ in diverse(self.collection, embedding, k, fetch_k, lambda_mult, filter, **kwargs)]
 
     def max_marginal_relevance_search_with_score_by_vector(
         self,
@@ -371,7 +354,7 @@ class TwinvecVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
         """``max_marginal_relevance_search_by_vector`` with cosines."""
-        return self._diverse(embedding, k, fetch_k, lambda_mult, filter, **kwargs)
+        return diverse(self.collection, embedding, k, fetch_k, lambda_mult, filter, **kwargs)
 
     async def amax_marginal_relevance_search(self, query: str, *args: Any, **kwargs: Any) -> list[Document]:
         """``max_marginal_relevance_search``, awaitable."""
@@ -389,59 +372,13 @@ class TwinvecVectorStore(VectorStore):
         """Return the relevance of each hit; for a collection without, cosines mapped to 0 to 1."""
         mode = kwargs.pop("mode", None) or self._mode
         kwargs.pop("score_threshold", None)  # LangChain compares it with what is returned
-        found = self._found(query, k, kwargs.pop("filter", None), mode, **kwargs)
-        return [(document, _relevance(hit)) for document, hit in found]
+        found = by_text(self.collection, query, k, kwargs.pop("filter", None), mode, **kwargs)
+        return [(document, relevance_of(hit)) for document, hit in found]
 
     async def _asimilarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         return await run_in_executor(None, self._similarity_search_with_relevance_scores, query, k, **kwargs)
-
-    def _found(
-        self,
-        query: str,
-        k: int,
-        filter: AnyFilter | None,
-        mode: Mode | None,
-        *,
-        offset: int = 0,
-        score_threshold: float | None = None,
-        search_params: Any = None,
-        weights: tuple[float, float] = (1.0, 1.0),
-        **kwargs: Any,
-    ) -> list[tuple[Document, Hit]]:
-        refuse_foreign(kwargs)
-        mode, conditions = mode or self._mode, understood_filter(filter)
-        if exact_search(search_params) and mode != "sparse" and query.strip():
-            words = query if mode == "hybrid" else None
-            (vector_D,) = self.collection.encoder.encode_query([query])
-            hits = self.collection.search_vector(
-                vector_D, k, conditions, words=words, offset=offset, exact=True, weights=weights, passages=False
-            )
-        else:
-            hits = self.collection.search(query, k, mode, conditions, offset=offset, weights=weights, passages=False)
-        return self._with_documents(hits, score_threshold)
-
-    def _diverse(
-        self,
-        query: str | list[float],
-        k: int,
-        fetch_k: int,
-        lambda_mult: float,
-        filter: AnyFilter | None,
-        *,
-        score_threshold: float | None = None,
-        search_params: Any = None,
-        **kwargs: Any,
-    ) -> list[tuple[Document, float]]:
-        refuse_foreign(kwargs)
-        if exact_search(search_params):
-            raise ConfigurationError("search_params: a search for different documents has no exact form; leave it out")
-        space = None if isinstance(query, str) else vector_space(self.collection, query)
-        hits = self.collection.search_diverse(
-            query, k, understood_filter(filter), candidates=fetch_k, diversity=1 - lambda_mult, space=space
-        )
-        return [(document, hit.score) for document, hit in self._with_documents(hits, score_threshold)]
 
     def as_retriever(self, **kwargs: Any) -> StoreRetriever:
         """Return a retriever; the ``filter`` of a call is added to that of its ``search_kwargs``.
@@ -451,67 +388,3 @@ class TwinvecVectorStore(VectorStore):
         """
         tags = kwargs.pop("tags", None) or self._get_retriever_tags()
         return StoreRetriever(vectorstore=self, tags=tags, **kwargs)
-
-    def _with_documents(self, hits: Sequence[Hit], least: float | None) -> list[tuple[Document, Hit]]:
-        good = [hit for hit in hits if least is None or hit.score >= least]
-        return [(_document(stored), hit) for stored, hit in with_documents(self.collection, good)]
-
-
-def _check_order(embedding: object, collection_name: object) -> None:
-    """Notice arguments in the order of ``QdrantVectorStore``: client, collection_name, embedding."""
-    if embedding is not None and not isinstance(embedding, Embeddings):
-        raise ConfigurationError(
-            f"embedding: expected LangChain embeddings, got {type(embedding).__name__}: write "
-            "TwinvecVectorStore(embedding, collection_name, client=client)"
-        )
-    if not isinstance(collection_name, str):
-        raise ConfigurationError(f"collection_name: expected a string, got {type(collection_name).__name__}")
-
-
-def _mode(mode: Mode, retrieval_mode: Any) -> Mode:
-    plain = getattr(retrieval_mode, "value", retrieval_mode)
-    if plain not in (None, mode) and mode != "dense":
-        raise ConfigurationError(f"mode is {mode!r}, but retrieval_mode is {plain!r}: give one of them")
-    wanted: Mode = plain or mode
-    check_choice(wanted, Mode, "mode")
-    return wanted
-
-
-def _named(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments of the class; without a name the collection gets a new one, as in ``QdrantVectorStore``."""
-    if "collection_name" in arguments and arguments["collection_name"] is None:
-        return {**arguments, "collection_name": uuid4().hex}
-    return arguments
-
-
-def _encoder(embedding: Embeddings) -> Encoder | ExternalEncoder:
-    if isinstance(embedding, TwinvecEmbeddings) and embedding.encoder is not None:
-        return embedding.encoder
-    model = getattr(embedding, "model_name", None) or getattr(embedding, "model", None)
-    name = ":".join([type(embedding).__name__, *([model] if isinstance(model, str) else [])])
-    return ExternalEncoder(
-        name, lambda texts: [embedding.embed_query(text) for text in texts], embedding.embed_documents
-    )
-
-
-def _stored(key: str, text: str, metadata: Mapping[str, Any] | None) -> Stored | Failure:
-    """Return the document to store, or why its metadata cannot be kept."""
-    try:
-        return Stored(key, text, payload=plain_metadata(key, metadata or {}))
-    except DocumentError as error:
-        return Failure(str(key), str(error))
-
-
-def _relevance(hit: Hit) -> float:
-    if hit.relevance is not None:
-        return hit.relevance
-    if "dense" not in hit.scores:
-        raise ConfigurationError(
-            "the collection tells no relevance of words (Collection.reindex calibrates it): search by vectors, or both "
-            "('dense', 'hybrid')"
-        )
-    return (1 + min(1.0, max(-1.0, hit.scores["dense"]))) / 2
-
-
-def _document(stored: Stored) -> Document:
-    return Document(page_content=stored.text, metadata=dict(stored.payload), id=stored.id)

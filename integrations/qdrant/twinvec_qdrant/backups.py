@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from twinvec.errors import CollectionNotFoundError
@@ -41,11 +42,8 @@ def backup_collection(
     store = EmbeddedStore(path or DEFAULT_PATH, name, wait_seconds)
     if store.peek() is None:
         raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
-    backend = store.open()
-    try:
+    with closing(store.open()) as backend:
         return back_up(backend, name, Path(to).expanduser().resolve(), overwrite=overwrite)
-    finally:
-        backend.close()
 
 
 def restore_collection(

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from twinvec.retrieval.phrasings import Phrasings
 from twinvec.support.async_methods import awaitable
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaiting
-from twinvec_qdrant.calibration.measuring import calibrate, is_due
+from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
 from twinvec_qdrant.encoders import token_encoder
 from twinvec_qdrant.ingest.helped.leading import Helpers, led_ingestion
 from twinvec_qdrant.ingest.helped.parts import Part, PartIngestion, PartReport
@@ -65,8 +64,6 @@ if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, QdrantClient
 
     from twinvec.rerankers.maxsim import MaxSimReranker
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -271,7 +268,7 @@ class Collection:
             describe or {},
             prune=prune,
             write=not dry_run,
-            computed=None if helpers is None else helpers.computed,
+            with_results=None if helpers is None else helpers.with_results,
         )
         given = {membership.prefix + each: vector for each, vector in (vectors or {}).items()}
         if helpers is None:
@@ -710,11 +707,7 @@ class Collection:
     adelete = awaitable(delete)
 
     def _calibrate(self) -> None:
-        """Measure the collection, and search by what was found; a failure leaves the last calibration."""
-        try:
-            calibrate(self._backend, self._serving.encoder())
-        except Exception as error:  # an encoder may raise anything, and all else is done
-            logger.warning("%s: was not calibrated: %s", self._location, error)
+        try_to_calibrate(self._backend, self._serving.encoder)
         self._serving.refresh_settings()
 
     def _run(self, steps: Steps[T]) -> T:

@@ -94,8 +94,13 @@ def states_dim(encoder: SpaceEncoder) -> int:
     return int(token_encoder(encoder).encode_tokens(["size"], prompt="document")[0].shape[1])
 
 
-def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int) -> list[States]:
-    """Return the token states of documents, in half precision; raise ``BadVectorError`` if a store cannot hold them."""
+def token_states(encoder: SpaceEncoder, texts: Sequence[str], dim: int | None) -> Sequence[States | None]:
+    """Return the token states of documents, in half precision, or None for each if the collection keeps none (``dim``).
+
+    Raise ``BadVectorError`` if a store cannot hold them.
+    """
+    if dim is None:
+        return [None] * len(texts)
     states = []
     tokens = token_encoder(encoder)
     for page in pages(texts, _TEXTS):

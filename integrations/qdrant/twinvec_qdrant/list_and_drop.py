@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,11 +41,8 @@ def list_collections(
     grpc_port: int = GRPC_PORT,
 ) -> list[CollectionEntry]:
     """List a store's collections by name, without opening them; arguments and errors are as for ``Collection.open``."""
-    store = find_stores(StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))
-    try:
+    with closing(find_stores(StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))) as store:
         found = sorted(store.descriptions().items())
-    finally:
-        store.close()
     return [CollectionEntry(name, each.get("model"), each.get("dim")) for name, each in found]
 
 
@@ -67,13 +65,10 @@ def drop_collection(
         StoreBusyError: the embedded collection is open, in this process or in another.
         StoreUnavailableError: the server does not answer, or the folder cannot be removed.
     """
-    store = find_store(name, StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))
-    try:
+    with closing(find_store(name, StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port))) as store:
         found = store.descriptions()
         if name not in found:
             raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
         if found[name] or url is not None or client is not None:  # in an embedded store, a damaged one is ours too
             check_ours(found[name], store.location)
         store.drop()
-    finally:
-        store.close()

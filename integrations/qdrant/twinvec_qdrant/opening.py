@@ -151,7 +151,6 @@ def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Descri
 
 
 def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:
-    """Return the collection's description; refuse what differs from the requested settings."""
     description = read_description(metadata, location)
     if wanted.chunking is not None and not wanted.chunking.agrees(description.chunking):
         raise ConfigurationError(

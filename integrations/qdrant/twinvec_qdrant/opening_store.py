@@ -74,7 +74,6 @@ def _found(name: str, place: StorePlace) -> Store:
 
 
 def _check(place: StorePlace) -> None:
-    """Raise ``ConfigurationError`` if the arguments contradict one another."""
     if sum(each is not None for each in (place.path, place.url, place.client)) > 1:
         raise ConfigurationError("give one of path, url and client")
     if place.path is not None and place.async_client is not None:

@@ -48,8 +48,8 @@ class _Taken:
     reference: Any = None
 
 
-def computed(items: Iterator[Any], plan: Plan) -> Generator[Any]:
-    """Yield items in their order, with the result of each ``HelperCall`` in its place; see ``Helpers.computed``.
+def with_results(items: Iterator[Any], plan: Plan) -> Generator[Any]:
+    """Yield items in their order, with the result of each ``HelperCall`` in its place; see ``Helpers.with_results``.
 
     Raises:
         TwinvecError: a call raised it.
@@ -75,7 +75,7 @@ def computed(items: Iterator[Any], plan: Plan) -> Generator[Any]:
 
 
 class _Tasks:
-    """The tasks of one call of ``computed``. At most one runs for each CPU: each has a process of its own."""
+    """The tasks of one call of ``with_results``. At most one runs for each CPU: each has a process of its own."""
 
     def __init__(self, plan: Plan) -> None:
         self._task = _TASK.options(num_cpus=0, scheduling_strategy="SPREAD", max_retries=0)

@@ -16,7 +16,7 @@ from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError, InputError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant import Collection, Part, PartReport, Writer
-from twinvec_ray.calls import computed
+from twinvec_ray.calls import with_results
 from twinvec_ray.cluster import Plan
 from twinvec_ray.pool import DIED, Pool
 from twinvec_ray.recipes import Recipe, recipe_of
@@ -40,7 +40,7 @@ class RayHelpers:
         self._plan = plan
         self._place = dict(place or {})
         self._options = dict(options or {})
-        self._computed: list[Generator[Any]] = []
+        self._reading: list[Generator[Any]] = []
         self._encoding: dict[str, Pool[Any]] = {}
         self._writing: Pool[Part] | None = None
 
@@ -52,17 +52,17 @@ class RayHelpers:
 
     def close(self) -> None:
         """End the workers."""
-        for started in self._computed:
+        for started in self._reading:
             started.close()
         for pool in (*self._encoding.values(), self._writing):
             if pool is not None:
                 pool.close()
-        self._encoding, self._writing, self._computed = {}, None, []
+        self._encoding, self._writing, self._reading = {}, None, []
 
-    def computed(self, items: Iterator[Any]) -> Iterator[Any]:
+    def with_results(self, items: Iterator[Any]) -> Iterator[Any]:
         """Yield items in their order, with the result of each ``HelperCall`` in its place, which a task computes."""
-        started = computed(items, self._plan)
-        self._computed.append(started)
+        started = with_results(items, self._plan)
+        self._reading.append(started)
         return started
 
     def encoder(self, encoder: SpaceEncoder) -> SpaceEncoder:

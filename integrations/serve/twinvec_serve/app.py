@@ -47,7 +47,7 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     _add_middleware(app, settings, metrics)
     for module in (embeddings, reranking, operation, documentation, collections, documents, files):
         app.include_router(module.router)
-    over_http.add_routes(app, settings)
+    over_http.add_routes(app)
     describe(app, settings)
     return app
 

@@ -132,11 +132,12 @@ def serve_command(
 
     check_store(path, url)
     keys = find_keys(api_key_file, os.environ)
+    default_model, default_rerankers = _defaults()
     settings = ServeSettings(
         path=path,
         url=url,
-        models=_named(model or [_default_model()]),
-        rerankers=_named(reranker if reranker is not None else _default_rerankers()),
+        models=_named(model or [default_model]),
+        rerankers=_named(default_rerankers if reranker is None else reranker),
         host=host,
         port=port,
         read_keys=keys.read,
@@ -173,15 +174,12 @@ def mcp_command(path: StorePath = None, url: StoreUrl = None) -> None:
     run(path, url)
 
 
-def _default_model() -> str:
+def _defaults() -> tuple[str, list[str]]:
+    """Return the model and the rerankers that the environment names, or else the file of defaults."""
     written = find_settings(Path.cwd())
-    return os.environ.get("TWINVEC_MODEL") or (written and written.model) or "default"
-
-
-def _default_rerankers() -> list[str]:
-    written = find_settings(Path.cwd())
-    chosen = os.environ.get("TWINVEC_RERANK") or (written and written.rerank)
-    return [chosen] if chosen and chosen not in _NO_RERANKERS else []
+    model = os.environ.get("TWINVEC_MODEL") or (written and written.model) or "default"
+    reranker = os.environ.get("TWINVEC_RERANK") or (written and written.rerank)
+    return model, [reranker] if reranker and reranker not in _NO_RERANKERS else []
 
 
 def _named(given: list[str]) -> dict[str, str]:
@@ -190,19 +188,14 @@ def _named(given: list[str]) -> dict[str, str]:
     for each in given:
         model, sign, name = ("", "", "") if Path(each).is_dir() else each.rpartition("=")
         if not sign:
-            model, name = each, _own_name(each)
+            model, name = each, Path(each).resolve().name if Path(each).is_dir() else each.partition("@")[0]
         if name in named:
             raise ConfigurationError(f"two models have the name {name!r}: name one of them, as in {model}=OTHER")
         named[name] = model
     return named
 
 
-def _own_name(model: str) -> str:
-    return Path(model).resolve().name if Path(model).is_dir() else model.partition("@")[0]
-
-
 def _tell_ready(address: str, settings: ServeSettings, *, as_json: bool) -> None:
-    """Print one line that people and scripts can read."""
     line = f"twinvec serve: ready at {address}"
     if as_json:
         store = str(settings.path or "./.twinvec") if settings.url is None else settings.url

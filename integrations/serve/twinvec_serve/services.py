@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Annotated, cast
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from twinvec_serve.collections.open_collections import OpenCollections
 from twinvec_serve.models.served_models import ServedModels
@@ -24,5 +24,9 @@ class Services:
 
 
 async def services(request: Request) -> Services:  # async: FastAPI runs other dependencies in threads
-    """Return the services of the request's server: a dependency of routes."""
+    """Return the services of the request's server."""
     return cast(Services, request.app.state.services)
+
+
+Served = Annotated[Services, Depends(services)]
+"""The services of the request's server, as a parameter of a route."""

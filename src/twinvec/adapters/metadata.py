@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Mapping
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -55,7 +56,7 @@ def _plain(identity: object, key: str, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(identity, key, each) for each in value]
     if isinstance(value, (set, frozenset)):
-        return sorted((_plain(identity, key, each) for each in value), key=_order)
+        return sorted((_plain(identity, key, each) for each in value), key=partial(json.dumps, sort_keys=True))
     return _plain(identity, key, _json(identity, key, value))
 
 
@@ -85,10 +86,6 @@ def _text(identity: object, key: str, text: str) -> str:
         return check_text(text, "its text", max_bytes=2**63)
     except TextError as error:
         raise _refused(identity, key, str(error)) from None
-
-
-def _order(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 def _refused(identity: object, key: str, reason: str) -> DocumentError:

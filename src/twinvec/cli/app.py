@@ -121,7 +121,6 @@ def build_app(*, only: str | None = None) -> typer.Typer:
 
 
 def _add_installed(app: typer.Typer, only: str | None) -> None:
-    """Add the commands of installed packages."""
     installed = installed_packages(only)
     if all(package.name != COLLECTIONS_PACKAGE for package in installed):
         add_uninstalled(app)

@@ -112,7 +112,6 @@ def compare_command(
 def _evaluate_collection(
     opened: Any, name: str, mode: Mode | None, tasks: Tasks, plot: Path | None
 ) -> tuple[dict[str, Any], dict[str, IrResult]]:
-    """Return the figures of a collection for JSON, and the result of each set."""
     from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked
     from twinvec.retrieval.tuned_search import Setting, TunedSearch
@@ -155,7 +154,6 @@ def _evaluate_forms(model: str, tasks: Tasks, plot: Path) -> dict[str, Any]:
 
 
 def _plotted(found: Mapping[str, Sequence[StorageVariant]], plot: Path) -> dict[str, dict[str, Any]]:
-    """Plot all forms of storage, and return their figures for JSON."""
     from twinvec.evaluation.report.plots import costs
 
     costs(found, plot)

@@ -104,12 +104,9 @@ def fault(error: Any) -> str:
     key = ".".join(map(str, error["loc"]))
     known = ", ".join(Settings.model_fields)
     if error["type"] != "extra_forbidden":
-        return ": ".join(filter(None, [key, _message(error["msg"])]))
+        message = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+        return ": ".join(filter(None, [key, message]))
     if any(word in key.lower() for word in _SECRETS):
         return f"{key}: a secret is not for this file; set the environment variable QDRANT_API_KEY"
     near = get_close_matches(key, Settings.model_fields, 1)
     return f"{key}: unknown key; did you mean {near[0]}?" if near else f"{key}: unknown key; the keys are {known}"
-
-
-def _message(text: str) -> str:
-    return text.removeprefix("Value error, ").replace("Input should be", "expected")

@@ -93,7 +93,6 @@ def cluster_command(
 
 
 def _encoded(source: Path, model: str) -> tuple[list[str], Any]:
-    """Return the distinct texts of a file, in order, and their vectors."""
     from twinvec.encoder import Encoder
     from twinvec.evaluation.tsv import read_nonblank_texts
 

@@ -127,7 +127,6 @@ def mine(
 def _mine_collection(
     job: MiningJob, name: str, path: Path | None, url: str | None, model: str | None, *, progress: bool
 ) -> MiningReport:
-    """Search the collection for negatives."""
     from twinvec.training.mining.hard_negatives import mine_file
 
     with open_collection(name, path, url=url, model=model) as opened:

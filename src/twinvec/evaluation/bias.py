@@ -169,14 +169,12 @@ def evaluate_winobias(
 
 
 def _leans(model: TextModel, sentences: Sequence[Variants]) -> Values:
-    """Return cosine(neutral, female) - cosine(neutral, male) of each sentence, x 100."""
     male, female, neutral = (encode_distinct(model, [texts[gender] for texts in sentences]) for gender in _GENDERS)
     leans: Values = pair_similarities(neutral, female)["cosine"] - pair_similarities(neutral, male)["cosine"]
     return 100 * leans
 
 
 def _read_sentences(path: Path) -> list[tuple[str, Variants]]:
-    """Return the occupation and the variants of each sentence."""
     found: dict[str, Variants] = {}
     for place, (identity, sentence) in read_table(path, ("sentid", "sentence")):
         parts = identity.split(".")

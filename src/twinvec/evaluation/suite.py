@@ -193,7 +193,6 @@ def _reranked(ir: dict[str, IrResult], tasks: Tasks, model: Any, options: dict[s
 
 
 def _trained_head(model: TextModel) -> Any:
-    """Return the ``PairClassifier`` that softmax training saved in the model's folder, or None."""
     if isinstance(model, Encoder) and ((folder := find_model(model.name).path) / "softmax_head.json").is_file():
         from twinvec.training.run.softmax_head import PairClassifier
 

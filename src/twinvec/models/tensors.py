@@ -6,7 +6,6 @@ import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -37,9 +36,7 @@ class Tensors:
                 self._found[name] = (path, file, stored)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._kept.clear()
         self._open.close()
 

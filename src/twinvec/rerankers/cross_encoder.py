@@ -122,7 +122,6 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         ]
 
     def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> tuple[FloatArray, IntArray]:
-        """Return the scores of pairs and their lengths in tokens."""
         unique, inverse = distinct(pairs)
         scores = np.empty(len(unique), dtype=np.float32)
         tokens = np.empty(len(unique), dtype=np.int64)

@@ -41,19 +41,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "MAX_LIMIT": "base",
-        "BatchReranker": "retrieve_rerank",
-        "Hit": "base",
-        "MemoryIndex": "memory_index",
-        "Mode": "base",
-        "Passage": "base",
-        "Reranker": "base",
-        "RetrieveRerank": "retrieve_rerank",
-        "Retriever": "base",
-        "TokenEncoder": "base",
-        "VectorEncoder": "base",
-        "check_limit": "base",
-        "rerank_many": "retrieve_rerank",
-        "search_many": "retrieve_rerank",
+        "base": "MAX_LIMIT Hit Mode Passage Reranker Retriever TokenEncoder VectorEncoder check_limit",
+        "memory_index": "MemoryIndex",
+        "retrieve_rerank": "BatchReranker RetrieveRerank rerank_many search_many",
     },
 )

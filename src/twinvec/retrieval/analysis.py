@@ -247,7 +247,6 @@ def _split(piece: str) -> list[str]:
 
 
 def _placed_words(text: str) -> Iterator[Word]:
-    """Yield the words of a text, with their places."""
     for piece in _PIECE.finditer(text):
         begin = piece.start()
         if piece[0].isascii():

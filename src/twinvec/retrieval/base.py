@@ -71,7 +71,6 @@ class Retriever(Protocol):
 
     def search(self, query: str, limit: int = 10, *, filter: Filter | None = None) -> list[Hit]:
         """Return at most ``limit`` hits that satisfy ``filter``, best first."""
-        ...
 
 
 @runtime_checkable
@@ -80,7 +79,6 @@ class Reranker(Protocol):
 
     def rerank(self, query: str, hits: Sequence[Hit], limit: int | None = None) -> list[Hit]:
         """Return at most ``limit`` new hits, best first, with the score of this stage added."""
-        ...
 
 
 @runtime_checkable
@@ -92,7 +90,6 @@ class PassageFinder(Protocol):
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits of one query, each with the passage that answers it."""
-        ...
 
 
 @runtime_checkable
@@ -103,7 +100,6 @@ class TokenEncoder(Protocol):
         self, texts: Sequence[str], *, prompt: str | None, on_batch: Callable[[int], None] | None = None
     ) -> list[FloatArray]:
         """Token states of each text, of length 1: shape (tokens, states dim). ``on_batch`` is as for ``Encoder``."""
-        ...
 
 
 @runtime_checkable
@@ -112,7 +108,6 @@ class SpanEncoder(TokenEncoder, Protocol):
 
     def token_spans(self, texts: Sequence[str], *, prompt: str | None) -> list[IntArray]:
         """Where the tokens of ``encode_tokens`` stand in each text, start and end: (tokens, 2); (0, 0) is nowhere."""
-        ...
 
 
 class VectorEncoder(Protocol):
@@ -120,11 +115,9 @@ class VectorEncoder(Protocol):
 
     def encode_query(self, texts: Sequence[str]) -> Any:
         """Vectors of queries: shape (n, dim)."""
-        ...
 
     def encode_document(self, texts: Sequence[str]) -> Any:
         """Vectors of documents: shape (n, dim)."""
-        ...
 
 
 class SpaceEncoder(VectorEncoder, Protocol):
@@ -133,17 +126,14 @@ class SpaceEncoder(VectorEncoder, Protocol):
     @property
     def name(self) -> str:
         """The name that finds the same model again."""
-        ...
 
     @property
     def dim(self) -> int:
         """Size of the vectors."""
-        ...
 
     @property
     def space(self) -> str:
         """Digest of everything that decides the vectors."""
-        ...
 
 
 def check_limit(limit: int, name: str = "limit") -> None:

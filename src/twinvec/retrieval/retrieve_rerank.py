@@ -34,7 +34,6 @@ class BatchReranker(Reranker, Protocol):
         progress: bool = False,
     ) -> list[list[Hit]]:
         """Rerank the hits of each query; ``progress`` shows a bar on a terminal."""
-        ...
 
 
 class RetrieveRerank:

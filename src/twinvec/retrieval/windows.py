@@ -130,7 +130,6 @@ def _open_fence(text: str, start: int) -> str:
 
 
 def _cut(text: str, block: Block) -> Iterator[Span]:
-    """Yield the units of a block."""
     from sentencex import get_sentence_boundaries
 
     pieces = [Span(block.start, block.end)]

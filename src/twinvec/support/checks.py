@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any, get_args
 
-from twinvec.errors import ConfigurationError, TwinvecError
+from twinvec.errors import ConfigurationError
 
 
-def check_choice(value: object, choices: Any, what: str, error: type[TwinvecError] = ConfigurationError) -> None:
-    """Raise ``error`` if ``value`` is not one of ``choices`` (a ``Literal`` type or the values); ``what`` names it."""
+def check_choice(value: object, choices: Any, what: str) -> None:
+    """Raise ConfigurationError, which names ``what``, if a value is none of ``choices`` (values, or a ``Literal``)."""
     known: Iterable[object] = get_args(choices) or tuple(choices)
     if value not in known:
-        raise error(f"{what} {value!r} is not one of {', '.join(map(str, known))}")
+        raise ConfigurationError(f"{what} {value!r} is not one of {', '.join(map(str, known))}")
 
 
 def refuse_unknown(arguments: Mapping[str, object]) -> None:

@@ -40,7 +40,6 @@ def container_share(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/pr
 
 
 def _share(files: list[Path]) -> float | None:
-    """Return a control group's limit in cores, or None if it has no limit."""
     try:
         time, period = (int(word) for file in files for word in file.read_text().split())
     except (OSError, ValueError):  # the files are missing, or say "max"

@@ -12,10 +12,10 @@ _INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "PyYAML"}
 """Package -> name that pip installs it by, where the two differ by more than hyphens."""
 
 
-def require_extra(module: str, extra: str, purpose: str, distribution: str = "twinvec") -> None:
+def require_extra(module: str, extra: str, purpose: str) -> None:
     """Raise MissingExtraError, as ``import_extra`` does, if a package is missing; do not import it."""
     if find_spec(module) is None:
-        raise MissingExtraError(_INSTALLED_AS.get(module, module.replace("_", "-")), extra, purpose, distribution)
+        raise MissingExtraError(_INSTALLED_AS.get(module, module.replace("_", "-")), extra, purpose)
 
 
 def import_torch(purpose: str) -> Any:

@@ -8,8 +8,9 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__``; ``homes`` maps a public name to its module in the package."""
+def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__getattr__`` and ``__dir__``; ``names`` has the public names of each module, by spaces."""
+    homes = {name: module for module, own in names.items() for name in own.split()}
 
     def load(name: str) -> Any:
         if name not in homes:

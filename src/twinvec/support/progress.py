@@ -23,7 +23,6 @@ class Advance(Protocol):
         ``work`` is the work done since the last call; for a part of an item, the count is 0. Default: ``count``. It is
         ignored if the bar was made without ``work``.
         """
-        ...
 
 
 def unseen(count: int, /, *, failed: int = 0, work: float | None = None) -> None:

@@ -189,7 +189,6 @@ def _apply_settings(path: Path, tokenizer: Tokenizer) -> None:
 
 
 def _switch(settings: dict[str, Any], key: str, default: bool, path: Path) -> bool:
-    """Return a setting that is true or false."""
     value = settings.get(key, default)
     if not isinstance(value, bool):
         raise ModelIntegrityError(f"{path}: {key} is {value!r}, expected true or false")

@@ -67,7 +67,7 @@ def test_an_ingest_calibrates_a_collection_when_it_has_doubled(collection):
 
 def test_an_unchanged_ingest_and_a_dry_run_measure_nothing(collection, monkeypatch):
     collection.ingest(towns(LEAST_MEASURED))
-    monkeypatch.setattr("twinvec_qdrant.collection.calibrate", None)
+    monkeypatch.setattr("twinvec_qdrant.collection.try_to_calibrate", None)
     assert collection.ingest(towns(LEAST_MEASURED)).unchanged == LEAST_MEASURED
     collection.ingest(towns(3 * LEAST_MEASURED), dry_run=True)
 
@@ -76,7 +76,7 @@ def test_a_failure_of_the_measurement_leaves_a_whole_collection(collection, monk
     def fails(*_: object) -> bool:
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr("twinvec_qdrant.collection.calibrate", fails)
+    monkeypatch.setattr("twinvec_qdrant.calibration.measuring.calibrate", fails)
     assert collection.ingest(towns(LEAST_MEASURED)).new == LEAST_MEASURED
     assert "was not calibrated: no such luck" in caplog.text
     assert stored(collection) is None
@@ -184,7 +184,7 @@ KILLED = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})
 from words import WordEncoder
-import twinvec_qdrant.collection as module
+import twinvec_qdrant.calibration.measuring as module
 from twinvec_qdrant import Collection
 module.calibrate = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 texts = [f"The harbour of town{{number}} was built. Visitors{{number}} like its old wall." for number in range({count})]

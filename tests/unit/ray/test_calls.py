@@ -11,7 +11,7 @@ import pytest
 from twinvec.errors import DocumentError, EngineError
 from twinvec_qdrant import HelperCall
 from twinvec_ray import calls
-from twinvec_ray.calls import AHEAD, AHEAD_BYTES, TRIES, computed
+from twinvec_ray.calls import AHEAD, AHEAD_BYTES, TRIES, with_results
 from twinvec_ray.cluster import plan
 from twinvec_ray.helpers import RayHelpers
 
@@ -49,7 +49,7 @@ def test_results_come_in_order_and_few_items_are_taken_ahead(cluster, tmp_path):
 
     count = 4 * AHEAD * 2
     items = Items(call(slow_at_times, row) if row % 3 else f"item {row}" for row in range(count))
-    for row, result in enumerate(computed(items, plan())):
+    for row, result in enumerate(with_results(items, plan())):
         assert items.taken <= row + 1 + AHEAD * 2 + 1  # one more waits for room
         if row % 3:
             number, at_work, process = result
@@ -65,7 +65,7 @@ def test_data_is_taken_ahead_while_it_has_room(cluster):
     sizes = [AHEAD_BYTES // 4] * 8 + [10 * AHEAD_BYTES, 1, 1, AHEAD_BYTES, AHEAD_BYTES + 1] + [1] * 5
     items = Items(call(int, row, size=size) for row, size in enumerate(sizes))
     ahead = []
-    for row, result in enumerate(computed(items, plan())):
+    for row, result in enumerate(with_results(items, plan())):
         assert result == row
         begun = items.taken - (items.taken < len(sizes))  # the last one that was taken waits for room
         ahead.append(begun - row)
@@ -74,8 +74,8 @@ def test_data_is_taken_ahead_while_it_has_room(cluster):
 
 
 def test_nothing_to_do_starts_nothing(cluster):
-    assert list(computed(iter([]), plan())) == []
-    assert list(computed(iter("abc"), plan())) == ["a", "b", "c"]
+    assert list(with_results(iter([]), plan())) == []
+    assert list(with_results(iter("abc"), plan())) == ["a", "b", "c"]
 
 
 def test_a_call_whose_process_dies_once_is_done_by_another(cluster, tmp_path):
@@ -86,7 +86,7 @@ def test_a_call_whose_process_dies_once_is_done_by_another(cluster, tmp_path):
             return row
         return os.kill(os.getpid(), signal.SIGKILL)
 
-    assert list(computed((call(dies_once, row) for row in range(6)), plan())) == list(range(6))
+    assert list(with_results((call(dies_once, row) for row in range(6)), plan())) == list(range(6))
     assert (tmp_path / "died").exists()
 
 
@@ -97,7 +97,7 @@ def test_a_call_that_every_process_dies_of_is_lost_alone(cluster, tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
         return row
 
-    assert list(computed((call(dies, row) for row in range(6)), plan())) == [0, 1, "lost", 3, 4, 5]
+    assert list(with_results((call(dies, row) for row in range(6)), plan())) == [0, 1, "lost", 3, 4, 5]
     assert len(list(tmp_path.iterdir())) == TRIES
 
 
@@ -109,9 +109,9 @@ def test_an_error_is_the_one_that_was_raised(cluster):
         raise ValueError(f"a bug at {row}")
 
     with pytest.raises(DocumentError, match="document 1 is refused"):
-        list(computed(iter([call(refuses, 1), call(refuses, 2)]), plan()))
+        list(with_results(iter([call(refuses, 1), call(refuses, 2)]), plan()))
     with pytest.raises(EngineError, match="a bug at 1"):
-        list(computed(iter([call(fails, 1)]), plan()))
+        list(with_results(iter([call(fails, 1)]), plan()))
 
 
 def test_calls_need_no_cpu_that_others_may_hold(cluster):
@@ -122,14 +122,14 @@ def test_calls_need_no_cpu_that_others_may_hold(cluster):
     holder = cluster.remote(Holder).options(num_cpus=2).remote()
     cluster.get(holder.hold.remote())
     try:
-        assert list(computed(iter([call(int, 1)]), plan())) == [1]
+        assert list(with_results(iter([call(int, 1)]), plan())) == [1]
     finally:
         cluster.kill(holder)
 
 
 def test_calls_that_outlive_their_cluster_start_no_other_one(cluster, monkeypatch):
     """The traceback of an error may hold the generator until the cluster has ended."""
-    left = computed(iter(["an item", call(time.sleep, 60)]), plan())
+    left = with_results(iter(["an item", call(time.sleep, 60)]), plan())
     assert next(left) == "an item"
     monkeypatch.setattr(calls.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(calls.ray, "cancel", lambda *_, **__: pytest.fail("Ray would start a cluster"))
@@ -138,6 +138,6 @@ def test_calls_that_outlive_their_cluster_start_no_other_one(cluster, monkeypatc
 
 def test_calls_end_with_the_helpers(cluster, tmp_path):
     with RayHelpers(plan()) as helpers:
-        left = helpers.computed(iter(["an item", call(time.sleep, 60)]))
+        left = helpers.with_results(iter(["an item", call(time.sleep, 60)]))
         assert next(left) == "an item"
     assert list(left) == []

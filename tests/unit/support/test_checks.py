@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from twinvec.errors import ConfigurationError, DocumentError
+from twinvec.errors import ConfigurationError
 from twinvec.support.checks import check_choice, integer, is_integer
 
 Color = Literal["red", "green"]
@@ -27,11 +27,6 @@ def test_none_can_be_a_choice():
     check_choice(None, (None, "red"), "color")
     with pytest.raises(ConfigurationError, match="color 'blue' is not one of None, red"):
         check_choice("blue", (None, "red"), "color")
-
-
-def test_the_error_is_of_the_type_that_is_asked_for():
-    with pytest.raises(DocumentError, match=r"cars\.csv, row 3: color 'blue' is not one of red, green"):
-        check_choice("blue", Color, "cars.csv, row 3: color", DocumentError)
 
 
 @pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])

@@ -16,7 +16,7 @@ The vectors are not touched, and keep their name: a description names the vector
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -168,16 +168,14 @@ class Adoption:
     def _unchanged(self, planned: Sequence[PlannedPoint]) -> set[str]:
         """Return the ids of the points that hold the documents for which they were given our fields."""
         there = self._backend.retrieve([each.point.id for each in planned])
-
-        def same() -> Iterator[str]:
-            for each in planned:
-                point = there.get(each.point.id)
-                if point is not None and is_adopted(point.payload):
-                    with suppress(InputError):
-                        if document_of(self._layout, point.id, point.payload) == each.document:
-                            yield point.id
-
-        return set(same())
+        same = set()
+        for each in planned:
+            point = there.get(each.point.id)
+            if point is not None and is_adopted(point.payload):
+                with suppress(InputError):
+                    if document_of(self._layout, point.id, point.payload) == each.document:
+                        same.add(point.id)
+        return same
 
     def _remove_deleted(self) -> None:
         """Remove the adopted documents whose points the framework's application has deleted."""

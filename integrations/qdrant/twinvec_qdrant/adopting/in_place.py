@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.adopting.adoption import ADDING, FOREIGN, Adoption
 from twinvec_qdrant.adopting.reading import ELSEWHERE
 from twinvec_qdrant.adopting.source import ForeignCollection
-from twinvec_qdrant.calibration.measuring import calibrate, is_due
+from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
 from twinvec_qdrant.opening import load_recorded
 from twinvec_qdrant.records.description import (
     ADOPTION,
@@ -30,8 +29,6 @@ from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.settings import AUTOMATIC, ChunkSettings, PayloadIndexes
 from twinvec_qdrant.stores.points import SPARSE
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +70,11 @@ def adopt_in_place(
         adoption.count(progress=progress)
         return
     adoption.run(progress=progress)
-    _calibrate(source, encoder)
+    if is_due(stored_description(backend), backend.count([CHUNKS])):
+        try_to_calibrate(backend, lambda: encoder)
 
 
 def _check_shape(source: ForeignCollection) -> None:
-    """Raise ``ConfigurationError`` if the collection cannot be one of ours."""
     shape, location = source.shape, source.backend.location
     distance = shape.dense[source.vector].distance
     if distance != "Cosine":
@@ -89,7 +86,6 @@ def _check_shape(source: ForeignCollection) -> None:
 
 
 def _described(source: ForeignCollection, encoder: SpaceEncoder, settings: FutureSettings) -> Description:
-    """Return the description that the collection gets."""
     Analyzer(settings.language)  # refuses a language without a stemmer
     indexes = AUTOMATIC if settings.payload_indexes is None else PayloadIndexes.of(settings.payload_indexes)
     check_requested(indexes, None)
@@ -113,7 +109,6 @@ def _check_metadata(metadata: Mapping[str, Any], description: Description, locat
 
 
 def _recorded(source: ForeignCollection, metadata: Mapping[str, Any]) -> Description:
-    """Return the description of a collection whose adoption was begun or finished."""
     location = source.backend.location
     future = metadata.get(ADOPTION)
     if future:
@@ -136,13 +131,3 @@ def _of_recorded(description: Description, encoder: SpaceEncoder | None, locatio
     check_space(description, encoder, location)
     check_probes(description, encoder, location)
     return encoder
-
-
-def _calibrate(source: ForeignCollection, encoder: SpaceEncoder) -> None:
-    """Measure the collection as an ingest does at its end; a failure leaves the last calibration."""
-    backend = source.backend
-    try:
-        if is_due(stored_description(backend), backend.count([CHUNKS])):
-            calibrate(backend, encoder)
-    except Exception as error:  # an encoder may raise anything, and all else is done
-        logger.warning("%s: was not calibrated: %s", backend.location, error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ class AdoptionPlanner:
     """Plans pages of points; ``bare`` are the ids of those without a dense vector."""
 
     def __init__(
-        self, catalog: Catalog, layout: Layout, chunking: ChunkSettings, report: AdoptReport, bare: Collection[str] = ()
+        self, catalog: Catalog, layout: Layout, chunking: ChunkSettings, report: AdoptReport, bare: Collection[str]
     ) -> None:
         self._catalog = catalog
         self._layout = layout
@@ -57,32 +57,22 @@ class AdoptionPlanner:
             if is_ours(point.payload) and not is_adopted(point.payload):
                 continue
             try:
-                document = self.document(point)
+                if point.id in self._bare:
+                    raise InputError("it has no vector of the model")
+                document = document_of(self._layout, point.id, point.payload)
                 found[point.id] = point, document, added_fields(self._layout, document, point.payload)
             except InputError as error:
                 self._check_harmless(point)
                 self._report.skip(point.id, str(error))
-        records = self._catalog.records(found)
-        return list(self._to_adopt(found.values(), self._versions([each[1] for each in found.values()]), records))
-
-    def document(self, point: Point) -> Document:
-        """Return the document in a point; raise ``InputError`` if it cannot become one of ours."""
-        if point.id in self._bare:
-            raise InputError("it has no vector of the model")
-        return document_of(self._layout, point.id, point.payload)
-
-    def _to_adopt(
-        self,
-        found: Collection[tuple[Point, Document, dict[str, Any]]],
-        versions: dict[str, str],
-        records: dict[str, Record],
-    ) -> Iterator[PlannedPoint]:
-        for point, document, fields in found:
+        records, versions = self._catalog.records(found), self._versions([each[1] for each in found.values()])
+        planned = []
+        for point, document, fields in found.values():
             old, version = records.get(point.id), versions[point.id]
             if not fields and old is not None and old.version == version:
                 self._report.unchanged += 1
             else:
-                yield PlannedPoint(point, document, fields, version, old)
+                planned.append(PlannedPoint(point, document, fields, version, old))
+        return planned
 
     def _versions(self, documents: Sequence[Document]) -> dict[str, str]:
         """Return what an ingest would record as the version of each document, by id."""

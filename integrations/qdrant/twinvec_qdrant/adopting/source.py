@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -34,18 +34,15 @@ _LOOKED_AT = 8 * SAMPLE  # points, to find a sample among them
 @contextmanager
 def found(name: str, place: StorePlace, local_path: str | Path | None) -> Iterator[ServerBackend]:
     """Open the collection until the end of the block; raise ``CollectionNotFoundError`` if it does not exist."""
-    local = None if local_path is None else local_client(local_path)
-    store = find_store(name, place if local is None else replace(place, client=local))
-    try:
+    with ExitStack() as stack:
+        if local_path is not None:
+            place = replace(place, client=stack.enter_context(closing(local_client(local_path))))
+        store = stack.enter_context(closing(find_store(name, place)))
         assert isinstance(store, ServerStore)
         if store.peek() is None:
             raise CollectionNotFoundError(f"no collection {name!r} {store.neighbours()}")
         store.check_version()
         yield store.open()
-    finally:
-        store.close()
-        if local is not None:
-            local.close()
 
 
 def chosen_vector(shape: Shape, layout: Layout, given: str | None, location: str) -> str:
@@ -87,7 +84,8 @@ class ForeignCollection:
         Unless the layout is ``known`` to fit, the sample decides whether texts were embedded with their metadata. Only
         points that can be adopted count, with ``in_place`` where they are.
         """
-        points = [each for each in islice(self.backend.scroll(among), _LOOKED_AT) if _is_theirs(each)]
+        looked_at = islice(self.backend.scroll(among), _LOOKED_AT)
+        points = [each for each in looked_at if not is_ours(each.payload) or is_adopted(each.payload)]
         layouts = [self.layout]
         if self.layout.embeds_metadata and not known:
             layouts.append(self.layout.model_copy(update={"embeds_metadata": False}))
@@ -128,7 +126,3 @@ class ForeignCollection:
             except InputError as error:
                 why = why or f"{point.id}: {error}"
         return documents, why
-
-
-def _is_theirs(point: Point) -> bool:
-    return not is_ours(point.payload) or is_adopted(point.payload)

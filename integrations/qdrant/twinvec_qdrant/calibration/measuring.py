@@ -10,7 +10,8 @@ when the collection has doubled. Landmarks that are known of the model count lik
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 
@@ -32,6 +33,8 @@ from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.candidates import Search, find_candidates
 from twinvec_qdrant.stores.conditions import IdIs
 from twinvec_qdrant.stores.points import Query, pages
+
+logger = logging.getLogger(__name__)
 
 _QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # chunks for each question, and for each excerpt
 _EXCERPTS = 48  # at most
@@ -62,6 +65,14 @@ def calibrate(backend: Backend, encoder: SpaceEncoder) -> bool:
             return False
         backend.write_metadata({"calibration": asdict(found)})
     return True
+
+
+def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder]) -> None:
+    """``calibrate`` after other work: a failure leaves the last calibration, and is logged."""
+    try:
+        calibrate(backend, encoder())
+    except Exception as error:  # an encoder may raise anything, and all else is done
+        logger.warning("%s: was not calibrated: %s", backend.location, error)
 
 
 def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calibration | None:

@@ -63,8 +63,7 @@ def _inner(key: Any, wanted: Any) -> Any:
         return wanted
     if isinstance(wanted, (list, tuple)):
         return [understood_filter(each) if isinstance(each, Mapping) else each for each in wanted]
-    is_filter = isinstance(wanted, Mapping)
-    return understood_filter(wanted) if is_filter else wanted
+    return understood_filter(wanted) if isinstance(wanted, Mapping) else wanted
 
 
 def _filter(filter: Any) -> Filter:

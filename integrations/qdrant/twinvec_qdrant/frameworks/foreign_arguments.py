@@ -89,7 +89,7 @@ def refuse_foreign(arguments: Mapping[str, Any]) -> None:
             if not any(plain is each or (plain == each and type(plain) is type(each)) for each in taken):
                 raise ConfigurationError(f"{name}={plain!r} is not supported: {reason}")
         elif name in _REFUSED:
-            if not _is_empty(value):
+            if not isinstance(value, (Mapping, list, tuple, str)) or value:
                 raise ConfigurationError(f"{name} is not supported: {_REFUSED[name]}")
         else:
             unknown[name] = value
@@ -178,10 +178,6 @@ def _url(address: str, port: int | None, prefix: str | None) -> str:
     if prefix:
         parts = parts._replace(path=f"{parts.path.rstrip('/')}/{prefix.strip('/')}")
     return parts.geturl()
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, (Mapping, list, tuple, str)) and not value)
 
 
 def text_id(key: Any) -> Any:

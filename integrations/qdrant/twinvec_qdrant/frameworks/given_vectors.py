@@ -72,7 +72,6 @@ def check_vectors(collection: Collection, documents: Sequence[Document], vectors
 def _compare(
     collection: Collection, names: Sequence[str], texts: Sequence[str], own: FloatArray, given: Sequence[Vector]
 ) -> None:
-    """Compare each given vector with the model's own."""
     encoder = collection.encoder
     own_ND = unit(checked_vectors(encoder, own, texts, names))
     given_ND = unit(

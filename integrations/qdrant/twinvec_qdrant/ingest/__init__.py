@@ -9,4 +9,4 @@ from twinvec.support.lazy import lazy_names
 if TYPE_CHECKING:
     from twinvec_qdrant.ingest.ingestion import Ingestion as Ingestion
 
-__getattr__, __dir__ = lazy_names(__name__, {"Ingestion": "ingestion"})
+__getattr__, __dir__ = lazy_names(__name__, {"ingestion": "Ingestion"})

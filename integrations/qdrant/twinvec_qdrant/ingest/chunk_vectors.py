@@ -57,13 +57,10 @@ class ChunkVectors:
     def encoded(self, chunks: Sequence[Chunk], on_texts: OnTexts) -> list[TextVectors]:
         """Encode chunks without reading the store; raise ``BadVectorError`` or ``InputError`` on a bad text."""
         vectors_ND = document_vectors(self._encoder, [chunk.embedded for chunk in chunks], on_texts=on_texts)
-        states: Sequence[States | None] = [None] * len(chunks)
-        if self._states_dim is not None:
-            states = token_states(self._encoder, [chunk.text for chunk in chunks], self._states_dim)
+        states = token_states(self._encoder, [chunk.text for chunk in chunks], self._states_dim)
         return list(map(TextVectors, vectors_ND, states))
 
     def _stored(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
-        """Return the vectors of the batch that the store holds already, by key."""
         ids = [chunk for planned in batch if planned.old for chunk in planned.old.chunks]
         ids += [chunk for planned in batch if planned.document.id in self.left for chunk in planned.ids]
         if not ids:

@@ -116,7 +116,6 @@ class DocumentGate:
         self._fail(source, reason)
 
     def _is_first(self, document: Document) -> bool:
-        """Return whether this is the first valid document with its id."""
         ways = self._ways(document)
         settings = canonical({**self._given, **ways}) if ways else self._settings
         version = digest(document.text, document.title, canonical(document.payload), settings)

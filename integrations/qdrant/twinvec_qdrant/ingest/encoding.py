@@ -114,7 +114,8 @@ class _Batch:
         self._known = vectors.known(documents)
         self._done = set(self._known)  # keys of the chunks that have their vectors
         # documents of like length together: the calls of an encoder pad short texts to the longest
-        self._order = sorted(range(len(documents)), key=lambda row: max(map(_length, documents[row].chunks), default=0))
+        longest = [max((len(chunk.embedded) for chunk in each.chunks), default=0) for each in documents]
+        self._order = sorted(range(len(documents)), key=longest.__getitem__)
         self._next = 0  # the first place in this order whose document may lack vectors
         self._failed: dict[int, str] = {}
         self._began = False
@@ -197,7 +198,3 @@ class _Batch:
         items, work = int(len(self._documents) * share), self._work * share
         self._advance(items - self._moved, work=work - self._moved_work)
         self._moved, self._moved_work = items, work
-
-
-def _length(chunk: Chunk) -> int:
-    return len(chunk.embedded)

@@ -55,7 +55,7 @@ class PlannedDocument:
     ids: list[str]
     old: Record | None
     work: int
-    layout: Layout | None = None
+    layout: Layout | None
 
     def new_chunks(self) -> int:
         """Return the number of chunks that the committed version lacks."""
@@ -171,8 +171,14 @@ class Planner:
     def cut(self, changed: Changed) -> PlannedDocument:
         """Return a document with its chunks; raise ``InputError`` if it cannot be cut."""
         document, version, old, work = changed
-        planned = _planned(document, version, self._chunker.chunks(document), old, work)
-        return planned if self._layout is None else replace(planned, layout=self._layout)
+        chunks = self._chunker.chunks(document)
+        keys = [chunk_key(chunk.text, chunk.embedded) for chunk in chunks]
+        payload = canonical(document.payload)
+        ids = []
+        for chunk, key in zip(chunks, keys, strict=True):
+            own = payload if chunk.page is None else canonical(_chunk_payload(document, chunk))
+            ids.append(chunk_id(document.id, chunk.position, digest(key, chunk.heading, document.title, own)))
+        return PlannedDocument(document, version, chunks, keys, ids, old, work, self._layout)
 
     def planned_again(self, lost: Sequence[PlannedDocument]) -> list[PlannedDocument]:
         """Return the same documents, planned on the versions that other writers have committed meanwhile."""
@@ -196,16 +202,6 @@ class Planner:
         """Count a document that fails before it is planned."""
         self._report.fail(source, reason)
         self.advance(1, failed=1, work=work)
-
-
-def _planned(document: Document, version: str, chunks: list[Chunk], old: Record | None, work: int) -> PlannedDocument:
-    keys = [chunk_key(chunk.text, chunk.embedded) for chunk in chunks]
-    payload = canonical(document.payload)
-    ids = []
-    for chunk, key in zip(chunks, keys, strict=True):
-        own = payload if chunk.page is None else canonical(_chunk_payload(document, chunk))
-        ids.append(chunk_id(document.id, chunk.position, digest(key, chunk.heading, document.title, own)))
-    return PlannedDocument(document, version, chunks, keys, ids, old, work)
 
 
 def _chunk_payload(document: Document, chunk: Chunk) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant.ingest.lines import RootElsewhere
 from twinvec_qdrant.ingest.reading import STANDARD_INPUT, Root, printable
-from twinvec_qdrant.ingest.reading.calls import Computed
+from twinvec_qdrant.ingest.reading.calls import WithResults
 from twinvec_qdrant.records.roots import Membership, Roots
 from twinvec_qdrant.stored_roots import StoredRoot
 
@@ -27,11 +27,11 @@ def registered(
     *,
     prune: bool,
     write: bool,
-    computed: Computed | None = None,
+    with_results: WithResults | None = None,
 ) -> tuple[Iterable[object], Membership]:
     """Register where documents are from, and return the documents and which ones of the collection are from there.
 
-    The arguments are those of ``Collection.ingest``; ``write`` says whether to store the root, and ``computed`` lets
+    The arguments are those of ``Collection.ingest``; ``write`` says whether to store the root, and by ``with_results``
     helpers parse files. Documents of neither a ``Root`` nor a named source are from the first root.
 
     Raises:
@@ -48,7 +48,7 @@ def registered(
             return documents, roots.membership(None)
         wanted = StoredRoot(source, described=dict(describe))
         return documents, roots.register(wanted, named=True, prune=prune, write=write)
-    read = documents.read(computed)
+    read = documents.read(with_results)
     wanted = stored_root(documents, source, describe)
     return read, roots.register(wanted, named=source is not None, prune=prune, write=write)
 

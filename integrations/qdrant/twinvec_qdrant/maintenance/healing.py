@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from twinvec.retrieval.base import SpaceEncoder
-from twinvec_qdrant.encoders import document_vectors, token_states
+from twinvec_qdrant.maintenance.migration import encoded_chunks
 from twinvec_qdrant.maintenance.reindex import index_payload
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description
@@ -22,7 +20,7 @@ from twinvec_qdrant.records.schema import (
     user_payload,
 )
 from twinvec_qdrant.stores.conditions import LacksVector
-from twinvec_qdrant.stores.points import Point, States, pages, states_name
+from twinvec_qdrant.stores.points import Point, pages, states_name
 
 _PAGE = 256
 
@@ -34,7 +32,7 @@ def heal(catalog: Catalog, model: Description, encoder: SpaceEncoder) -> None:
     names = [model.vector] if model.states_dim is None else [model.vector, states_name(model.vector)]
     for name in names:
         for page in pages(backend.scroll([CHUNKS, LacksVector(name)], EMBEDDED_FIELDS), _PAGE):
-            backend.update_dense(_encoded(page, model, encoder))
+            backend.update_dense(encoded_chunks(page, encoder, model))
     for page in pages(backend.scroll([CHUNKS], EMBEDDED_FIELDS), _PAGE):
         weights = catalog.weights.documents(catalog.weights.terms([embedded_text(point.payload) for point in page]))
         backend.update_sparse({point.id: weight for point, weight in zip(page, weights, strict=True)})
@@ -59,15 +57,3 @@ def _is_whole(point: Point) -> bool:
         return point.id == chunk_id(own["source"], own["position"], content)
     except (KeyError, TypeError, AttributeError, ValueError):
         return False
-
-
-def _encoded(chunks: Sequence[Point], model: Description, encoder: SpaceEncoder) -> list[Point]:
-    texts = [point.payload["text"] for point in chunks]
-    vectors_ND = document_vectors(encoder, [embedded_text(point.payload) for point in chunks])
-    states: Sequence[States | None] = [None] * len(texts)
-    if model.states_dim is not None:
-        states = token_states(encoder, texts, model.states_dim)
-    return [
-        Point(point.id, dense=vector_D, vector=model.vector, states=states_TD)
-        for point, vector_D, states_TD in zip(chunks, vectors_ND, states, strict=True)
-    ]

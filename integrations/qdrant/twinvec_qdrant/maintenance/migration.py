@@ -41,7 +41,7 @@ from twinvec_qdrant.records.schema import CHUNKS, EMBEDDED_FIELDS, embedded_text
 from twinvec_qdrant.report import MigrationReport
 from twinvec_qdrant.stores.base import Backend, update_existing
 from twinvec_qdrant.stores.conditions import LacksVector, StoreCondition
-from twinvec_qdrant.stores.points import Point, Query, States, pages
+from twinvec_qdrant.stores.points import Point, Query, pages
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +192,6 @@ class Migration:
 
     def _encoded(self, points: Sequence[Point], advance: Advance) -> list[Point]:
         """Return the points with their new vectors only."""
-        texts = [embedded_text(point.payload) for point in points]
         names = [f"document {point.payload['source']!r}" for point in points]
         left = len(points)
 
@@ -202,16 +201,10 @@ class Migration:
             left -= count
             advance(count)
 
-        vectors_ND = document_vectors(self._encoder, texts, names, on_texts)
+        encoded = encoded_chunks(points, self._encoder, self._next, names, on_texts)
         advance(left)  # equal texts are encoded once
-        self.report.truncated += sum(truncated(self._encoder, texts))
-        states: Sequence[States | None] = [None] * len(points)
-        if self._next.states_dim is not None:
-            states = token_states(self._encoder, [each.payload["text"] for each in points], self._next.states_dim)
-        return [
-            Point(point.id, dense=vector_D, vector=self._next.vector, states=states_TD)
-            for point, vector_D, states_TD in zip(points, vectors_ND, states, strict=True)
-        ]
+        self.report.truncated += sum(truncated(self._encoder, [embedded_text(point.payload) for point in points]))
+        return encoded
 
     def _check_sample(self) -> None:
         """Encode some unchanged chunks again: the stored vectors must be the same, and searches must find them."""
@@ -244,6 +237,22 @@ class Migration:
                 for row, hits in zip(missed, exact, strict=True):
                     found[row] = hits
         return [hits[0].score if hits else 0.0 for hits in found]
+
+
+def encoded_chunks(
+    chunks: Sequence[Point],
+    encoder: SpaceEncoder,
+    model: Generation,
+    names: Sequence[str] | None = None,
+    on_texts: Callable[[int], None] | None = None,
+) -> list[Point]:
+    """Return stored chunks with their vectors of a model only; other arguments as for ``document_vectors``."""
+    vectors_ND = document_vectors(encoder, [embedded_text(each.payload) for each in chunks], names, on_texts)
+    states = token_states(encoder, [each.payload["text"] for each in chunks], model.states_dim)
+    return [
+        Point(each.id, dense=vector_D, vector=model.vector, states=states_TD)
+        for each, vector_D, states_TD in zip(chunks, vectors_ND, states, strict=True)
+    ]
 
 
 def name_model(backend: Backend, model: Generation) -> None:

@@ -7,6 +7,7 @@ version. After a kill, the next push therefore continues.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from uuid import uuid4
 
@@ -38,10 +39,8 @@ def push(source: Catalog, store: Store, *, prune: bool, allow_empty: bool, progr
     except BaseException:
         store.close()
         raise
-    try:
+    with closing(target):
         return _Push(source, description, target).run(prune=prune, allow_empty=allow_empty, progress=progress)
-    finally:
-        target.close()
 
 
 def open_target(store: Store, source: Description) -> Backend:

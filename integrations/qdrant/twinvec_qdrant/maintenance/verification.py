@@ -154,7 +154,6 @@ def _busy(backend: Backend) -> set[str]:
 
 
 def _bare(backend: Backend, condition: StoreCondition, names: Iterable[str]) -> set[str]:
-    """Return the ids of the points that lack one of the vectors."""
     return {each.id for name in names for each in backend.scroll([condition, LacksVector(name)], ["kind"])}
 
 

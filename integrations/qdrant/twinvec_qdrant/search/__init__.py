@@ -9,4 +9,4 @@ from twinvec.support.lazy import lazy_names
 if TYPE_CHECKING:
     from twinvec_qdrant.search.searcher import Searcher as Searcher
 
-__getattr__, __dir__ = lazy_names(__name__, {"Searcher": "searcher"})
+__getattr__, __dir__ = lazy_names(__name__, {"searcher": "Searcher"})

@@ -68,7 +68,9 @@ class ServerClient:
         self._wait_seconds = wait_seconds
         parts = urlsplit(process.address)
         self._host = parts.hostname or ""
-        self._connection = _connection(parts.scheme, self._host, parts.port, process.certificate)
+        self._connection = _connected(
+            self._host, parts.port, process.tls_context() if parts.scheme == "https" else None
+        )
         try:
             found = self._asked("GET", "/healthz", None, {})
         except StoreUnavailableError as error:
@@ -152,7 +154,6 @@ class ServerClient:
         return StoreUnavailableError(f"{self._process}: the connection failed: {error}")
 
     def _refusal(self, answer: HTTPResponse, content: bytes) -> TwinvecError:
-        """Return the error that an answer tells."""
         try:
             fields = json.loads(content)["error"]
             message, code = str(fields["message"]), fields.get("code")
@@ -241,20 +242,13 @@ class _Listener(threading.Thread):
             raise ConnectionResetError("it ended before the report")
 
 
-def _connection(scheme: str, host: str, port: int | None, certificate: str | None) -> HTTPConnection:
-    if scheme != "https":
-        return _with_timeouts(HTTPConnection(host, port, timeout=_CONNECT_SECONDS))
-    import ssl
-    from http.client import HTTPSConnection
+def _connected(host: str, port: int | None, tls: Any) -> HTTPConnection:
+    """Connect soon, and wait longer for answers; a failure shows at the first request. ``tls`` is a context or None."""
+    connection = HTTPConnection(host, port, timeout=_CONNECT_SECONDS)
+    if tls is not None:
+        from http.client import HTTPSConnection
 
-    trusted = ssl.create_default_context(cadata=certificate)
-    trusted.check_hostname = False  # it is this certificate, whatever it names
-    trusted.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return _with_timeouts(HTTPSConnection(host, port, timeout=_CONNECT_SECONDS, context=trusted))
-
-
-def _with_timeouts(connection: HTTPConnection) -> HTTPConnection:
-    """Connect soon, and wait longer for answers; a failure shows at the first request."""
+        connection = HTTPSConnection(host, port, timeout=_CONNECT_SECONDS, context=tls)
     with suppress(OSError):
         connection.connect()
         connection.sock.settimeout(_ANSWER_SECONDS)
@@ -262,7 +256,6 @@ def _with_timeouts(connection: HTTPConnection) -> HTTPConnection:
 
 
 def _key(*, write: bool) -> str | None:
-    """Return the key from the environment, or from the file that it names."""
     for name in (WRITE_VARIABLE,) if write else (WRITE_VARIABLE, READ_VARIABLE):
         if key := os.environ.get(name):
             return key

@@ -12,10 +12,13 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from uuid import uuid4
 
 from twinvec.errors import StoreBusyError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    import ssl
 
 try:
     import fcntl
@@ -57,6 +60,16 @@ class ServingProcess:
     def is_this_process(self) -> bool:
         """Whether it is the process that asks."""
         return self.instance in _own
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Return a TLS context that trusts the server's own certificate only, whatever name that has."""
+        import ssl
+
+        context = ssl.create_default_context(cadata=self.certificate)
+        if self.certificate is not None:
+            context.check_hostname = False
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
 
     def __str__(self) -> str:
         return f"process {self.pid} at {self.address} (twinvec serve, since {self.started})"

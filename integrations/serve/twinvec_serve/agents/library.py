@@ -14,15 +14,12 @@ from twinvec.errors import SpaceMismatchError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant import Collection, list_collections
 
-DEFAULT_PATH = Path("./.twinvec")
-
 
 class Shelf(Protocol):
     """The collections of one place."""
 
     async def names(self) -> list[str]:
         """Return the names of all collections."""
-        ...
 
     async def open(self, name: str) -> Collection:
         """Return a collection, which stays open.
@@ -30,7 +27,6 @@ class Shelf(Protocol):
         Raises:
             CollectionNotFoundError: the place has no such collection.
         """
-        ...
 
 
 class Library:

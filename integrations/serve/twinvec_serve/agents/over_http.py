@@ -17,7 +17,6 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from twinvec_serve.errors import RequestError
-from twinvec_serve.settings import ServeSettings
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -28,9 +27,9 @@ PATH = "/mcp"
 _METHODS = ("POST",)  # the server sends no messages of its own (GET) and has no sessions (DELETE)
 
 
-def add_routes(app: FastAPI, settings: ServeSettings) -> None:
+def add_routes(app: FastAPI) -> None:
     """Add ``/mcp`` to the app."""
-    endpoint = _Endpoint(settings.max_body_bytes)
+    endpoint = _Endpoint()
     endpoint.route = Route(PATH, endpoint, methods=_METHODS, include_in_schema=False)
     app.router.routes.append(endpoint.route)
 
@@ -38,7 +37,8 @@ def add_routes(app: FastAPI, settings: ServeSettings) -> None:
 @asynccontextmanager
 async def running_sessions(app: FastAPI) -> AsyncIterator[None]:
     """Answer agents while the server runs."""
-    sessions = _Sessions(app.state.services.collections)
+    services = app.state.services
+    sessions = _Sessions(services.collections, services.settings.max_body_bytes)
     app.state.agents = sessions
     task = asyncio.create_task(sessions.hold())
     try:
@@ -55,30 +55,26 @@ class _Endpoint:
 
     route: Route | None = None
 
-    def __init__(self, max_body_bytes: int) -> None:
-        self._max_body_bytes = max_body_bytes
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = self.route  # for the log and the metrics: only FastAPI's own routes say it themselves
         sessions: _Sessions | None = getattr(scope["app"].state, "agents", None)
         if sessions is None:
             raise RequestError("the server is not running", code="stopping", status=503, headers={"Retry-After": "1"})
-        manager = await sessions.manager(self._max_body_bytes)
+        manager = await sessions.manager()
         await manager.handle_request(scope, receive, send)
 
 
 class _Sessions:
     """Holds the session manager in one task: what it starts has to end there too."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: Shelf, max_body_bytes: int) -> None:
         self._shelf = shelf
+        self._max_body_bytes = max_body_bytes
         self._wanted = asyncio.Event()
         self._manager: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._max_body_bytes = 0
 
-    async def manager(self, max_body_bytes: int) -> Any:
+    async def manager(self) -> Any:
         """Return the session manager, which is made at the first call."""
-        self._max_body_bytes = max_body_bytes
         self._wanted.set()
         return await asyncio.shield(self._manager)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
@@ -20,10 +19,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 
 from twinvec_qdrant import ServingProcess, serving_process
-from twinvec_serve.agents.library import DEFAULT_PATH, Library
+from twinvec_serve.agents.library import Library
 from twinvec_serve.agents.over_http import PATH
 from twinvec_serve.agents.server import build
 from twinvec_serve.safety.key_files import READ_VARIABLE, WRITE_VARIABLE
+from twinvec_serve.settings import DEFAULT_PATH
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,7 +71,7 @@ async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) 
         async with (
             httpx2.AsyncClient(
                 headers=headers,
-                verify=_trusted(process),
+                verify=process.tls_context(),
                 timeout=_SECONDS,
                 trust_env=False,
                 event_hooks={"response": [note]},
@@ -87,15 +87,6 @@ async def _asked(process: ServingProcess, tool: str, arguments: dict[str, Any]) 
         raise ToolError(" ".join(each.text for each in result.content if each.type == "text"))
     answer: dict[str, Any] = result.structured_content
     return answer
-
-
-def _trusted(process: ServingProcess) -> ssl.SSLContext:
-    """Return a TLS context that trusts the server's own certificate only, and does not check the name in it."""
-    context = ssl.create_default_context(cadata=process.certificate)
-    if process.certificate is not None:
-        context.check_hostname = False
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return context
 
 
 def _reason(error: BaseException) -> str:

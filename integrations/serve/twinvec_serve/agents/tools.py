@@ -144,7 +144,6 @@ class Tools:
         return result
 
     async def _shown(self, ranked: Sequence[tuple[str, Hit]]) -> Search:
-        """Return the passages of hits, as many as fit."""
         result = Search(results=[])
         documents = await self._documents_of(ranked)
         left = MAX_CHARS

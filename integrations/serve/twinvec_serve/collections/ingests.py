@@ -88,11 +88,12 @@ class Ingests:
         """
         return await asyncio.shield(self._task(opened, function))
 
-    def clean_up(self, ending: Coroutine[Any, Any, None]) -> None:
-        """Run what comes after an ingest; ``finish`` waits for it too."""
-        task = asyncio.get_running_loop().create_task(ending)
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start what nobody need wait for, such as what comes after an ingest; ``finish`` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     async def finish(self) -> None:
         """Wait for all that is under way."""
@@ -102,10 +103,7 @@ class Ingests:
     def _task(self, opened: Collection, function: Callable[[], T]) -> asyncio.Task[T]:
         if len(self._under_way) >= _MOST_WAITING:
             raise Overloaded(_RETRY_SECONDS)
-        task = asyncio.get_running_loop().create_task(self._in_turn(opened.name, function))
-        self._under_way.add(task)
-        task.add_done_callback(self._ended)
-        return task
+        return self.start(self._in_turn(opened.name, function))
 
     async def _in_turn(self, name: str, function: Callable[[], T]) -> T:
         async with self._turns.setdefault(name, asyncio.Lock()):

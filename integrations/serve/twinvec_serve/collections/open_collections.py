@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -34,13 +33,12 @@ from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.errors import Overloaded, RequestError, UnknownModel
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
-from twinvec_serve.settings import ServeSettings
+from twinvec_serve.settings import DEFAULT_PATH, ServeSettings
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-DEFAULT_PATH = "./.twinvec"
 _SEARCHING = max(2, os.cpu_count() or 2)  # the engine and the model gain nothing from more at once
 _READING = 8
 _RETRY_SECONDS = 1.0
@@ -254,7 +252,7 @@ class OpenCollections:
     @property
     def _place(self) -> dict[str, Any]:
         url = self._settings.url
-        return {"url": url} if url is not None else {"path": Path(self._settings.path or DEFAULT_PATH)}
+        return {"url": url} if url is not None else {"path": self._settings.path or DEFAULT_PATH}
 
     def _lock(self, name: str) -> asyncio.Lock:
         return self._opening.setdefault(name, asyncio.Lock())

@@ -24,12 +24,9 @@ HEADERS = {
     "Cache-Control": "no-cache",  # kept, and asked about at each use: a newer version is seen at once
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
 }
-"""Headers of each file. The policy permits scripts and styles from this server only, and no markup made from texts."""
+"""Headers of each file, besides those of every answer (``safety.headers``). The policy permits scripts and styles from
+this server only, and no markup made from texts."""
 
 
 @dataclass(frozen=True, slots=True)

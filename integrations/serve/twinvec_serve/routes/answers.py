@@ -15,17 +15,13 @@ SECRET_HEADER = "Twinvec-Store"  # the name of a header
 """The header in which the commands of twinvec prove that they read the store's folder."""
 
 
-def json_answer(values: Any, status: int = 200) -> Response:
+def json_answer(values: Any) -> Response:
     """Return an answer in JSON; numbers are written so that they read back the same."""
-    return Response(json_bytes(values), status, media_type="application/json")
-
-
-def json_bytes(values: Any) -> bytes:
-    """Return JSON in UTF-8."""
     try:
-        return orjson.dumps(values)
+        content = orjson.dumps(values)
     except TypeError:  # a payload holds an integer of more than 64 bits
-        return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
+        content = json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
+    return Response(content, media_type="application/json")
 
 
 def knows_secret(request: Request, shared: Services) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -16,11 +16,9 @@ from twinvec_serve.routes.collection_forms import ERRORS, CollectionList, Found,
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.sizes import check_sizes
 from twinvec_serve.safety.keys import reads, writes
-from twinvec_serve.services import Services, services
+from twinvec_serve.services import Served, Services
 
 router = APIRouter(prefix="/v1", tags=["collections"])
-
-Served = Annotated[Services, Depends(services)]
 
 _LEAST = 0.5  # relevance of a search for everything
 _OWN_RERANKERS = ("none", "maxsim")

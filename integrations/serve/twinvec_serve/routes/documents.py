@@ -30,11 +30,9 @@ from twinvec_serve.routes.collection_forms import (
 from twinvec_serve.routes.ingest_bodies import BODY, check_number, given_documents
 from twinvec_serve.routes.progress import EVENTS, ProgressAnswer
 from twinvec_serve.safety.keys import reads, writes
-from twinvec_serve.services import Services, services
+from twinvec_serve.services import Served
 
 router = APIRouter(prefix="/v1/collections", tags=["documents"])
-
-Served = Annotated[Services, Depends(services)]
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **ERRORS,
@@ -76,7 +74,7 @@ async def ingest(name: str, options: Annotated[Options, Depends()], request: Req
     except BaseException:
         await stack.aclose()
         raise
-    begun.done.add_done_callback(lambda _: shared.collections.ingests.clean_up(stack.aclose()))
+    begun.done.add_done_callback(lambda _: shared.collections.ingests.start(stack.aclose()))
     if EVENTS in request.headers.get("accept", ""):
         return ProgressAnswer(begun, ended, shared.settings.stop_seconds)
     return json_answer(asdict(await asyncio.shield(begun.done)))

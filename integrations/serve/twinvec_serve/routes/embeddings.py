@@ -15,11 +15,9 @@ from twinvec_serve.models.embedding import Encoded
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.sizes import check_sizes
 from twinvec_serve.safety.keys import reads
-from twinvec_serve.services import Services, services
+from twinvec_serve.services import Served, Services
 
 router = APIRouter(prefix="/v1", tags=["models"], dependencies=[Depends(reads)])
-
-Served = Annotated[Services, Depends(services)]
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request is not valid; the message says why."},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from twinvec_serve.errors import RequestError
 from twinvec_serve.safety.keys import reads
-from twinvec_serve.services import Services, services
+from twinvec_serve.services import Served
 
 router = APIRouter(tags=["operation"])
 
@@ -30,13 +30,13 @@ class Health(Readiness):
 
 
 @router.get("/healthz")
-async def alive(shared: Annotated[Services, Depends(services)]) -> Health:
+async def alive(shared: Served) -> Health:
     """Say that the process answers."""
     return Health(instance=shared.collections.instance)
 
 
 @router.get("/readyz")
-async def ready(shared: Annotated[Services, Depends(services)]) -> Readiness:
+async def ready(shared: Served) -> Readiness:
     """Answer 200 if the models are loaded, else 503."""
     if not shared.models.loaded_at:
         raise RequestError("the models are being loaded", code="starting", status=503, headers={"Retry-After": "1"})
@@ -49,6 +49,6 @@ async def ready(shared: Annotated[Services, Depends(services)]) -> Readiness:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-async def metrics(shared: Annotated[Services, Depends(services)]) -> Response:
+async def metrics(shared: Served) -> Response:
     """Return counters as Prometheus reads them: requests, latencies, batch sizes, the queue, and tokens."""
     return Response(shared.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

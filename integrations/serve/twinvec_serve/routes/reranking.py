@@ -6,7 +6,7 @@ One form serves all: the answer has the fields of both, and requests ignore fiel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Request
@@ -17,11 +17,9 @@ from twinvec_serve.routes.embeddings import ERRORS
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.routes.sizes import check_sizes
 from twinvec_serve.safety.keys import reads
-from twinvec_serve.services import Services, services
+from twinvec_serve.services import Served, Services
 
 router = APIRouter(tags=["models"], dependencies=[Depends(reads)])
-
-Served = Annotated[Services, Depends(services)]
 
 
 class RerankRequest(BaseModel):
@@ -127,7 +125,6 @@ async def _rerank(request: Request, body: RerankRequest, served: Services, versi
 
 
 def _text(document: str | dict[str, Any], index: int, fields: Sequence[str] | None) -> str:
-    """Return the text of a document that is compared."""
     if isinstance(document, str):
         return document
     wanted = fields or ("text",)

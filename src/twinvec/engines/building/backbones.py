@@ -183,7 +183,6 @@ class Backbone:
         return self._tensors.keep(name, (rows, self._hidden))
 
     def _distance_bias(self, positions_T: Node) -> Node:
-        """Return MPNet's bias for each pair of tokens: (1, H, T, T)."""
         ops = self._ops
         rows = self._config.get("relative_attention_num_buckets", _BUCKETS)
         buckets = self._tensors.keep("encoder.relative_attention_bias.weight", (rows, self._heads))

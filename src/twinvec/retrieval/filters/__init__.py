@@ -59,11 +59,8 @@ __all__ = ["Condition", "Filter", "Scalar", "listed_keys", "matches", "parse_fil
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Condition": "conditions",
-        "Filter": "conditions",
-        "Scalar": "conditions",
-        "listed_keys": "conditions",
-        "matches": "evaluation",
-        "parse_filter": "parsing",
+        "conditions": "Condition Filter Scalar listed_keys",
+        "evaluation": "matches",
+        "parsing": "parse_filter",
     },
 )

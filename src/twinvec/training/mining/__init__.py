@@ -3,9 +3,5 @@
 from twinvec.support.lazy import lazy_names
 
 __getattr__, __dir__ = lazy_names(
-    __name__,
-    dict.fromkeys(
-        ("Mined", "MiningJob", "MiningOptions", "MiningReport", "PairScorer", "mine_file", "mine_negatives"),
-        "hard_negatives",
-    ),
+    __name__, {"hard_negatives": "Mined MiningJob MiningOptions MiningReport PairScorer mine_file mine_negatives"}
 )

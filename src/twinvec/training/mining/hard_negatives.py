@@ -24,6 +24,7 @@ from twinvec.models.space import classifier_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
 from twinvec.retrieval.base import Hit, Retriever
 from twinvec.retrieval.retrieve_rerank import search_many
+from twinvec.support.checks import integer
 from twinvec.support.progress import progress_bar
 from twinvec.training.data.text_hash import normalised
 from twinvec.training.mining.known_positives import KnownPositives, contains_either_way, text_variants
@@ -78,8 +79,7 @@ class MiningOptions:
     denoise_above: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.negatives < 1:
-            raise ConfigurationError(f"negatives must be at least 1, got {self.negatives}")
+        integer(self.negatives, "negatives", least=1)
         if not 1 <= self.first_rank <= self.last_rank:
             raise ConfigurationError(
                 "ranks count from 1, and first_rank must not exceed last_rank (1 <= first_rank <= last_rank), got "

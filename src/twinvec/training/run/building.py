@@ -97,7 +97,7 @@ def build_trainer(parts: Parts, config: TrainConfig, folder: RunFolder, plan: Ba
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # not set by the environment
             callback.logging_dir = str((folder.path / "runs").absolute())
-    trainer.prepare_run(config, RowDataset(parts.rows), plan, parts.measure, "Training")
+    trainer.prepare_run(config, RowDataset(parts.rows), plan, parts.measure)
     return trainer
 
 

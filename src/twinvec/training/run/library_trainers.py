@@ -83,7 +83,7 @@ class TrainerOverrides:
     """The changes to both trainers: batches, checkpoints (all tensors of model and loss), measurements, progress."""
 
     def prepare_run(
-        self: Any, config: TrainConfig, dataset: RowDataset, plan: BatchPlan, measure: Measurement | None, label: str
+        self: Any, config: TrainConfig, dataset: RowDataset, plan: BatchPlan, measure: Measurement | None
     ) -> None:
         """Set what to train on, what to measure, and when to save and to stop; call it before ``train``."""
         self._dataset = dataset
@@ -93,7 +93,7 @@ class TrainerOverrides:
         self.bar = ExitStack()
         """Closes the progress bar that ``train`` opens, however training ends."""
         unit = "triplets" if config.objective.name == "triplet" else "pairs"
-        self.add_callback(_Watcher(plan, label, config.batches.size, unit, config.schedule.checkpoint_every, self.bar))
+        self.add_callback(_Watcher(plan, config.batches.size, unit, config.schedule.checkpoint_every, self.bar))
 
     def resume_if_finished(self: Any, checkpoint: Path) -> bool:
         """Return whether the run had finished with its last checkpoint, and restore its end in this case.
@@ -169,7 +169,6 @@ class _Watcher(TrainerCallback):
     """Moves the bar and the plan, and marks checkpoints; the bar counts the rows of all processes, called ``unit``."""
 
     plan: BatchPlan
-    label: str
     rows: int
     unit: str
     checkpoint_every: int
@@ -178,7 +177,7 @@ class _Watcher(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         bar = progress_bar(
-            self.label,
+            "Training",
             state.max_steps,
             "steps",
             work=state.max_steps * self.rows,

@@ -111,14 +111,12 @@ def write_card(
 
 
 def _kept(report: TrainReport) -> str:
-    """Return which step's weights the model has."""
     if report.best_step == report.steps:
         return "the model is that of the last step"
     return f"the model is that of step {report.best_step:,}, which scored best"
 
 
 def _usage(kind: str, folder: str) -> list[str]:
-    """Return how to use the model, with twinvec and with sentence-transformers."""
     ours, theirs = _USAGE[kind]
     return [
         "## Usage",
@@ -152,7 +150,6 @@ def _cell(value: object) -> str:
 
 
 def _draw(path: Path, history: list[dict[str, Any]], report: TrainReport) -> None:
-    """Draw the loss and the scores by step."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 

@@ -91,7 +91,6 @@ class _Run:
         return report
 
     def _scores(self) -> Scores:
-        """Measure the model, if there is anything to measure on."""
         if self._measure is None:
             return {}
         with progress_bar("Measuring", None, "", shown=is_main_process()):

@@ -45,7 +45,7 @@ class Handles:
         self.deaths = 0
         self.parsed = 0
 
-    def computed(self, items):
+    def with_results(self, items):
         return read_ahead(map(self._noted, items))
 
     def _noted(self, item):

@@ -57,12 +57,12 @@ def test_the_order_and_the_sizes_are_those_of_one_process(folder):
 def test_a_single_file_is_parsed_by_others_too(folder):
     calls = []
 
-    def computed(items):
+    def with_results(items):
         for each in items:
             calls.append(each)
             yield each.function(*each.arguments)
 
-    assert list(Root(str(folder / "a.pdf")).read(computed)) == list(Root(str(folder / "a.pdf")))
+    assert list(Root(str(folder / "a.pdf")).read(with_results)) == list(Root(str(folder / "a.pdf")))
     assert len(calls) == 1
 
 
@@ -70,14 +70,14 @@ def test_a_call_is_what_another_process_needs(folder):
     """Its result follows from what is sent, without the file."""
     calls = []
 
-    def computed(items):
+    def with_results(items):
         for each in items:
             if isinstance(each, HelperCall):
                 calls.append(pickle.dumps(each))
             else:
                 yield each
 
-    left = {each.source: each for each in Root(str(folder)).read(computed) if isinstance(each, Failure)}
+    left = {each.source: each for each in Root(str(folder)).read(with_results) if isinstance(each, Failure)}
     assert left.keys() == {"c.jsonl:10", "i.html", "j.pdf"}  # what this process finds out itself
     wanted = {getattr(each, "id", None) or each.source: each for each in Root(str(folder))}
     for path in folder.rglob("*.*"):
@@ -95,7 +95,7 @@ def test_the_walk_goes_no_further_than_there_is_room(tmp_path):
         (tmp_path / f"{row:02}.html").write_text(f"<p>{row}</p>")
     taken = []
 
-    def computed(items):
+    def with_results(items):
         def noted():
             for each in items:
                 taken.append(each)
@@ -103,7 +103,7 @@ def test_the_walk_goes_no_further_than_there_is_room(tmp_path):
 
         return read_ahead(noted(), ahead=5)
 
-    for number, _ in enumerate(Root(str(tmp_path)).read(computed), 1):
+    for number, _ in enumerate(Root(str(tmp_path)).read(with_results), 1):
         assert len(taken) == min(number + 4, 50)
 
 

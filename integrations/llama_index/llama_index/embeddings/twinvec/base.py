@@ -217,7 +217,6 @@ def _translated(model_kwargs: dict[str, Any], dimensions: int | None, precision:
 
 
 def _check_no_settings(model_name: str | None, options: dict[str, Any]) -> None:
-    """Refuse settings of a model that comes as an open encoder."""
     if options:
         raise ConfigurationError(f"an encoder is given; set these when you open it: {', '.join(options)}")
     if model_name is not None:
@@ -233,7 +232,6 @@ def _check_space(encoder: Encoder, space: str | None) -> None:
 
 
 def _own_cache(cache: BaseKVStore | None, space: str) -> BaseKVStore | None:
-    """Return a view of the cache that belongs to one space."""
     store = cache.store if isinstance(cache, SpaceCache) else cache
     return SpaceCache(store, space) if isinstance(store, BaseKVStore) else store
 

@@ -313,7 +313,6 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         )
 
     def _nearest(self, query: VectorStoreQuery, hybrid: bool, conditions: Filter, *, exact: bool) -> list[Hit]:
-        """Return the best hits of a query by vectors, or by vectors and words."""
         text, vector, space = query.query_str or "", query.query_embedding, None
         limit = query.hybrid_top_k or query.similarity_top_k if hybrid else query.similarity_top_k
         alpha = 0.5 if query.alpha is None else query.alpha
@@ -349,7 +348,6 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return query.mode
 
     def _conditions(self, query: VectorStoreQuery) -> Filter:
-        """Return the filter of all conditions of the query."""
         # an empty list means any node: VectorIndexRetriever passes it
         named = {"id": query.node_ids, "doc_id": query.doc_ids}
         return all_of([as_filter(query.filters), {key: list(wanted) for key, wanted in named.items() if wanted}])

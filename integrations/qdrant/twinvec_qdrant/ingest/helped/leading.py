@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from itertools import chain
+from itertools import tee
 from typing import Any, Protocol
 
 from twinvec.errors import InputError
@@ -43,7 +43,7 @@ _HALVED = 2  # losses of a part before it is halved
 class Helpers(Protocol):
     """Other processes that help with an ingest."""
 
-    def computed(self, items: Iterator[Any]) -> Iterator[Any]:
+    def with_results(self, items: Iterator[Any]) -> Iterator[Any]:
         """Let helpers do the calls among items; yield the items in order, and in place of each call its result.
 
         Some items are taken before their turn, but no more than the helpers have room for. A call with much data runs
@@ -107,10 +107,10 @@ class LedIngestion(Ingestion):
         """Let the first batch of a new collection set the average length, as in one process; return all documents."""
         if self._bm25.average_length:
             return changed
-        first: list[Changed] = []
-        batch = next(document_batches(self._cut(_noted(changed, first))), [])
+        ahead, changed = tee(changed)
+        batch = next(document_batches(self._cut(ahead)), [])
         self._bm25.begin([chunk.embedded for planned in batch for chunk in planned.chunks])
-        return chain(first, changed)
+        return changed
 
     def _cut(self, changed: Iterable[Changed]) -> Iterator[PlannedDocument]:
         """Cut documents, and leave those out that cannot be cut: their writer reports them."""
@@ -136,7 +136,6 @@ class LedIngestion(Ingestion):
         return Part(changed, self._cutting.settings, left.intersection(each.document.id for each in changed))
 
     def _add(self, part: Part, done: PartReport) -> None:
-        """Count what a helper has done."""
         for each in fields(done.report):
             value = getattr(self._report, each.name)
             setattr(self._report, each.name, value + getattr(done.report, each.name))
@@ -175,12 +174,6 @@ class LedIngestion(Ingestion):
         self._bm25.changed(changed.old, record)
         self._bm25.written(chunk.text for chunk in planned.chunks)
         self._advance([changed])
-
-
-def _noted(changed: Iterable[Changed], notes: list[Changed]) -> Iterator[Changed]:
-    for each in changed:
-        notes.append(each)
-        yield each
 
 
 def led_ingestion(

@@ -31,15 +31,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "RECORD_SUFFIXES": "root",
-        "STANDARD_INPUT": "root",
-        "Empty": "results",
-        "Failure": "results",
-        "PagedDocument": "results",
-        "Reading": "root",
-        "RecordColumns": "columns",
-        "Root": "root",
-        "printable": "results",
-        "read_source": "root",
+        "columns": "RecordColumns",
+        "results": "Empty Failure PagedDocument printable",
+        "root": "RECORD_SUFFIXES STANDARD_INPUT Reading Root read_source",
     },
 )

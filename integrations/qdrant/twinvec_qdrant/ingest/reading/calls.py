@@ -24,5 +24,5 @@ class HelperCall:
     lost: Any
 
 
-Computed = Callable[[Iterator[Any]], Iterator[Any]]
+WithResults = Callable[[Iterator[Any]], Iterator[Any]]
 """Yields the items that it gets in their order, with the result of each ``HelperCall`` in its place."""

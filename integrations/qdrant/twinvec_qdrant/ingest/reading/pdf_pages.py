@@ -7,7 +7,9 @@ the whole text, comparing letters and digits only, since the two differ in their
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from threading import Lock
+from typing import Any
 
 from twinvec.support.extras import import_extra
 
@@ -43,28 +45,17 @@ def page_starts(data: bytes, text: str) -> tuple[int, ...]:
 def _pages(data: bytes) -> Iterator[str]:
     """Yield the text of each page; nothing if the file cannot be read."""
     pdfium = import_extra("pypdfium2", "documents", "reading the pages of .pdf files", "twinvec-qdrant")
-    with _pdfium:
-        try:
-            document = pdfium.PdfDocument(data)
-        except pdfium.PdfiumError:
-            return
-        try:
+    try:
+        with _pdfium, closing(pdfium.PdfDocument(data)) as document:
             pages = [_text(document, row) for row in range(len(document))]
-        except pdfium.PdfiumError:
-            return
-        finally:
-            document.close()
+    except pdfium.PdfiumError:
+        return
     yield from pages
 
 
-def _text(document: object, row: int) -> str:
-    page = document[row]  # type: ignore[index]
-    words = page.get_textpage()
-    try:
+def _text(document: Any, row: int) -> str:
+    with closing(document[row]) as page, closing(page.get_textpage()) as words:
         return str(words.get_text_bounded())
-    finally:
-        words.close()
-        page.close()
 
 
 def _letters(text: str) -> tuple[str, list[int]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.retrieval.documents import Document
-from twinvec_qdrant.ingest.reading.calls import Computed, HelperCall
+from twinvec_qdrant.ingest.reading.calls import HelperCall, WithResults
 from twinvec_qdrant.ingest.reading.columns import USUAL_COLUMNS, RecordColumns
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, FileBytes, parse_file, read_file, take_file
 from twinvec_qdrant.ingest.reading.patterns import Selection
@@ -102,10 +102,10 @@ class Root:
     def __iter__(self) -> Reading:
         return self.read()
 
-    def read(self, computed: Computed | None = None) -> Reading:
+    def read(self, with_results: WithResults | None = None) -> Reading:
         """Return the documents, as ``read_source`` does.
 
-        With ``computed``, other processes parse the files that are slow to parse (``SLOW_SUFFIXES``): this process
+        By ``with_results``, other processes parse the files that are slow to parse (``SLOW_SUFFIXES``): this process
         reads their bytes, some files ahead. It reads all other files and records itself, each when its turn comes, so
         that the documents come in the same order.
 
@@ -120,9 +120,9 @@ class Root:
         except OSError as error:
             raise DocumentError(f"{printable(str(path))}: {error.strerror}; expected a folder or a file") from error
         if stat.S_ISDIR(status.st_mode):
-            return self._read_folder(self._walk(), computed)
+            return self._read_folder(self._walk(), with_results)
         found = FoundFile(path, path.name, status.st_size)
-        reads = self._reads(iter([found]), computed, in_folder=False)
+        reads = self._reads(iter([found]), with_results, in_folder=False)
         if not stat.S_ISREG(status.st_mode):
             return Reading(reads)
         return Reading(reads, self._count(path, in_folder=False), status.st_size)
@@ -175,17 +175,17 @@ class Root:
     def _walk(self) -> Walk:
         return Walk(Path(self.path), Selection(self.include, self.exclude), gitignore=self.gitignore)
 
-    def _read_folder(self, walk: Walk, computed: Computed | None) -> Reading:
+    def _read_folder(self, walk: Walk, with_results: WithResults | None) -> Reading:
         number = size = 0
         for each in walk.files():
             number += 1 if isinstance(each, Failure) else self._count(each.path, in_folder=True)
             size += 0 if isinstance(each, Failure) else each.size
-        return Reading(self._reads(walk.files(), computed, in_folder=True), number, size)
+        return Reading(self._reads(walk.files(), with_results, in_folder=True), number, size)
 
     def _reads(
-        self, found: Iterator[FoundFile | Failure], computed: Computed | None, *, in_folder: bool
+        self, found: Iterator[FoundFile | Failure], with_results: WithResults | None, *, in_folder: bool
     ) -> Iterator[Read]:
-        for each in found if computed is None else computed(map(_with_call, found)):
+        for each in found if with_results is None else with_results(map(_with_call, found)):
             if isinstance(each, Read):
                 yield each
             elif isinstance(each, Failure):

@@ -67,7 +67,6 @@ def read_table(path: Path, name: str, prefix: str, columns: RecordColumns) -> It
 
 
 def _layout(path: Path, columns: RecordColumns) -> tuple[_Layout, int]:
-    """Return the layout of a table, and the number of its rows."""
     encoding, _ = find_encoding(lambda: _blocks(path))
     with path.open(encoding=encoding, newline="") as file:
         delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(list(islice(file, _SAMPLE_LINES)))

@@ -105,7 +105,6 @@ class Walk:
         return found
 
     def _ignored(self, folder: _Entry, names: Collection[str]) -> tuple[Ignored, ...]:
-        """Return the ``.gitignore`` files that hold in a folder."""
         if not self._gitignore or GITIGNORE not in names:
             return folder.ignored
         own = read_gitignore(folder.path / GITIGNORE, folder.place)

@@ -114,7 +114,6 @@ def _check_target(target: Path, *, overwrite: bool) -> None:
 
 
 def _check_files(backup: Path) -> None:
-    """Raise ``StoreCorruptError`` if the files of a backup are not as written."""
     known = Checksums.read(backup / "shard" / CLOSED)
     damaged = [CLOSED] if known is None else known.damaged(backup / "shard", thorough=True)
     if not damaged and known is not None:

@@ -87,8 +87,6 @@ class Checksums:
             values = json.loads(path.read_text(encoding="utf-8"))
             files = {name: FileSum(*map(int, each)) for name, each in values["files"].items() if name not in _LISTS}
             return cls(files, values["counts"], values["description"])
-        except FileNotFoundError:
-            return None
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 

@@ -170,12 +170,10 @@ class SharedEngine:
             self._folder.write_checksums(counts, self._known if is_known else None)
 
     def _counts(self) -> dict[str, int]:
-        """Count the points of each kind."""
         wanted = {kind: edge_filter([field_is("kind", kind)]) for kind in _KINDS}
         return {kind: self._shard.count(edge.CountRequest(exact=True, filter=each)) for kind, each in wanted.items()}
 
     def _listed(self) -> int:
-        """Count the chunks that the records list."""
         total, offset = 0, None
         while True:
             records, offset = self._page([field_is("kind", "record")], ["size"], offset)

@@ -52,7 +52,6 @@ def _ids(shard: edge.EdgeShard) -> Iterator[list[str]]:
 
 
 def _read(shard: edge.EdgeShard, ids: Sequence[str]) -> Iterator[Any]:
-    """Yield the points of these ids that can be read."""
     try:
         found = shard.retrieve(list(ids), True, True) if ids else []
     except BaseException:  # a panic of the engine is not an Exception

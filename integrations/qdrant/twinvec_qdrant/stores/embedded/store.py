@@ -107,7 +107,6 @@ class EmbeddedStore(Store):
             raise
 
     def _salvage(self) -> None:
-        """Replace damaged files by what can be read of them."""
         folder = self._folder
         with opening, Turns(folder.path).alone(self._wait_seconds):
             folder.settle()

@@ -95,7 +95,6 @@ class Turns:
         return None
 
     def _others(self) -> bool:
-        """Return whether another process has the collection open."""
         if fcntl is None or self._users is None:
             return False
         try:

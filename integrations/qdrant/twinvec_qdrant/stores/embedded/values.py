@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +18,15 @@ from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors
 
 TOKEN_STATES = edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
 """How the engine compares token states."""
+
+_INDEX_PARAMS: dict[FieldIndexType, Any] = {
+    "keyword": edge.KeywordIndexParams,
+    "float": edge.FloatIndexParams,
+    "bool": edge.BoolIndexParams,
+    "datetime": edge.DatetimeIndexParams,
+    "geo": edge.GeoIndexParams,
+    "text": partial(edge.TextIndexParams, tokenizer=edge.TokenizerType.Word, lowercase=True, phrase_matching=True),
+}
 
 # without a filter, the engine's document frequencies count deleted points until it is optimised
 _LIVE_FREQUENCIES = edge.SearchParams(
@@ -103,17 +113,7 @@ def _field(test: field_tests.FieldTest) -> edge.FieldCondition:
 
 def index_params(kind: FieldIndexType) -> Any:
     """Return the parameters of a payload index on the disk; the system keeps in memory what searches use."""
-    if kind == "keyword":
-        return edge.KeywordIndexParams(on_disk=True)
-    if kind == "float":
-        return edge.FloatIndexParams(on_disk=True)
-    if kind == "bool":
-        return edge.BoolIndexParams(on_disk=True)
-    if kind == "datetime":
-        return edge.DatetimeIndexParams(on_disk=True)
-    if kind == "geo":
-        return edge.GeoIndexParams(on_disk=True)
-    return edge.TextIndexParams(tokenizer=edge.TokenizerType.Word, lowercase=True, phrase_matching=True, on_disk=True)
+    return _INDEX_PARAMS[kind](on_disk=True)
 
 
 def index_types(info: edge.ShardInfo) -> dict[str, str]:

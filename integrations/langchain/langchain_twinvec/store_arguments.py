@@ -1,0 +1,54 @@
+"""Arguments of ``TwinvecVectorStore`` as those of ``QdrantVectorStore`` are given: their order, the mode, the model."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.embeddings import Embeddings
+
+from langchain_twinvec.embeddings import TwinvecEmbeddings
+from twinvec import Encoder
+from twinvec.adapters.external_encoder import ExternalEncoder
+from twinvec.errors import ConfigurationError
+from twinvec.retrieval.base import Mode
+from twinvec.support.checks import check_choice
+
+
+def check_order(embedding: object, collection_name: object) -> None:
+    """Notice arguments in the order of ``QdrantVectorStore``: client, collection_name, embedding."""
+    if embedding is not None and not isinstance(embedding, Embeddings):
+        raise ConfigurationError(
+            f"embedding: expected LangChain embeddings, got {type(embedding).__name__}: write "
+            "TwinvecVectorStore(embedding, collection_name, client=client)"
+        )
+    if not isinstance(collection_name, str):
+        raise ConfigurationError(f"collection_name: expected a string, got {type(collection_name).__name__}")
+
+
+def search_mode(mode: Mode, retrieval_mode: Any) -> Mode:
+    """Return the mode that one of the two arguments names; ``retrieval_mode`` may be an enum of LangChain's."""
+    plain = getattr(retrieval_mode, "value", retrieval_mode)
+    if plain not in (None, mode) and mode != "dense":
+        raise ConfigurationError(f"mode is {mode!r}, but retrieval_mode is {plain!r}: give one of them")
+    wanted: Mode = plain or mode
+    check_choice(wanted, Mode, "mode")
+    return wanted
+
+
+def with_name(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of the class; without a name the collection gets a new one, as in ``QdrantVectorStore``."""
+    if "collection_name" in arguments and arguments["collection_name"] is None:
+        return {**arguments, "collection_name": uuid4().hex}
+    return arguments
+
+
+def encoder_of(embedding: Embeddings) -> Encoder | ExternalEncoder:
+    """Return the encoder of LangChain's embeddings."""
+    if isinstance(embedding, TwinvecEmbeddings) and embedding.encoder is not None:
+        return embedding.encoder
+    model = getattr(embedding, "model_name", None) or getattr(embedding, "model", None)
+    name = ":".join([type(embedding).__name__, *([model] if isinstance(model, str) else [])])
+    return ExternalEncoder(
+        name, lambda texts: [embedding.embed_query(text) for text in texts], embedding.embed_documents
+    )

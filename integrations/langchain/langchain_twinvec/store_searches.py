@@ -1,0 +1,110 @@
+"""How ``TwinvecVectorStore`` searches its collection: by a text, by a vector, and for documents that differ.
+
+Further arguments are those of the store's methods; unknown ones are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+
+from langchain_twinvec.documents import stored_document
+from twinvec import Hit
+from twinvec.errors import ConfigurationError
+from twinvec.retrieval.base import Mode
+from twinvec_qdrant import Collection, exact_search, refuse_foreign, understood_filter, vector_space, with_documents
+
+if TYPE_CHECKING:
+    from qdrant_client import models
+
+    from twinvec.retrieval.filters import Filter
+
+    AnyFilter = Filter | models.Filter
+
+
+def by_text(
+    collection: Collection,
+    query: str,
+    k: int,
+    filter: AnyFilter | None,
+    mode: Mode,
+    *,
+    offset: int = 0,
+    score_threshold: float | None = None,
+    search_params: Any = None,
+    weights: tuple[float, float] = (1.0, 1.0),
+    **others: Any,
+) -> list[tuple[Document, Hit]]:
+    """Return the best documents for a text, each with its hit."""
+    refuse_foreign(others)
+    conditions = understood_filter(filter)
+    if exact_search(search_params) and mode != "sparse" and query.strip():
+        words = query if mode == "hybrid" else None
+        (vector_D,) = collection.encoder.encode_query([query])
+        hits = collection.search_vector(
+            vector_D, k, conditions, words=words, offset=offset, exact=True, weights=weights, passages=False
+        )
+    else:
+        hits = collection.search(query, k, mode, conditions, offset=offset, weights=weights, passages=False)
+    return _with_documents(collection, hits, score_threshold)
+
+
+def by_vector(
+    collection: Collection,
+    embedding: list[float],
+    k: int,
+    filter: AnyFilter | None,
+    *,
+    offset: int = 0,
+    score_threshold: float | None = None,
+    search_params: Any = None,
+    **others: Any,
+) -> list[tuple[Document, Hit]]:
+    """Return the documents nearest to a vector, each with its hit."""
+    exact = exact_search(search_params)
+    refuse_foreign(others)
+    space = vector_space(collection, embedding)
+    hits = collection.search_vector(embedding, k, understood_filter(filter), offset=offset, exact=exact, space=space)
+    return _with_documents(collection, hits, score_threshold)
+
+
+def diverse(
+    collection: Collection,
+    query: str | list[float],
+    k: int,
+    fetch_k: int,
+    lambda_mult: float,
+    filter: AnyFilter | None,
+    *,
+    score_threshold: float | None = None,
+    search_params: Any = None,
+    **others: Any,
+) -> list[tuple[Document, float]]:
+    """Return documents that are near to a text or a vector and differ from each other, with their cosines."""
+    refuse_foreign(others)
+    if exact_search(search_params):
+        raise ConfigurationError("search_params: a search for different documents has no exact form; leave it out")
+    space = None if isinstance(query, str) else vector_space(collection, query)
+    hits = collection.search_diverse(
+        query, k, understood_filter(filter), candidates=fetch_k, diversity=1 - lambda_mult, space=space
+    )
+    return [(document, hit.score) for document, hit in _with_documents(collection, hits, score_threshold)]
+
+
+def relevance_of(hit: Hit) -> float:
+    """Return the relevance of a hit; in a collection without, its cosine mapped to 0 to 1."""
+    if hit.relevance is not None:
+        return hit.relevance
+    if "dense" not in hit.scores:
+        raise ConfigurationError(
+            "the collection tells no relevance of words (Collection.reindex calibrates it): search by vectors, or both "
+            "('dense', 'hybrid')"
+        )
+    return (1 + min(1.0, max(-1.0, hit.scores["dense"]))) / 2
+
+
+def _with_documents(collection: Collection, hits: Sequence[Hit], least: float | None) -> list[tuple[Document, Hit]]:
+    good = [hit for hit in hits if least is None or hit.score >= least]
+    return [(stored_document(stored), hit) for stored, hit in with_documents(collection, good)]
