@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from twinvec.arrays import FloatArray, unit
-from twinvec.retrieval.bm25 import SparseVector
+from twinvec.retrieval.bm25 import SparseVector, weighted_sum
 from twinvec.text import check_text, check_texts
 
 LEAD = 2.0
@@ -53,10 +51,7 @@ def led_terms(query: SparseVector, words: Sequence[SparseVector]) -> SparseVecto
 
     BM25 is linear in them: the score is that of the query, plus 1 / ``LEAD`` of the mean score of the key words.
     """
-    ids = np.concatenate([query[0], *(each[0] for each in words)])
-    counts = np.concatenate([query[1], *(each[1] / (LEAD * len(words)) for each in words)])
-    distinct, places = np.unique(ids, return_inverse=True)
-    return distinct, np.bincount(places, counts, len(distinct)).astype(np.float32)
+    return weighted_sum([query, *words], [1.0, *(1 / (LEAD * len(words)) for _ in words)])
 
 
 def _given(texts: str | Sequence[str], name: str) -> tuple[str, ...]:

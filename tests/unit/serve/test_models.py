@@ -229,27 +229,27 @@ async def test_a_cross_encoder_gives_its_relevance(tiny_model, tiny_cross_encode
     reranker = CrossEncoderReranker(cross)
     pairs = [("two files", text) for text in TEXTS]
     async with serving(models={"a": str(tiny_model("bert"))}, rerankers={"x": cross}) as (models, metrics):
-        scores, tokens = await models.rerank_counted("x", "two files", TEXTS)
+        scores, tokens = await models.rerank("x", "two files", TEXTS)
         np.testing.assert_allclose(scores, reranker.score(pairs), rtol=1e-5)  # its activation is the sigmoid
         assert tokens == reranker.relevance_counted(pairs)[1].sum() > len(TEXTS)
         metrics.batches.clear()
         others = ["moon", "two files"]
         together = await asyncio.gather(*(models.rerank("x", query, TEXTS) for query in others))
         assert metrics.batches == [2 * len(TEXTS)]
-        np.testing.assert_allclose(together[1], scores, rtol=1e-5)
+        np.testing.assert_allclose(together[1][0], scores, rtol=1e-5)
 
 
 async def test_maxsim_scores_lie_between_0_and_1_and_do_not_depend_on_other_texts(tiny_model) -> None:
     async with serving(models={"a": str(tiny_model("bert"))}) as (models, _):
         queries = ["two files", "moon"]
-        together = await asyncio.gather(*(models.rerank_counted("maxsim", query, TEXTS) for query in queries))
+        together = await asyncio.gather(*(models.rerank("maxsim", query, TEXTS) for query in queries))
         for query, (scores, tokens) in zip(queries, together, strict=True):
-            alone = [await models.rerank("maxsim", query, [text]) for text in TEXTS]
+            alone = [(await models.rerank("maxsim", query, [text]))[0] for text in TEXTS]
             np.testing.assert_allclose(scores, np.array(alone)[:, 0], atol=1e-5)
             assert all(0 <= score <= 1 for score in scores)
             assert len(set(scores)) > 1
             assert tokens == models.encoder("a").count_tokens([query, *TEXTS]).sum()
-        assert await models.rerank("maxsim", "nothing to compare", []) == []
+        assert await models.rerank("maxsim", "nothing to compare", []) == ([], 0)
 
 
 async def test_the_default_model_tells_what_answers_from_what_does_not(maxsim) -> None:

@@ -135,7 +135,8 @@ class OpenCollections:
                     self._open[name] = await self.run(self._opened, name)
                 except CollectionNotFoundError:
                     self._opening.pop(name, None)
-                    raise _not_found(name, await self.names()) from None
+                    others = ", ".join(await self.names()) or "none"
+                    raise CollectionNotFoundError(f"no collection {name!r}; there are: {others}") from None
             return self._open[name]
 
     async def create(self, name: str, model: str | None, settings: Mapping[str, Any]) -> Collection:
@@ -198,7 +199,8 @@ class OpenCollections:
         names = await self.names()
         if not names:
             raise CollectionNotFoundError("there are no collections; create one first")
-        whole = replace(asked, limit=asked.limit + asked.offset, offset=0) if len(names) > 1 else asked
+        several = len(names) > 1
+        whole = replace(asked, limit=asked.limit + asked.offset, offset=0) if several else asked
         found: dict[str, list[Answer]] = {}
         failed: dict[str, TwinvecError] = {}
         for name in names:
@@ -208,11 +210,9 @@ class OpenCollections:
                 failed[name] = error
         if not found:
             raise next(iter(failed.values()))
-        if len(names) == 1:
-            whole = replace(asked, offset=0)
+        shown = asked if several else replace(asked, offset=0)
         answers = [
-            joined_answers(dict(zip(found, each, strict=True)), asked if len(names) > 1 else whole)
-            for each in zip(*found.values(), strict=True)
+            joined_answers(dict(zip(found, each, strict=True)), shown) for each in zip(*found.values(), strict=True)
         ]
         roots = await self._roots([self._open[each] for each in found])
         return Searched(answers, names, {each: str(error) for each, error in failed.items()}, roots)
@@ -263,7 +263,3 @@ def _close(opened: Collection) -> None:
         opened.close()
     except TwinvecError as error:  # the others are closed all the same
         logger.warning("a collection was not closed: %s", error)
-
-
-def _not_found(name: str, names: Sequence[str]) -> CollectionNotFoundError:
-    return CollectionNotFoundError(f"no collection {name!r}; there are: {', '.join(names) or 'none'}")

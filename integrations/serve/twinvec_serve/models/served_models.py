@@ -89,13 +89,8 @@ class ServedModels:
         self._metrics.tokens(name, encoded.tokens)
         return encoded
 
-    async def rerank(self, name: str, query: str, texts: Sequence[str]) -> list[float]:
-        """Return the relevance of each text, from 0 to 1; errors are as for ``encode``."""
-        scores, _ = await self.rerank_counted(name, query, texts)
-        return scores
-
-    async def rerank_counted(self, name: str, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
-        """Return what ``rerank`` does, and how many tokens the model has read."""
+    async def rerank(self, name: str, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
+        """Return the relevance of each text, from 0 to 1, and the number of tokens read; errors as for ``encode``."""
         model = self._reranking(name)
         query, checked = check_text(query, "query"), check_texts(texts)
         with self._room.place(len(checked)):

@@ -109,7 +109,7 @@ async def _rerank(request: Request, body: RerankRequest, served: Services, versi
     check_sizes(texts, served.settings, "documents")
     name = body.model if body.model is not None else served.models.reranker_names[0]
     async with WhileConnected(request):
-        scores, tokens = await served.models.rerank_counted(name, body.query, texts)
+        scores, tokens = await served.models.rerank(name, body.query, texts)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
     results = [
         RerankResult(

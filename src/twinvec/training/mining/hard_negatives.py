@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import ConfigurationError
-from twinvec.models.cross_encoder_spec import ACTIVATIONS, read_classifier
+from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.finding import find_model
 from twinvec.models.space import classifier_digest
 from twinvec.rerankers.cross_encoder import CrossEncoderReranker
@@ -32,7 +32,6 @@ from twinvec.training.mining.output_file import MinedFile
 from twinvec.training.mining.pair_file import PairFile
 
 _WINDOW = 256
-_SIGMOID = ACTIVATIONS["torch.nn.Sigmoid"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +47,12 @@ class ProbabilityScorer:
     """A ``CrossEncoderReranker`` with the sigmoid of its logits as scores; ``identity`` is a digest of the model."""
 
     def __init__(self, model: str) -> None:
-        spec = read_classifier(find_model(model).path)
-        self.identity = classifier_digest(spec)
-        self._gives_logits = spec.activate is not _SIGMOID
+        self.identity = classifier_digest(read_classifier(find_model(model).path))
         self._scorer = CrossEncoderReranker(model)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
         """Return the probabilities of pairs (query, text), in their order: (n,)."""
-        scores = self._scorer.score(pairs)
-        return _SIGMOID(scores) if self._gives_logits else scores
+        return self._scorer.relevance_counted(pairs)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from twinvec.retrieval.base import Hit
+from twinvec.retrieval.windows import body_start
 from twinvec.training.data.text_hash import normalised, text_hash
 from twinvec.training.mining.pair_file import PairFile
 
@@ -42,9 +43,8 @@ class KnownPositives:
 
 def text_variants(hit: Hit) -> tuple[str, ...]:
     """Return the normalised text of a hit and, for a chunk under a heading, also without the heading."""
-    heading = hit.payload.get("heading")
-    body = hit.text.removeprefix(f"{heading}\n\n") if isinstance(heading, str) and heading else hit.text
-    return (normalised(hit.text),) if body == hit.text else (normalised(hit.text), normalised(body))
+    start = body_start(hit)
+    return (normalised(hit.text), normalised(hit.text[start:])) if start else (normalised(hit.text),)
 
 
 def contains_either_way(variants: Sequence[str], positive: str) -> bool:

@@ -6,7 +6,6 @@ the whole text, comparing letters and digits only, since the two differ in their
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from threading import Lock
 from typing import Any
@@ -42,15 +41,14 @@ def page_starts(data: bytes, text: str) -> tuple[int, ...]:
     return tuple(each for each in found if each is not None)
 
 
-def _pages(data: bytes) -> Iterator[str]:
-    """Yield the text of each page; nothing if the file cannot be read."""
+def _pages(data: bytes) -> list[str]:
+    """Return the text of each page; nothing if the file cannot be read."""
     pdfium = import_extra("pypdfium2", "documents", "reading the pages of .pdf files", "twinvec-qdrant")
     try:
         with _pdfium, closing(pdfium.PdfDocument(data)) as document:
-            pages = [_text(document, row) for row in range(len(document))]
+            return [_text(document, row) for row in range(len(document))]
     except pdfium.PdfiumError:
-        return
-    yield from pages
+        return []
 
 
 def _text(document: Any, row: int) -> str:
