@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +26,13 @@ Workers = int | tuple[int, int] | None
 
 AUTOMATIC = ""
 """The address that stands for the cluster that ``RAY_ADDRESS`` names, one on this machine, or a new one on it."""
+
+_NAMED = "RAY_ADDRESS"
+_AUTO = "auto"
+_LOCAL = "local"
+_HOST_AND_PORT = re.compile(r"(?:ray://)?(?P<host>\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
+_URL = re.compile(r"\w+://\S+")
+_ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +111,12 @@ def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
     A cluster that is started here ends with the block.
 
     Raises:
-        ConfigurationError: no cluster answers at the address.
+        ConfigurationError: the address is none, or no cluster answers there.
     """
     if ray.is_initialized():
         yield
         return
+    _check_answer(address or AUTOMATIC)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
@@ -117,3 +127,30 @@ def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_answer(address: str) -> None:
+    """Raise ``ConfigurationError`` unless something listens at the address; Ray itself would wait for minutes."""
+    named = os.environ.get(_NAMED, "") if address in (AUTOMATIC, _AUTO) else ""
+    place = named or address
+    if place in (AUTOMATIC, _AUTO, _LOCAL):
+        return
+    said = f"{place} ({_NAMED})" if named else place
+    found = _HOST_AND_PORT.fullmatch(place)
+    if found is None:
+        if _URL.fullmatch(place) and not place.startswith("ray:"):
+            return  # of a service that Ray knows by a package
+        raise ConfigurationError(
+            f"{said} is no address of a Ray cluster: expected HOST:PORT, such as {_host(place)}:6379, ray://HOST:PORT, "
+            f"{_AUTO} or {_LOCAL}"
+        )
+    try:
+        socket.create_connection((found["host"].strip("[]"), int(found["port"])), _ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigurationError(f"no Ray cluster answers at {said}: {error}") from error
+
+
+def _host(place: str) -> str:
+    """Return what may be meant as the host, for an example."""
+    host = place.removeprefix("ray://").partition(":")[0]
+    return host if re.fullmatch(r"[\w.-]+", host) else "head"

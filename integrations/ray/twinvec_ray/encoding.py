@@ -11,7 +11,7 @@ import pyarrow as pa
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.storage import Storage
 from twinvec.support.checks import integer
-from twinvec_ray.cluster import Workers, plan
+from twinvec_ray.cluster import Plan, Workers, plan
 from twinvec_ray.recipes import EncoderRecipe, encoder_recipe
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def encode(
         column: Column of the vectors: lists of ``dim`` numbers.
         prompt: See ``Encoder.encode``.
         storage: See ``Encoder.encode``; default: float32.
-        num_workers: Number of workers, or the least and the most of them; default: one for each GPU, or for
-            ``threads`` cores.
+        num_workers: Number of workers; or a pair, with how many Ray begins, and up to how many it adds while there
+            is work for them. Default: one for each GPU, or for ``threads`` cores.
         use_gpu: Whether each worker has a GPU to itself.
         threads: Threads of a worker that computes on a CPU.
         batch_rows: Rows that a worker gets at once.
@@ -58,14 +58,21 @@ def encode(
         ConfigurationError: an argument is invalid, or the cluster lacks what the workers need.
         ModelError: the model is not found, damaged or not supported.
     """
-    from ray.data import ActorPoolStrategy
-
     integer(batch_rows, "batch_rows", least=1)
     recipe = encoder_recipe(model, {**({"device": "cuda"} if use_gpu else {}), **options})
     workers = plan(num_workers, threads=threads, use_gpu=use_gpu)
+    return encoded(dataset, recipe, workers, (text, column, prompt, storage), batch_rows)
+
+
+def encoded(
+    dataset: Dataset, recipe: EncoderRecipe, workers: Plan, how: tuple[Any, ...], batch_rows: int = BATCH_ROWS
+) -> Dataset:
+    """Return the dataset with vectors by these workers; ``how`` are the arguments of ``BatchEncoder`` after threads."""
+    from ray.data import ActorPoolStrategy
+
     return dataset.repartition(target_num_rows_per_block=batch_rows).map_batches(
         BatchEncoder,
-        fn_constructor_args=(recipe, workers.threads, text, column, prompt, storage),
+        fn_constructor_args=(recipe, workers.threads, *how),
         batch_size=batch_rows,
         batch_format="pyarrow",
         compute=ActorPoolStrategy(min_size=workers.least, max_size=workers.most),
@@ -74,7 +81,7 @@ def encode(
 
 
 class BatchEncoder:
-    """A worker: adds vectors to tables.
+    """A worker: adds vectors to tables, and tells an actor, the ``counter``, of how many rows.
 
     Raises:
         ConfigurationError: the prompt or the storage is not of the model.
@@ -88,7 +95,9 @@ class BatchEncoder:
         column: str,
         prompt: str | None,
         storage: Storage | None,
+        counter: Any = None,
     ) -> None:
+        self._counter = counter
         self._encoder = recipe.load(threads)
         self._text = text
         self._column = column
@@ -108,7 +117,10 @@ class BatchEncoder:
         texts = table.column(self._text).to_pylist()
         if None in texts:
             raise InputError(f"column {self._text!r}: row {texts.index(None)} of a block has no text")
-        return table.append_column(self._column, vector_array(self._encoder.encode(texts, **self._options)))
+        vectors = self._encoder.encode(texts, **self._options)
+        if self._counter is not None:
+            self._counter.add.remote(len(texts))
+        return table.append_column(self._column, vector_array(vectors))
 
 
 def vector_array(vectors: np.ndarray) -> pa.FixedSizeListArray:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import ray
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import BadVectorError, InputError
+from twinvec.errors import BadVectorError, InputError, StoreUnavailableError, TwinvecError
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant import Collection, Part, PartReport, Writer
 from twinvec_ray.calls import with_results
 from twinvec_ray.cluster import Plan
-from twinvec_ray.pool import DIED, Pool
+from twinvec_ray.pool import BUSY, DIED, Pool
 from twinvec_ray.recipes import Recipe, recipe_of
 
 _PART_TEXTS = 64  # texts that an encoding worker gets at once
@@ -74,22 +75,26 @@ class RayHelpers:
     def written(self, parts: Iterator[Part], encoder: SpaceEncoder) -> Iterator[tuple[Part, PartReport | None]]:
         """Let workers write parts, and yield each of them with its report, or with None if its worker has died."""
         if self._writing is None:
-            self._writing = self._pool(WritingWorker, recipe_of(encoder, self._options), self._place)
+            recipe = recipe_of(encoder, self._options)
+            self._writing = self._pool(WritingWorker, recipe, self._place, busy=StoreUnavailableError)
         for part, result in self._writing.results(parts, lambda actor, part: actor.write.remote(part)):
-            yield part, None if result is DIED else result
+            if result is BUSY:
+                yield replace(part, losses=part.losses - 1), None  # its documents are not to blame
+            else:
+                yield part, None if result is DIED else result
 
     def ended(self) -> Sequence[Writer]:
         """Return the processes of the workers that have died."""
         return [] if self._writing is None else self._writing.ended
 
-    def _pool(self, kind: type, *arguments: Any) -> Pool[Any]:
+    def _pool(self, kind: type, *arguments: Any, busy: type[TwinvecError] | None = None) -> Pool[Any]:
         actor: Callable[..., Any] = ray.remote(kind)
         options = {**self._plan.options, "scheduling_strategy": "SPREAD", "max_restarts": 0}
 
         def make() -> Any:
             return actor.options(**options).remote(self._plan.threads, *arguments)  # type: ignore[attr-defined]
 
-        return Pool(make, self._plan.most, self._plan.options)
+        return Pool(make, self._plan.least, self._plan.most, self._plan.options, busy)
 
 
 class EncodingWorker:

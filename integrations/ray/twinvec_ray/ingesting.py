@@ -40,7 +40,8 @@ def ingest(
     The collection is the one that a single process makes: the same ids, vectors and words. With a server, the workers
     cut, encode and write; with an embedded store, they encode, and this process cuts and writes. This process reads the
     files of a ``Root``, and tasks parse those that are not plain text. A worker, a machine or this process may die: the
-    next ingest does what is missing.
+    next ingest does what is missing. Each worker of a server is a writer; if the server is too busy for all of them,
+    fewer go on.
 
     Args:
         documents: As for ``Collection.ingest``; or a Ray dataset with the columns ``id`` and ``text``, perhaps
@@ -50,8 +51,8 @@ def ingest(
         url: Address of a Qdrant server, which all machines reach.
         address: The cluster; default: the one that ``RAY_ADDRESS`` names, one that runs on this machine, or a new one
             on its cores.
-        num_workers: Number of workers, or the least and the most of them; default: one for each GPU, or for
-            ``threads`` cores.
+        num_workers: Number of workers; or a pair, with how many the ingest begins, and up to how many it adds while
+            there is work for them and the cluster has room. Default: one for each GPU, or for ``threads`` cores.
         use_gpu: Whether each worker has a GPU to itself.
         threads: Threads of a worker that computes on a CPU.
         source: See ``Collection.ingest``, as for the arguments after it.

@@ -6,6 +6,7 @@ gave it the calls decides what becomes of them. The pool goes on with the actors
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,18 +19,32 @@ from twinvec.errors import EngineError, TwinvecError
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 START_SECONDS = 300.0
 """How long the pool waits while no actor has started."""
 
 _AT_ONCE = 2
+_CALLS_TO_GROW = 8  # of each actor that may have calls, before one more may
 _MOST_DEATHS = 3  # of actors of the pool in a row, for each actor, while none of them gets anything done
 
 
-class Died:
-    """The result of a call whose actor has died."""
+class Lost:
+    """What stands for the result of a call that must be done again."""
 
 
-DIED = Died()
+DIED = Lost()
+"""The actor has died."""
+
+BUSY = Lost()
+"""What all actors share was too busy for so many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    item: Any
+    alone: bool  # no other actor had anything to do, nor would get anything
+    slowed: int  # how often the pool had been slowed before
 
 
 @dataclass(slots=True)
@@ -37,26 +52,42 @@ class _Member:
     actor: Any
     started: Any  # the reference of what it says when it has started; None once it has
     hello: Any = None
-    calls: dict[Any, Any] = field(default_factory=dict)  # reference -> item
+    calls: dict[Any, _Call] = field(default_factory=dict)  # by reference
 
 
 class Pool(Generic[T]):
     """Actors of one kind.
 
+    The pool begins with ``least`` actors. While they all have enough to do and the cluster has room, others are added.
+    If a call fails because a thing that all actors share is busy, only half of the actors get calls from then on; the
+    number grows slowly again while calls are done.
+
     Args:
         make: Makes an actor. Its method ``hello`` loads what it needs, and says who it is.
-        size: Number of actors.
-        needs: What each of them needs, for the error if none starts.
+        least: Number of actors to begin with.
+        most: Largest number of actors.
+        needs: The resources of each of them, as Ray takes them.
+        busy: The error of a call that may succeed later if fewer actors are at work.
     """
 
-    def __init__(self, make: Callable[[], Any], size: int, needs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        least: int,
+        most: int,
+        needs: dict[str, Any],
+        busy: type[TwinvecError] | None = None,
+    ) -> None:
         self._make = make
         self._needs = needs
         self._deaths = 0
-        self._size = size
+        self._most = most
+        self._busy = busy
+        self._permitted = float(most)  # actors that have calls at the same time
+        self._slowed = 0
         self.ended: list[Any] = []
         """What the actors that have died said when they started."""
-        self._members = [self._new() for _ in range(size)]
+        self._members = [self._new() for _ in range(least)]
 
     def close(self) -> None:
         """Kill the Ray actors of the pool."""
@@ -65,13 +96,13 @@ class Pool(Generic[T]):
         self._members = []
 
     def results(self, items: Iterator[T], submit: Callable[[Any, T], Any]) -> Iterator[tuple[T, Any]]:
-        """Yield each item with its result, or with ``DIED``, in any order.
+        """Yield each item with its result, or with ``DIED`` or ``BUSY``, in any order.
 
         ``submit`` takes an actor and an item, and returns the reference of the result. No more items are taken than the
         actors have room for.
 
         Raises:
-            TwinvecError: an actor raised it.
+            TwinvecError: an actor raised it; the error ``busy`` is raised if no other actor was at work.
             EngineError: no actor starts, or all of them die again and again; the message says what they need.
         """
         exhausted, idle_since = False, time.monotonic()
@@ -79,10 +110,13 @@ class Pool(Generic[T]):
             while True:
                 while not exhausted and (member := self._with_room()):
                     item = next(items, DIED)
-                    if isinstance(item, Died):
+                    if isinstance(item, Lost):
                         exhausted = True
                     else:
-                        member.calls[submit(member.actor, item)] = item
+                        call = _Call(item, self._is_alone(member), self._slowed)
+                        member.calls[submit(member.actor, item)] = call
+                if not exhausted:
+                    self._grow()
                 waiting = self._waiting()
                 if exhausted and not any(member.calls for member in self._members):
                     return
@@ -103,11 +137,26 @@ class Pool(Generic[T]):
         actor = self._make()
         return _Member(actor, actor.hello.remote())
 
+    def _grow(self) -> None:
+        """Add an actor if those that there are do not suffice, and the cluster has room for another one."""
+        if len(self._members) >= int(self._permitted) or any(each.started is not None for each in self._members):
+            return
+        free: Callable[[], dict[str, Any]] = ray.available_resources
+        names = {"num_cpus": "CPU", "num_gpus": "GPU"}
+        has = free()
+        if all(has.get(names[need], 0.0) >= amount for need, amount in self._needs.items()):
+            self._members.append(self._new())
+
     def _with_room(self) -> _Member | None:
-        """Return the actor with the fewest calls, if it has room."""
+        """Return the actor with the fewest calls, if it has room and may have calls."""
         ready = [member for member in self._members if member.started is None]
-        least = min(ready, key=lambda member: len(member.calls), default=None)
+        permitted = sorted(ready, key=lambda member: not member.calls)[: int(self._permitted)]
+        least = min(permitted, key=lambda member: len(member.calls), default=None)
         return least if least is not None and len(least.calls) < _AT_ONCE else None
+
+    def _is_alone(self, member: _Member) -> bool:
+        """Return whether only this actor has calls, and will have."""
+        return int(self._permitted) == 1 and not any(each.calls for each in self._members if each is not member)
 
     def _waiting(self) -> list[Any]:
         starting = [member.started for member in self._members if member.started is not None]
@@ -123,21 +172,44 @@ class Pool(Generic[T]):
             yield from self._replaced(member, error)
             return
         except RayTaskError as error:
-            raise cause_of(error) from None
+            yield from self._refused(member, reference, cause_of(error))
+            return
         if member.started is reference:
             member.hello, member.started = result, None
             return
         self._deaths = 0
-        yield member.calls.pop(reference), result
+        self._permitted = min(self._permitted + 1 / (_CALLS_TO_GROW * self._permitted), self._most)
+        yield member.calls.pop(reference).item, result
+
+    def _refused(self, member: _Member, reference: Any, cause: TwinvecError) -> Iterator[tuple[T, Any]]:
+        """Let fewer actors go on if what they share is busy, or raise the error."""
+        call = member.calls.get(reference)
+        alone = len(self._members) == 1 if call is None else call.alone
+        if self._busy is None or alone or not isinstance(cause, self._busy):
+            raise cause from None
+        if call is None:  # it could not start
+            ray.kill(member.actor)
+            self._members.remove(member)
+            self._slow_down(len(self._members), cause)
+            return
+        if call.slowed == self._slowed:  # and not since it began
+            self._slow_down(sum(1 for each in self._members if each.calls) // 2, cause)
+        yield member.calls.pop(reference).item, BUSY
+
+    def _slow_down(self, actors: int, cause: TwinvecError) -> None:
+        """Let so many actors go on, and at least one."""
+        self._permitted = max(1.0, min(self._permitted // 2, actors))
+        self._slowed += 1
+        logger.warning("%s; %d of %d workers go on", cause, int(self._permitted), len(self._members))
 
     def _replaced(self, member: _Member, error: RayActorError) -> Iterator[tuple[T, Any]]:
         self._deaths += 1
         if member.hello is not None:
             self.ended.append(member.hello)
         row = self._members.index(member)
-        lost = list(member.calls.values())
+        lost = [call.item for call in member.calls.values()]
         member.calls.clear()
-        if self._deaths > _MOST_DEATHS * self._size:
+        if self._deaths > _MOST_DEATHS * len(self._members):
             raise EngineError(f"the workers die again and again: {error}")
         self._members[row] = self._new()
         yield from ((item, DIED) for item in lost)

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import RayError
 
 from twinvec.storage import Storage
+from twinvec.support.progress import progress_bar
 from twinvec_qdrant import Helpers, key_from_environment
 from twinvec_ray import ingesting
-from twinvec_ray.cluster import connected
-from twinvec_ray.encoding import encode
+from twinvec_ray.cluster import connected, plan
+from twinvec_ray.encoding import encoded
 from twinvec_ray.files import check_output, read, write
+from twinvec_ray.recipes import encoder_recipe
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+_COLUMN = "vector"
+_COUNTED = (".parquet", ".lance", "")  # files that say how many rows they have
+_PAUSE_SECONDS = 0.5
 
 
 class Runner:
@@ -26,8 +40,7 @@ class Runner:
         """Return the helpers of an ingest; ``place`` are arguments of ``Collection.open``."""
         reached = dict(place)
         if reached.get("url") is not None:
-            waits = max(reached.get("wait_seconds", 0.0), ingesting.WAIT_SECONDS)
-            reached |= {"api_key": key_from_environment(), "wait_seconds": waits}
+            reached["api_key"] = key_from_environment()
         return ingesting.helpers(reached, self._address)
 
     def encode(
@@ -40,9 +53,13 @@ class Runner:
         prompt: str | None,
         storage: Storage | None,
         use_gpu: bool,
+        progress: bool,
         **options: Any,
-    ) -> None:
+    ) -> dict[str, Any]:
         """Encode the texts of files into a folder of vectors.
+
+        Returns:
+            The name of the model, its space, and the shape of the vectors: ``texts`` and ``columns``.
 
         Raises:
             ConfigurationError: an argument is invalid, no cluster answers, or it lacks what the workers need.
@@ -50,13 +67,71 @@ class Runner:
         """
         check_output(output)
         with connected(self._address):
-            texts = read(source)
             _print_nothing_of_ray_data()
-            write(encode(texts, model, field, prompt=prompt, storage=storage, use_gpu=use_gpu, **options), output)
+            texts = read(source)
+            recipe = encoder_recipe(model, {**({"device": "cuda"} if use_gpu else {}), **options})
+            with _counter(texts, source, shown=progress) as counter:
+                how = (field, _COLUMN, prompt, storage, counter)
+                write(encoded(texts, recipe, plan(use_gpu=use_gpu), how), output)
+            written = read(output)
+            columns = written.schema().base_schema.field(_COLUMN).type.list_size
+            return {"model": recipe.name, "space": recipe.space, "texts": written.count(), "columns": columns}
+
+
+class Counter:
+    """An actor that counts what workers do."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, count: int) -> None:
+        """Count more."""
+        self._count += count
+
+    def count(self) -> int:
+        """Return the count."""
+        return self._count
+
+
+@contextmanager
+def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
+    """Yield an actor whose count a bar shows; None where there is no bar to see.
+
+    The bar has an end for files that say how many rows they have. A batch that is lost with its worker counts twice.
+    """
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    total = texts.count() if PurePosixPath(source).suffix.lower() in _COUNTED else None
+    make: Callable[..., Any] = ray.remote(Counter)
+    counter, over = make.options(num_cpus=0).remote(), threading.Event()  # type: ignore[attr-defined]
+
+    def follow() -> None:
+        count, ended = 0, False
+        while not ended:
+            ended = over.wait(_PAUSE_SECONDS)
+            try:
+                now = ray.get(counter.count.remote())
+            except RayError:
+                return
+            advance(now - count)
+            count = now
+
+    with progress_bar("Encoding", total, "texts") as advance:
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield counter
+        finally:
+            over.set()
+            thread.join()
 
 
 def _print_nothing_of_ray_data() -> None:
-    """Keep from stderr what Ray Data tells: each step of each dataset every ten seconds, and errors that it raises."""
+    """Keep from stderr what Ray Data tells: its bars, each step every ten seconds, and errors that it raises."""
+    from ray.data import DataContext
+
+    DataContext.get_current().enable_progress_bars = False
     for handler in logging.getLogger("ray.data").handlers:
         if not isinstance(handler, logging.FileHandler):
             handler.setLevel(logging.CRITICAL)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from twinvec.training.run.config import TrainConfig
     from twinvec.training.run.model_card import TrainReport
 
+_LEAST_CPUS = 0.01  # Ray places no worker that reserves nothing
+
 
 def train(
     config: TrainConfig,
@@ -63,7 +65,10 @@ def train(
             _work,
             train_loop_config={"config": config, "folder": str(target), "threads": threads},
             scaling_config=ScalingConfig(
-                num_workers=workers.most, use_gpu=use_gpu, resources_per_worker=_resources(workers.cpus, use_gpu)
+                num_workers=workers.most,
+                use_gpu=use_gpu,
+                resources_per_worker=_resources(workers.cpus, use_gpu),
+                placement_strategy="SPREAD",  # a worker reserves less than it uses, and one node would get them all
             ),
             run_config=RunConfig(
                 name=notes.name,
@@ -80,7 +85,8 @@ def train(
 
 
 def _resources(cpus: float, use_gpu: bool) -> dict[str, float]:
-    return {"CPU": cpus, **({"GPU": 1.0} if use_gpu else {})}
+    """Return what a worker reserves: something, also where a plan leaves every CPU to tasks that read."""
+    return {"CPU": max(cpus, _LEAST_CPUS), **({"GPU": 1.0} if use_gpu else {})}
 
 
 def _work(settings: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
 from twinvec.cli.terminal import complain
 from twinvec.errors import TwinvecError
 from twinvec.support.plain_values import convert_only_where_needed
-from twinvec.support.runners import with_address
+from twinvec.support.runners import check_address, with_address
 from twinvec.version import __version__
 
 _DEBUG = "--debug"
@@ -80,7 +80,9 @@ def main(arguments: list[str] | None = None) -> None:
     debug = _DEBUG in arguments  # at any position
     print_own_messages(debug=debug)
     try:
-        given = with_address([each for each in arguments if each != _DEBUG])
+        given = [each for each in arguments if each != _DEBUG]
+        check_address(given)
+        given = with_address(given)
         build_app(only=given[0] if given else None)(args=given, prog_name="twinvec")
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:

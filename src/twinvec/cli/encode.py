@@ -95,12 +95,15 @@ def _encode_on(
     if devices and (len(devices) > 1 or devices[0] not in ("cpu", "cuda")):
         raise ConfigurationError("with --ray, --device is cpu or cuda: the cluster has as many workers as devices")
     start = time.perf_counter()
-    runner.encode(place_of(source), place_of(output), use_gpu=devices == ["cuda"], **options)
-    seconds = round(time.perf_counter() - start, 3)
+    done = runner.encode(
+        place_of(source), place_of(output), use_gpu=devices == ["cuda"], progress=not as_json, **options
+    )
+    seconds = time.perf_counter() - start
     if as_json:
-        show_json({"output": place_of(output), "seconds": seconds})
+        show_json({"output": place_of(output), **done, "seconds": round(seconds, 3)})
     else:
-        typer.echo(f"{place_of(output)}: written in {seconds:,.1f} seconds")
+        shape = f"{done['texts']:,} vectors of {done['columns']} numbers"
+        typer.echo(f"{place_of(output)}: {shape}, {done['texts'] / seconds:,.0f} texts/s")
 
 
 def similarity_command(

@@ -7,6 +7,7 @@ A distribution offers one by an entry point in the group ``twinvec.runners``: a 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from twinvec.installation import entry_points, install_line
 
 _OPTION = "--ray"
 _ADDRESS = re.compile(r"auto|local|\w+://\S+|[\w.-]+:\d+|\[[0-9a-fA-F:]+\]:\d+")
+_HOST = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 def with_address(arguments: list[str]) -> list[str]:
@@ -25,6 +27,24 @@ def with_address(arguments: list[str]) -> list[str]:
         following = arguments[row + 1] if row + 1 < end else ""
         stated.append(f"{_OPTION}=" if each == _OPTION and row < end and not _ADDRESS.fullmatch(following) else each)
     return stated
+
+
+def check_address(arguments: list[str]) -> None:
+    """Refuse a host without a port after ``--ray``, which would be taken for a file to read.
+
+    Args:
+        arguments: A command line, as the user gave it.
+
+    Raises:
+        ConfigurationError: what follows ``--ray`` looks like the name of a host, and there is no such file.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    for option, each in pairwise(arguments[:end]):
+        if option == _OPTION and not _ADDRESS.fullmatch(each) and _HOST.fullmatch(each) and not Path(each).exists():
+            raise ConfigurationError(
+                f"{_OPTION} {each}: there is no file or folder {each!r}, and the address of a cluster has a port, such "
+                f"as {each}:6379"
+            )
 
 
 def place_of(path: Path) -> str:

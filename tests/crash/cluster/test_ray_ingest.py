@@ -87,6 +87,8 @@ def test_a_node_is_killed(cluster, server, alone):
         assert len(led.ended) == 1
         check_report(report, alone[0])
         check(server, "node", alone[1], DOCUMENTS)
+        again = ingest(corpus(DOCUMENTS), "node", url=server.url, encoder=ray_ingests.encoder())
+        assert again == IngestReport(unchanged=DOCUMENTS)
 
 
 def test_the_driver_is_killed(cluster, server, alone):

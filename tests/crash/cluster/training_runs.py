@@ -83,8 +83,12 @@ class Gate:
     def environment(self) -> dict[str, str]:
         """What the environment of the workers needs."""
         paths = filter(None, (str(GATE), os.environ.get("PYTHONPATH")))
-        held_at = f"checkpoint-{2 * CHECKPOINT_EVERY}/complete"
-        return {"PYTHONPATH": os.pathsep.join(paths), "TWINVEC_GATE": str(self._folder), "TWINVEC_GATE_AT": held_at}
+        return {
+            "PYTHONPATH": os.pathsep.join(paths),
+            "TWINVEC_GATE": str(self._folder),
+            "TWINVEC_GATE_AT": f"checkpoint-{2 * CHECKPOINT_EVERY}/complete",
+            "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S": "1",  # Ray waits in vain for the worker that is held
+        }
 
     def open(self) -> None:
         """Hold nobody from now on."""

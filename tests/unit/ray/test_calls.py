@@ -39,22 +39,27 @@ def call(function, *arguments, size=0):
 
 
 def test_results_come_in_order_and_few_items_are_taken_ahead(cluster, tmp_path):
-    def slow_at_times(number):
-        mine = tmp_path / str(number)
-        mine.touch()
-        at_work = len(list(tmp_path.iterdir()))
-        time.sleep(0.1 if number % 10 == 0 else 0)
-        mine.unlink()
-        return -number, at_work, os.getpid()
-
     count = 4 * AHEAD * 2
-    items = Items(call(slow_at_times, row) if row % 3 else f"item {row}" for row in range(count))
+    at_work, done = tmp_path / "at-work", tmp_path / "done"
+    at_work.mkdir()
+    done.mkdir()
+
+    def overtaken_at_times(number):
+        (at_work / str(number)).touch()
+        beside = len(list(at_work.iterdir()))
+        while number % 10 == 0 and number < count - 10 and all(int(each.name) < number for each in done.iterdir()):
+            time.sleep(0.01)  # until the other process has done a later call
+        (at_work / str(number)).unlink()
+        (done / str(number)).touch()
+        return -number, beside, os.getpid()
+
+    items = Items(call(overtaken_at_times, row) if row % 3 else f"item {row}" for row in range(count))
     for row, result in enumerate(with_results(items, plan())):
         assert items.taken <= row + 1 + AHEAD * 2 + 1  # one more waits for room
         if row % 3:
-            number, at_work, process = result
+            number, beside, process = result
             assert number == -row
-            assert at_work <= 2  # processes, as there are CPUs
+            assert beside <= 2  # processes, as there are CPUs
             assert process != os.getpid()
         else:
             assert result == f"item {row}"
@@ -127,17 +132,29 @@ def test_calls_need_no_cpu_that_others_may_hold(cluster):
         cluster.kill(holder)
 
 
-def test_calls_that_outlive_their_cluster_start_no_other_one(cluster, monkeypatch):
+@pytest.fixture
+def endless(tmp_path):
+    """A call that ends with the test."""
+
+    def waits():
+        while not (tmp_path / "over").exists():
+            time.sleep(0.01)
+
+    yield call(waits)
+    (tmp_path / "over").touch()
+
+
+def test_calls_that_outlive_their_cluster_start_no_other_one(cluster, monkeypatch, endless):
     """The traceback of an error may hold the generator until the cluster has ended."""
-    left = with_results(iter(["an item", call(time.sleep, 60)]), plan())
+    left = with_results(iter(["an item", endless]), plan())
     assert next(left) == "an item"
     monkeypatch.setattr(calls.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(calls.ray, "cancel", lambda *_, **__: pytest.fail("Ray would start a cluster"))
     left.close()
 
 
-def test_calls_end_with_the_helpers(cluster, tmp_path):
+def test_calls_end_with_the_helpers(cluster, endless):
     with RayHelpers(plan()) as helpers:
-        left = helpers.with_results(iter(["an item", call(time.sleep, 60)]))
+        left = helpers.with_results(iter(["an item", endless]))
         assert next(left) == "an item"
     assert list(left) == []

@@ -1,13 +1,16 @@
-"""Plans: how many workers a cluster holds, so that the tasks that read always have a CPU."""
+"""Clusters: how many workers one holds, so that the tasks that read always have a CPU, and where none answers."""
 
 from __future__ import annotations
+
+import socket
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinvec.errors import ConfigurationError
-from twinvec_ray.cluster import planned
+from twinvec_ray import cluster
+from twinvec_ray.cluster import connected, planned
 
 LAPTOP = [{"CPU": 2.0, "memory": 8e9}]
 LARGE = [{"CPU": 64.0, "GPU": 8.0}, {"CPU": 32.0}]
@@ -64,3 +67,54 @@ def test_a_node_keeps_a_whole_cpu_wherever_the_workers_are_placed(cores, workers
 def test_an_error_says_what_the_cluster_lacks(nodes, options, lack):
     with pytest.raises(ConfigurationError, match=lack):
         planned(nodes, **options)
+
+
+@pytest.fixture
+def silent():
+    """The address of a port of this machine at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return f"127.0.0.1:{port}"
+
+
+@pytest.fixture
+def unasked(monkeypatch):
+    """Ray must not be asked: it would wait for minutes."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(cluster.ray, "init", lambda *_, **__: pytest.fail("Ray was asked"))
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_nobody_answers_is_told_at_once(silent, unasked, monkeypatch, scheme):
+    address = scheme + silent
+    with pytest.raises(ConfigurationError, match=f"no Ray cluster answers at {address}: .*refused"), connected(address):
+        pass
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    for automatic in (None, "", "auto"):
+        with (
+            pytest.raises(ConfigurationError, match=rf"no Ray cluster answers at {address} \(RAY_ADDRESS\)"),
+            connected(automatic),
+        ):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("address", "example"),
+    [("head", "head:6379"), ("ray://head", "head:6379"), ("head:", "head:6379"), ("a b", "head:6379")],
+)
+def test_an_address_without_a_port_is_refused_with_an_example(unasked, address, example):
+    message = f"{address} is no address of a Ray cluster: expected HOST:PORT, such as {example}"
+    with pytest.raises(ConfigurationError, match=message), connected(address):
+        pass
+
+
+def test_a_cluster_that_listens_is_asked(monkeypatch):
+    asked = []
+    monkeypatch.setattr(cluster.ray, "init", lambda address, **_: asked.append(address))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = f"127.0.0.1:{server.getsockname()[1]}"
+        for address in (there, f"ray://{there}", "local", "", None, "anyscale://mine"):
+            with connected(address):
+                pass
+    assert asked == [there, f"ray://{there}", "local", None, None, "anyscale://mine"]

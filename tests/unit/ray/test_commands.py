@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +20,7 @@ import office_files
 from twinvec import Encoder
 from twinvec_qdrant import Collection
 from twinvec_qdrant.cli.options import SOME_FAILED
-from twinvec_qdrant.records.words.vocabulary import _unpacked
+from unit.ray.test_ingest_command import compared
 from words import sentences
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]
@@ -63,17 +62,11 @@ def run(model):
 
 
 def contents(path: Path, model: str) -> dict[str, tuple[dict[str, Any], Any]]:
-    """The payload and the vector of each point, by id; words that are as frequent have no order."""
+    """The payload and the vector of each point, by id."""
     with Collection.open("docs", path, encoder=Encoder(model)) as collection:
         backend, vector = collection._backend, collection._serving.current.description.vector
         points = backend.retrieve([each.id for each in backend.scroll([])], vector=vector)
-    return {key: (_compared(each.payload), each.dense) for key, each in points.items()}
-
-
-def _compared(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """A payload without the revision, which no two ingests have in common."""
-    words = {"words": _unpacked(payload)} if "words" in payload else {}
-    return {**payload, **words, "revision": None}
+    return {key: (compared(each.payload), each.dense) for key, each in points.items()}
 
 
 def _read(path: Path) -> bytes:
@@ -111,7 +104,8 @@ def test_ingest_fills_the_collection_of_one_process(run, model, tmp_path):
 def test_encode_gives_the_vectors_of_one_process(run, model, tmp_path):
     texts = sentences(300, seed=6)
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    run("encode", "--ray", tmp_path / "texts.jsonl", "-o", tmp_path / "vectors.parquet")
+    shown = run("encode", "--ray", tmp_path / "texts.jsonl", "-o", tmp_path / "vectors.parquet")
+    assert f"{tmp_path / 'vectors.parquet'}: 300 vectors of 32 numbers, " in shown
     rows = pq.read_table(tmp_path / "vectors.parquet").to_pylist()
     assert sorted(row["text"] for row in rows) == sorted(texts)
     wanted = dict(zip(texts, Encoder(model).encode(texts), strict=True))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from twinvec import Encoder
 from twinvec.errors import ConfigurationError, InputError, SpaceMismatchError
-from twinvec_ray.encoding import BatchEncoder
+from twinvec_ray import runner
+from twinvec_ray.cluster import plan
+from twinvec_ray.encoding import BatchEncoder, encoded
 from twinvec_ray.recipes import EncoderRecipe, encoder_recipe
+from twinvec_ray.runner import Runner
 
 TEXTS = ["a dog runs", "", "stocks fell", "a dog runs", "日本語 " * 40]
 
@@ -80,3 +86,55 @@ def test_one_block_is_shared_among_the_workers(cluster, model):
     order = np.argsort(got.column("row").to_numpy())
     expected = Encoder(model, engine="torch").encode(texts)
     np.testing.assert_allclose(vectors(got)[order], expected, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_range_of_workers_begins_with_the_least_and_grows(cluster, tmp_path):
+    """Every worker but the first one waits for another one, so that one alone would never be done."""
+
+    class Waiting:
+        def load(self, threads):
+            import os
+            import time
+
+            started = tmp_path / str(os.getpid())
+            started.write_text(str(len(list(tmp_path.iterdir()))))
+
+            class Encoder:
+                def encode(self, texts, **options):
+                    while len(list(tmp_path.iterdir())) < 2:
+                        time.sleep(0.01)
+                    return np.ones((len(texts), 2), dtype=np.float32)
+
+            return Encoder()
+
+    given = cluster.data.from_arrow(pa.table({"text": [f"text {row}" for row in range(64)]}))
+    how = ("text", "vector", None, None)
+    assert encoded(given, Waiting(), plan((1, 2)), how, batch_rows=4).materialize().count() == 64
+    assert sorted(each.read_text() for each in tmp_path.iterdir()) == ["0", "1"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_bar_follows_the_workers_of_the_command(cluster, exported_model, tmp_path, monkeypatch):
+    bars = []
+
+    @contextmanager
+    def bar(label, total, unit):
+        advances = []
+        bars.append((total, unit, advances))
+        yield advances.append
+
+    monkeypatch.setattr(runner, "progress_bar", bar)
+    monkeypatch.setattr(runner.sys.stderr, "isatty", lambda: True, raising=False)
+    rows = pa.table({"body": [f"the number {row}" for row in range(700)]})
+    pq.write_table(rows, tmp_path / "texts.parquet")
+    options = {"field": "body", "prompt": None, "storage": None, "use_gpu": False}
+    places = (str(tmp_path / "texts.parquet"), str(tmp_path / "vectors.parquet"))
+    done = Runner("local").encode(*places, model=exported_model, progress=True, **options)
+    assert (done["texts"], done["columns"]) == (700, 32)
+    ((total, unit, advances),) = bars
+    assert (total, unit, sum(advances)) == (700, "texts", 700)
+    assert Runner("local").encode(*places, model=exported_model, progress=False, **options) == done
+    assert len(bars) == 1

@@ -55,12 +55,15 @@ from twinvec_qdrant.cli.sources import (
     reading_options,
     roots_of,
 )
+from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
 from twinvec_qdrant.settings import IndexSettings
 
 if TYPE_CHECKING:
     from twinvec_qdrant.cli.served.ingesting import ServedCollection
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.report import IngestReport
+
+_HELPED_WAIT_SECONDS = 120.0  # for a server that many writers keep busy
 
 
 def ingest_command(
@@ -138,6 +141,8 @@ def ingest_command(
         raise typer.BadParameter("--source and --describe are about one SOURCE: ingest the others by themselves")
     described = descriptions(describe, next(iter(roots.values())))
     kept: dict[str, Any] = {} if cluster is None else {"cluster": cluster_settings(cluster)}
+    if ray is not None and url is not None:
+        wait = max(wait, _HELPED_WAIT_SECONDS)
     place = CollectionPlace(collection, path, url, wait, grpc_port)
     empty = [root for root in roots.values() if root.is_empty()]
     complain_of_empty(empty)
@@ -176,10 +181,20 @@ def ingest_command(
 
 @contextmanager
 def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, Any]]:
-    """Yield the argument of ``Collection.ingest`` that --ray stands for; nothing without it."""
+    """Yield the argument of ``Collection.ingest`` that --ray stands for; nothing without it.
+
+    Raises:
+        ConfigurationError: another process serves the store; no cluster is started then.
+    """
     if ray is None:
         yield {}
         return
+    serving = serving_process(place.path or DEFAULT_PATH) if place.url is None else None
+    if serving is not None and not serving.is_this_process:
+        raise ConfigurationError(
+            f"--ray: {place.path or DEFAULT_PATH} is served by {serving}, which encodes and writes by itself: leave "
+            "--ray out to send it the documents, or stop that process first"
+        )
     reached = {"name": place.name, "url": place.url, "wait_seconds": place.wait}
     with ray_runner(ray).helpers({**reached, **grpc_options(place.url, place.grpc_port)}) as helpers:
         yield {"helpers": helpers}
@@ -202,7 +217,7 @@ def _opened(
 
     if (client := client_of(place)) is None:
         return open_from_options(place, model, keep_model=keep_model, create=True, dry_run=not create, **settings)
-    if helpers:
+    if helpers:  # the process has begun to serve it since ``helpers_on``
         raise ConfigurationError("--ray: a process serves the store and writes by itself; stop it first")
     from twinvec_qdrant.cli.served.ingesting import ServedCollection, exists
 

@@ -57,8 +57,9 @@ class Helpers(Protocol):
     def written(self, parts: Iterator[Part], encoder: SpaceEncoder) -> Iterator[tuple[Part, PartReport | None]]:
         """Let helpers write parts (``Collection.write_part``), and yield each part when it is done, in any order.
 
-        They open the collection with the model of ``encoder``.
-        The report is None for a part whose helper has died. An iterator is read no further than helpers have room.
+        They open the collection with the model of ``encoder``. The report is None for a part whose helper has died, or
+        has waited in vain for a busy server; in the latter case, one is taken from the part's ``losses``. An iterator
+        is read no further than helpers have room.
         """
 
     def ended(self) -> Collection[Writer]:
@@ -146,7 +147,7 @@ class LedIngestion(Ingestion):
         self._planner.advance(len(changed), failed=failed, work=sum(each.work for each in changed))
 
     def _again(self, part: Part) -> list[Part]:
-        """Count the documents that a dead helper has committed; return the others, to be written again."""
+        """Count the documents that a lost helper has committed; return the others, to be written again."""
         records = self._catalog.records(each.document.id for each in part.changed)
         uncommitted = []
         for each in part.changed:

@@ -1,0 +1,244 @@
+"""The workers of an ingest: how many there are, what they do where the server takes less, and what they remove."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+
+import pytest
+from qdrant_client import models
+
+from crash.cluster.ray_ingests import committed
+from stand_in import STRICT, Fault, StandIn
+from stand_in.strict import RefusedError
+from twinvec.errors import ConfigurationError, StoreUnavailableError
+from twinvec_qdrant import Collection, IngestReport
+from twinvec_ray import ingest
+from twinvec_ray.cluster import plan
+from twinvec_ray.helpers import RayHelpers
+from twinvec_ray.pool import BUSY, Pool
+from unit.ray.test_ingest_command import compared, points
+from words import WordEncoder, sentences
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+NEEDS = {"num_cpus": 1}
+
+
+@pytest.fixture
+def pool_of(cluster):
+    """``pool_of(work, least, most)``: a pool whose actors do ``work``; it is closed after the test."""
+    made = []
+
+    def make(work, least, most, start=os.getpid):
+        class Worker:
+            def hello(self):
+                return start()
+
+            def work(self, item):
+                return work(item)
+
+        actor = cluster.remote(Worker)
+        made.append(Pool(lambda: actor.options(**NEEDS).remote(), least, most, NEEDS, StoreUnavailableError))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def done(pool, items):
+    """Items with their results; what is busy is done again, as an ingest does."""
+    left = deque(items)
+    given = iter(lambda: left.popleft() if left else None, None)
+    while left:
+        for item, result in pool.results(given, lambda actor, item: actor.work.remote(item)):
+            if result is BUSY:
+                left.append(item)
+            yield item, result
+
+
+def test_a_range_begins_with_the_least_and_grows_while_there_is_room(cluster, pool_of, tmp_path):
+    """With one of two CPUs taken, there is one actor; another one comes once the CPU is free."""
+
+    def work(item):
+        (tmp_path / str(os.getpid())).touch()
+        while item == "wait for another" and len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.01)
+        return os.getpid()
+
+    taken = cluster.util.placement_group([{"CPU": 1}])
+    cluster.get(taken.ready())
+    pool = pool_of(work, 1, 2)
+    try:
+        assert len({process for _, process in done(pool, range(20))}) == 1
+    finally:
+        cluster.util.remove_placement_group(taken)
+    found = dict(done(pool, ["wait for another", *range(20)]))
+    assert len(set(found.values())) == 2
+
+
+def test_a_number_begins_at_once(pool_of, tmp_path):
+    def work(item):
+        (tmp_path / str(os.getpid())).touch()
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.01)
+        return os.getpid()
+
+    assert len({process for _, process in done(pool_of(work, 2, 2), range(4))}) == 2
+
+
+def test_where_two_are_too_many_one_goes_on_until_two_are_tried_again(pool_of, tmp_path):
+    slowed = tmp_path / "slowed"
+
+    def work(item):
+        (tmp_path / str(os.getpid())).touch()
+        if not slowed.exists():
+            while len(list(tmp_path.iterdir())) < 2:  # until both are at work
+                time.sleep(0.01)
+            slowed.touch()
+            raise StoreUnavailableError("too busy for two")
+        return os.getpid()
+
+    found = list(done(pool_of(work, 2, 2), range(40)))
+    busy = [item for item, result in found if result is BUSY]
+    assert busy
+    assert sorted(item for item, result in found if result is not BUSY) == list(range(40))
+    given = [process for item, process in found if item >= 4 and process is not BUSY]  # after the first four calls
+    assert len(set(given[:4])) == 1
+    assert len(set(given)) == 2
+
+
+def test_who_cannot_start_because_of_the_others_is_left_out_until_later(pool_of, tmp_path):
+    refused = tmp_path / "refused"
+
+    def start():
+        try:
+            refused.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        raise StoreUnavailableError("too busy for two")
+
+    def work(item):
+        (tmp_path / str(os.getpid())).touch()
+        while item == "wait for another" and len(list(tmp_path.iterdir())) < 3:
+            time.sleep(0.01)
+        return os.getpid()
+
+    found = list(done(pool_of(work, 2, 2, start), [*range(20), "wait for another", *range(4)]))
+    assert len(found) == 25
+    assert len({process for _, process in found}) == 2
+
+
+def test_what_one_alone_cannot_do_is_an_error(pool_of, tmp_path):
+    def work(item):
+        with (tmp_path / "tries").open("a") as tries:
+            tries.write(".")
+        raise StoreUnavailableError("the disk is full")
+
+    with pytest.raises(StoreUnavailableError, match="the disk is full"):
+        list(done(pool_of(work, 2, 2), range(40)))
+    assert len((tmp_path / "tries").read_text()) <= 8
+
+
+@pytest.fixture
+def limited():
+    """A server with limits, whose minute lasts three seconds, and the writes that its budget has refused."""
+    refused = []
+    server = StandIn(lambda: 20 * time.monotonic())
+    limits = {"write_rate_limit": 150, "read_rate_limit": None, "upsert_max_batchsize": 5}
+    server.be_strict(STRICT.model_copy(update=limits))
+    answer = server.answer
+
+    def noted(method, path, body):
+        try:
+            return answer(method, path, body)
+        except RefusedError as error:
+            if error.status == 429:
+                refused.append(path)
+            raise
+
+    server.answer = noted
+    with server.running():
+        yield server, refused
+
+
+def documents(count, seed=0):
+    texts = sentences(count, seed=seed, longest=20)
+    return [{"id": f"d{row}", "text": text, "part": row % 3} for row, text in enumerate(texts)]
+
+
+def encoder():
+    return WordEncoder(max_tokens=16)
+
+
+def ingested(server, name, given, **options):
+    """What one process reports."""
+    with Collection.open(name, url=server.url, encoder=encoder()) as collection:
+        return collection.ingest(given, **options)
+
+
+def same(found, wanted):
+    """Compare points; the vocabulary keeps the words of changed documents until it is counted anew."""
+    assert found.keys() == wanted.keys()
+    for key, point in wanted.items():
+        assert {**compared(found[key].payload), "words": None} == {**compared(point.payload), "words": None}
+        assert found[key].vector.keys() == point.vector.keys()
+
+
+def test_a_server_that_limits_the_rate_of_writes_gets_the_same_collection(cluster, limited):
+    server, refused = limited
+    given = documents(120)
+    report = ingest(given, "spread", url=server.url, encoder=encoder(), num_workers=2)
+    assert refused, "no limit was met"
+    assert (report.new, report.failed) == (120, 0)
+    server.be_strict(models.StrictModeConfig(enabled=False), "spread")
+    server.be_strict(models.StrictModeConfig(enabled=False))
+    assert ingested(server, "alone", given).new == 120
+    same(points(server, "spread"), points(server, "alone"))
+    assert ingested(server, "spread", given) == IngestReport(unchanged=120)
+
+
+def test_workers_that_wait_in_vain_give_back_what_they_have_not_written(cluster):
+    """The server refuses what workers write, from the first commit on, until fewer of them go on."""
+    given = documents(220)
+    with StandIn().running() as server:
+        assert ingested(server, "alone", given).new == 220
+        place = {"name": "spread", "url": server.url, "wait_seconds": 1.0}
+        with RayHelpers(plan(2), place) as helpers:
+
+            def fault(method, path):
+                writes = path.startswith("/collections/spread/points") and (method == "PUT" or "/batch" in path)
+                begun = writes and committed(server, "spread") > 0
+                return Fault.BUSY if begun and not helpers._writing._slowed else None
+
+            server.fault = fault
+            with Collection.open("spread", url=server.url, encoder=encoder()) as collection:
+                report = collection.ingest(given, helpers=helpers)
+            assert helpers._writing._slowed == 1
+        assert Fault.BUSY in server.met
+        server.fault = lambda method, path: None
+        assert (report.new, report.failed) == (220, 0)
+        same(points(server, "spread"), points(server, "alone"))
+        assert ingested(server, "spread", given) == IngestReport(unchanged=220)
+
+
+def test_prune_removes_what_one_process_removes(cluster):
+    first, later = documents(90), documents(90, seed=1)[:50]
+    with StandIn().running() as server:
+        for name in ("spread", "alone"):
+            ingested(server, name, first, source="first")
+            ingested(server, name, [{"id": "kept", "text": "of another source"}], source="second")
+        options = {"source": "first", "prune": True}
+        report = ingest(later, "spread", url=server.url, encoder=encoder(), num_workers=(1, 2), **options)
+        wanted = ingested(server, "alone", later, **options)
+        assert (report.deleted, report.updated, report.new) == (wanted.deleted, wanted.updated, wanted.new)
+        assert report.deleted == 40
+        same(points(server, "spread"), points(server, "alone"))
+        assert ingested(server, "spread", later, **options) == IngestReport(unchanged=50)
+
+
+def test_a_range_is_refused_where_the_cluster_lacks_the_least(cluster):
+    with pytest.raises(ConfigurationError, match="3 workers of 1 threads need 3 CPUs"):
+        ingest([], "none", url="http://127.0.0.1:1", num_workers=(3, 5), encoder=encoder())
