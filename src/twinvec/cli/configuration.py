@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from twinvec.cli.options import CONFIG_FILE, PROJECT_FILE
+from twinvec.cli.options import CONFIG_FILE, PROJECT_FILE, PROJECT_TABLE
 from twinvec.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -58,8 +58,18 @@ def _fail(error: Exception) -> NoReturn:
 def find_settings(folder: Path) -> Settings | None:
     """Return the settings that hold for a folder, or None if no file has any; what reads files is loaded for one."""
     for place in (folder, *folder.parents):
-        if (place / CONFIG_FILE).is_file() or (place / PROJECT_FILE).is_file():
+        if (place / CONFIG_FILE).is_file() or _may_have_settings(place / PROJECT_FILE):
             from twinvec.cli.settings_file import read_settings
 
             return read_settings(place)
     return None
+
+
+def _may_have_settings(project: Path) -> bool:
+    """Return whether a project's file is there and may have twinvec's table; most have none."""
+    try:
+        return PROJECT_TABLE.encode() in project.read_bytes()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return project.is_file()  # what reads it says why it cannot

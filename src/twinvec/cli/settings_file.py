@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
-from twinvec.cli.options import CONFIG_FILE, PROJECT_FILE
+from twinvec.cli.options import CONFIG_FILE, PROJECT_FILE, PROJECT_TABLE
 from twinvec.errors import ConfigurationError
 
-_TABLE = "[tool.twinvec]"
+_TABLE = f"[{PROJECT_TABLE}]"
 _SECRETS = ("key", "token", "password", "secret")
 
 
@@ -73,7 +73,7 @@ def _values(path: Path) -> dict[str, Any] | None:
     """Return the file's settings, unchecked; None if it is a project file without any."""
     try:
         text = path.read_text(encoding="utf-8")
-        if path.name == PROJECT_FILE and "tool.twinvec" not in text:
+        if path.name == PROJECT_FILE and PROJECT_TABLE not in text:
             return None
         values = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:

@@ -171,6 +171,28 @@ def test_pruning_and_a_dry_run(served, docs):
     assert served.post(f"{path}?source=s&prune=true", json=[]).status_code == 400
 
 
+def test_the_nearest_ids_need_not_be_looked_for(served, docs):
+    served.post(f"{docs}/documents", json=documents(4))
+    body = {"ids": ["2.md", "22.md"], "nearest": False}
+    got = served.post(f"{docs}/documents/get", json=body).json()
+    assert ([each["id"] for each in got["documents"]], got["missing"], got["nearest"]) == (["2.md"], ["22.md"], {})
+
+
+@pytest.mark.parametrize(("body", "told"), [({}, "give ids or a filter"), ({"ids": ["a"], "filter": {"a": 1}}, "both")])
+def test_a_deletion_is_by_ids_or_by_a_filter(served, docs, body, told):
+    answer = served.post(f"{docs}/documents/delete", json=body)
+    assert answer.status_code == 400
+    message = answer.json()["error"]["message"]
+    assert told in message
+    assert message.endswith(", not both") is bool(body)
+
+
+def test_only_commands_that_read_the_folder_learn_the_roots(served, docs):
+    answer = served.get(f"{docs}/roots")
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "not_permitted"
+
+
 def test_get_and_delete(served, docs):
     served.post(f"{docs}/documents", json=documents(4))
     got = served.post(f"{docs}/documents/get", json={"ids": ["2.md", "22.md", "0.md"]}).json()

@@ -137,6 +137,7 @@ def test_a_search_of_a_served_store_loads_no_model_and_no_client(tiny, folder):
         "except SystemExit as stop: assert not stop.code\n"
         f"print([name for name in {(*NOT_LOADED, *SLOW_TO_LOAD)!r} if name in sys.modules], file=sys.stderr)"
     )
+    (folder / "pyproject.toml").write_text('[project]\nname = "of a user"\n')  # has no settings of twinvec
     with serving(folder, tiny):
         for options in ([], ["--json"], ["--files"], ["--rerank", "maxsim"], ["--mode", "dense"], ["--filter", "a!=1"]):
             command = [sys.executable, "-c", program, *options]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from twinvec.errors import DocumentError
-from twinvec_qdrant import Collection, Failure, read_source
+from twinvec_qdrant import Collection, Failure, Root, read_source
 from twinvec_qdrant.ingest.front_matter import MAX_BYTES, MAX_DEPTH, split_front_matter
 from words import WordEncoder
 
@@ -263,3 +263,33 @@ def test_a_single_file_is_a_document_and_nothing_is_an_error(folder):
     assert read(folder / "a.md") == {"a.md": "# A"}
     with pytest.raises(DocumentError, match="No such file"):
         read_source(folder / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "empty"),
+    [
+        ("a.md", "", False),
+        ("a.jsonl", "", True),
+        ("a.jsonl", "\n \n", True),
+        ("a.jsonl", '{"id": "a", "text": "b"}', False),
+        ("a.jsonl", "not json", False),
+        ("a.csv", "id,text\n", True),
+        ("a.csv", "id,text\na,b", False),
+        (".hidden", "text", True),
+        ("a.tmp", "text", True),
+    ],
+)
+def test_a_root_is_empty_if_reading_it_gives_nothing(tmp_path, name, content, empty):
+    (tmp_path / name).write_text(content)
+    root = Root(str(tmp_path), exclude=("*.tmp",))
+    assert root.is_empty() is empty
+    assert (list(root.read()) == []) is empty
+    if not (name.startswith(".") or name.endswith(".tmp")):
+        assert Root(str(tmp_path / name)).is_empty() is empty
+
+
+def test_what_can_be_read_only_once_is_not_looked_into(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert not Root("-").is_empty()
+    assert not Root(str(tmp_path / "pipe.jsonl")).is_empty()
+    assert not Root(str(tmp_path)).is_empty(), "it is a failure to tell"
