@@ -408,7 +408,7 @@ class Collection:
 
         Args:
             vector: Shape (dim,).
-            words: Text whose BM25 scores are fused with those of the vector.
+            words: Text whose BM25 scores are fused with those of the vector; its spelling is corrected.
             exact: Compare every stored vector instead of using the index; this measures an index.
             space: Space of the vector (``encoder.space``); default: that of the encoder that ``open`` or ``migrate``
                 was given, else of the collection's model. After a migration, the vectors of the former model are

@@ -130,12 +130,15 @@ class Serving:
     def search_vector(
         self, vector: Vector, words: str | None, request: SearchRequest, space: str | None
     ) -> Steps[list[Hit]]:
-        """Return the hits for a caller's vector, and for words if given."""
-        sparse = None if words is None else self._bm25.queries([words])[0]
+        """Return the hits for a caller's vector, and for words if given, whose spelling is corrected."""
+        sparse, right = None, ""
+        if words is not None:
+            (read,) = yield from read_queries([words], self._bm25, self._known_words, syntax=False)
+            sparse, right = self._bm25.queries([read.text], [read.right])[0], read.right
         found = yield from self._nearest(
             vector, space, lambda searcher, vector_D: searcher.search([QueryVectors(vector_D, sparse)], request)
         )
-        return found if words is None else self._shown(words, found, request)
+        return found if words is None else self._shown(right, found, request)
 
     def search_diverse(
         self, query: str | Vector, request: SearchRequest, limit: int, diversity: float, space: str | None

@@ -124,6 +124,13 @@ def test_a_misspelt_word_finds_what_the_right_one_finds(filled, mode, typed, rig
     assert [hit.passage for hit in found] == [hit.passage for hit in expected]
 
 
+def test_misspelt_words_beside_a_vector_find_what_the_right_ones_find(filled):
+    (vector,) = WordEncoder().encode_query(["unrelated zebras"])
+    found, expected = (filled.search_vector(vector, words=words) for words in ("the greeen tea", "the green tea"))
+    assert expected[0].scores["sparse"] > 0
+    assert [(hit.id, hit.passage) for hit in found] == [(hit.id, hit.passage) for hit in expected]
+
+
 @pytest.mark.parametrize(
     "query", ["environment variable", "shells read", "te", "unrelated zebras", "getVariabel", "x1"]
 )
