@@ -43,13 +43,13 @@ def _shared_mask(payloads: Any, payload_filter: Any, ids_inv: Any, deleted_per_v
 
 def _indexed(payloads: Any, payload_filter: Any, ids_inv: Any) -> Any:
     """The points that satisfy a filter of one condition; None for one that needs a test of every point."""
-    if payload_filter.model_fields_set - {"must"} or len(payload_filter.must) != 1:
+    if payload_filter.model_fields_set != {"must"} or len(payload_filter.must) != 1:
         return None
     (condition,) = payload_filter.must
     if isinstance(condition, models.HasIdCondition):
         wanted = set(normalize_point_ids(tuple(condition.has_id)))
         return np.fromiter((each in wanted for each in ids_inv), bool, len(payloads))
-    if not isinstance(condition, models.FieldCondition) or not isinstance(condition.match, models.MatchAny):
+    if condition.model_fields_set != {"key", "match"} or not isinstance(condition.match, models.MatchAny):
         return None
     values = [each.get(condition.key) for each in payloads]
     if not all(type(each) is str for each in [*values, *condition.match.any]):

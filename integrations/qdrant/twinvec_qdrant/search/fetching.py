@@ -20,7 +20,7 @@ from twinvec_qdrant.search.ranking import Candidate
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.candidates import Along, Candidates
-from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.stores.points import Point, Query
 from twinvec_qdrant.stores.steps import Steps
 
 _SPARE = 4  # candidates beyond those needed, at least; searches rarely meet chunks that no record lists
@@ -53,8 +53,11 @@ class Fetched:
             self._asked.update(new)
             self.points.update((yield from self._backend.points(new, self._vector)))
 
-    def along(self, request: SearchRequest) -> Along:
-        """Return what the search probably needs: the best chunks of each stage, and the records of their sources."""
+    def along(self, request: SearchRequest, best: Sequence[Query] = ()) -> Along:
+        """Return what the search probably needs: the best chunks of each stage, and the records of their sources.
+
+        ``best`` are queries for these chunks.
+        """
 
         def ids(candidates: Candidates) -> Iterator[str]:
             best = (scored for found in candidates.found for scored in found.values())
@@ -64,7 +67,7 @@ class Fetched:
             )
             return (key for key in new if key not in self._asked)
 
-        return Along(ids, self._vector, None if self._ended is None else INTENTS)
+        return Along(ids, self._vector, None if self._ended is None else INTENTS, best)
 
     def vector(self, key: str) -> FloatArray | None:
         """Return the dense vector of a chunk that has been read; None if it is gone, or lacks one."""

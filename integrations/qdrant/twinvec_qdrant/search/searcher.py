@@ -9,9 +9,12 @@ A search makes two requests to a store: the candidates, and what lies behind the
 more only where it goes deeper, or passes over many chunks that no record lists. Feedback is one further search: two
 more requests, for the first hits and their vectors.
 
-A search of one stage makes one request if its handle knows that all it finds is committed (``ended``). It then asks for
-few candidates, with their payloads. Those whose score is that of the last one are left to the next step: others of the
-same score may come before them. The hits are those of a search that asks for many candidates.
+One request is enough where the handle knows that all that is found is committed (``ended``). The hits are the same.
+
+- A search of one stage then asks for few candidates, with their payloads. Those whose score is that of the last one are
+  left to the next step: others of the same score may come before them.
+- A hybrid search asks for the candidates that it always asks for, and along with them for the payloads of the best of
+  each stage. Almost always, the best of both together are among these.
 """
 
 from __future__ import annotations
@@ -154,10 +157,11 @@ class Searcher:
         searches = [_Progress(query) for query in queries]
         group = request.group and not self._whole
         few = self._few(queries, request, group=group) if fetched.hopeful else 0
-        depth, waiting, model = few or CANDIDATES, searches, None
+        are_single = all(len(query.by_stage()) < 2 for query in queries)
+        depth, waiting, model = few if few and are_single else CANDIDATES, searches, None
         while waiting:
-            whole = bool(few) and depth <= CANDIDATES and fetched.hopeful
-            model = yield from self._find(waiting, request, depth, fetched, whole=whole)
+            best = (depth if are_single else few) if few and depth <= CANDIDATES and fetched.hopeful else 0
+            model = yield from self._find(waiting, request, depth, fetched, best=best)
             for search in waiting:
                 search.ranked += rank(
                     search.found, search.query, request.weights, search.ranked, search.first, self._scale
@@ -177,20 +181,28 @@ class Searcher:
         return searches, model
 
     def _few(self, queries: Sequence[QueryVectors], request: SearchRequest, *, group: bool) -> int:
-        """Return how many candidates to ask for with their payloads; 0 if a search needs more than that."""
-        if request.depth > CANDIDATES or any(len(q.by_stage()) > 1 or q.condition is not None for q in queries):
+        """Return how many candidates of a stage to ask for with their payloads; 0 if a search needs more than that."""
+        if request.depth > CANDIDATES or any(query.condition is not None for query in queries):
             return 0
-        return min(CANDIDATES, needed_by(request) * (_CHUNKS_OF_A_HIT if group else 1))
+        factor = _CHUNKS_OF_A_HIT if group else max(len(query.by_stage()) for query in queries)
+        return min(CANDIDATES, needed_by(request) * factor)
 
     def _find(
-        self, searches: Sequence[_Progress], request: SearchRequest, depth: int, fetched: Fetched, *, whole: bool
+        self,
+        searches: Sequence[_Progress],
+        request: SearchRequest,
+        depth: int,
+        fetched: Fetched,
+        *,
+        best: int = 0,
     ) -> Steps[str | None]:
         """Set the new candidates of each search, scored by every stage, and whether more may exist.
 
-        ``whole`` asks for their whole payloads.
+        The ``best`` of each stage come with their payloads.
         """
 
         conditions = (*self._only, *request.conditions)
+        whole = best >= depth
         fields = None if whole else fetched.fields
         index = self._index if depth >= CANDIDATES else _as_deep(self._index, depth)
 
@@ -204,7 +216,12 @@ class Searcher:
             )
             for search in searches
         ]
-        candidates = yield from self._backend.candidates(asked, model_id(), fetched.along(request))
+        of_best = [
+            replace(each, limit=best, fields=None, index=_as_deep(self._index, best))
+            for search in (asked if best and not whole else ())
+            for each in search.stages.values()
+        ]
+        candidates = yield from self._backend.candidates(asked, model_id(), fetched.along(request, of_best))
         fetched.take(candidates, whole=whole)
         for search, found, more in zip(searches, candidates.found, candidates.more, strict=True):
             search.found = {stage: found.get(stage, {}) for stage in search.query.by_stage()}

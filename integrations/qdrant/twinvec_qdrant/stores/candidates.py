@@ -48,11 +48,13 @@ class Along:
         ids: The points to read if the candidates need a second request.
         vector: The dense vector to read with them.
         watched: What the request of the candidates looks for, in a store that ``watches``.
+        best: Queries whose points such a store then reads by the same request.
     """
 
     ids: Callable[[Candidates], Iterable[str]]
     vector: str | None
     watched: StoreCondition | None = None
+    best: Sequence[Query] = ()
 
 
 def gathered(searches: Sequence[Search], answers: Sequence[Sequence[Scored]]) -> Candidates:

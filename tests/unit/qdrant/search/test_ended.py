@@ -94,6 +94,7 @@ def shown(collection: Collection, mode: str = "dense", query: str = QUERY, **opt
 SEARCHES = {
     "dense": {"mode": "dense"},
     "sparse": {"mode": "sparse"},
+    "hybrid": {"mode": "hybrid"},
     "filtered": {"mode": "dense", "filter": {"third": 1}},
     "one": {"mode": "dense", "limit": 1},
     "all candidates": {"mode": "dense", "limit": 100},
@@ -102,7 +103,7 @@ SEARCHES = {
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_the_third_search_of_one_stage_makes_one_request(server, name):
+def test_the_third_search_of_a_handle_makes_one_request(server, name):
     with opened(server, chunking=False) as collection:
         collection.ingest(DOCUMENTS)
         collection.search(QUERIES[0], mode="sparse")  # reads the vocabulary
@@ -115,7 +116,6 @@ def test_searches_of_other_kinds_keep_their_two_requests(server):
     with opened(server, chunking=False) as collection:
         collection.ingest(DOCUMENTS)
         warmed(collection)
-        assert requests(server, lambda: collection.search(QUERIES[0])) == 2
         assert requests(server, lambda: collection.search_diverse(QUERIES[0], 5)) == 2
         assert requests(server, lambda: collection.search(QUERIES[0], mode="dense", feedback=3)) == 4
         assert requests(server, lambda: collection.search('"moon"', mode="dense", syntax=True)) == 2
@@ -131,12 +131,13 @@ def test_documents_of_many_chunks_need_one_request_too(server):
         assert requests(server, lambda: collection.search(QUERIES[0], 15, mode="dense")) <= 2
 
 
-@pytest.mark.parametrize("mode", ["dense", "sparse"])
+@pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
 @pytest.mark.parametrize("group", [False, True], ids=["chunks", "documents"])
 def test_one_request_finds_what_two_find(server, mode, group):
     equal = {f"copy{row:02}": TEXTS[7] for row in range(40)}  # more of one score than are asked for at first
-    with opened(server, chunking=ChunkSettings()) as collection, opened(server) as cold:
-        collection.ingest([*LONG.items(), *DOCUMENTS, *equal.items()])
+    with opened(server, chunking=ChunkSettings()) as writer:
+        writer.ingest([*LONG.items(), *DOCUMENTS, *equal.items()])
+    with opened(server) as collection, opened(server) as cold:
         warmed(collection, mode=mode)
         made = []
         for query in [*QUERIES, TEXTS[7]]:
@@ -161,7 +162,7 @@ def test_a_warm_handle_shows_what_the_records_list_wherever_a_writer_stops(serve
         steps = []
 
         def look(step: str) -> None:
-            for mode in ("dense", "sparse"):
+            for mode in ("dense", "sparse", "hybrid"):
                 forget(cold)
                 expected = shown(cold, mode)
                 for _ in range(3):  # it may learn from each

@@ -92,15 +92,17 @@ class Searching(Reading):
             return (yield from super().candidates(searches, notice))
         fitted = iter((yield from self._fields.fitted_queries(own_queries(searches))))
         searches = [replace(search, stages={stage: next(fitted) for stage in search.stages}) for search in searches]
-        watching = (yield from self._watching(along)) if along is not None and self.watches() else ()
-        return (yield from self._within(lambda limits: self._candidates(searches, notice, along, watching, limits)))
+        if along is not None and along.watched is not None:
+            ((watched,),) = yield from self._fields.fitted((along.watched,))
+            best = yield from self._fields.fitted_queries(along.best)
+            along = replace(along, watched=watched if self.watches() else None, best=best)
+        return (yield from self._within(lambda limits: self._candidates(searches, notice, along, limits)))
 
-    def _watching(self, along: Along) -> Steps[_Requests]:
-        """Return the request that looks for what is watched; none if nothing is."""
-        if along.watched is None:
+    def _watching(self, along: Along | None, limits: Limits) -> _Requests:
+        """Return the request that looks for what is watched, and those that read the best points; none if none is."""
+        if along is None or along.watched is None:
             return ()
-        (wanted,) = yield from self._fields.fitted((along.watched,))
-        return [looking(wanted)]
+        return [looking([along.watched]), *chain(*self._requested(along.best, limits))]
 
     def _requested(self, queries: Sequence[Query], limits: Limits) -> list[_Requests]:
         """Return the requests that answer each query."""
@@ -125,20 +127,22 @@ class Searching(Reading):
         return answers
 
     def _candidates(
-        self, searches: Sequence[Search], notice: str, along: Along | None, watching: _Requests, limits: Limits
+        self, searches: Sequence[Search], notice: str, along: Along | None, limits: Limits
     ) -> Steps[Candidates]:
         queries = own_queries(searches)
         own = self._requested(queries, limits)
         crossings = list(_crossings(searches, own, self._shards, limits))
         noticing, watching, crossed = _first(
-            [reading([notice], None)], watching, own, [each.requests for each in crossings], limits
+            [reading([notice], None)], self._watching(along, limits), own, [e.requests for e in crossings], limits
         )
         asked = [*noticing, *watching, *chain(*own), *chain(*crossed)]
         answers = iter((yield from self._answers(asked, limits)))
         noticed = {str(point.id): point for point in (next(answers) if noticing else ())}
         clear = bool(watching) and not next(answers)
+        best = {str(each.id): stored_point(each) for _ in watching[1:] for each in next(answers)}
         candidates = gathered(searches, _merged(queries, own, answers))
         candidates.clear = clear
+        candidates.read.update(best)
         complete = {
             (each.row, each.stage)
             for each, requests in zip(crossings, crossed, strict=False)
@@ -175,7 +179,7 @@ class Searching(Reading):
             return {}
         points = next(answers) if together else (yield from self._by_id(ids, PAGE, True, vector))
         found = {str(point.id): point for point in points}
-        candidates.read = {key: stored_point(found[key], vector) if key in found else None for key in ids}
+        candidates.read.update((key, stored_point(found[key], vector) if key in found else None) for key in ids)
         return found
 
 
