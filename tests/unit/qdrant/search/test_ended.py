@@ -84,6 +84,16 @@ class Shown(list):
     __hash__ = None
 
 
+def near(found: list, expected: list) -> bool:
+    """Whether hits are the same but for the order of almost equal scores, which are means of many others."""
+    scores = [[hit[2]["fused"] for hit in hits] for hits in (found, expected)]
+    last = min(scores[1], default=0.0) + 1e-4
+    sure = [{hit[0]: hit for hit in hits if hit[2]["fused"] > last} for hits in (found, expected)]
+    return scores[0] == pytest.approx(scores[1], abs=1e-4) and all(
+        Shown([hit]) == [sure[1].get(key, hit)] for key, hit in sure[0].items()
+    )
+
+
 def shown(collection: Collection, mode: str = "dense", query: str = QUERY, **options) -> list:
     """What a search shows, and by which scores."""
     options = {"limit": 50, "group": False, **options}
@@ -147,7 +157,7 @@ def test_one_request_finds_what_two_find(server, mode, group):
                 before = len(server.asked)
                 expected = shown(cold, **options)
                 between = len(server.asked)
-                assert shown(collection, **options) == expected, options
+                assert (near if mode == "hybrid" else Shown.__eq__)(shown(collection, **options), expected), options
                 made.append(len(server.asked) - between)
                 assert made[-1] <= between - before, "many of one score, or of one document, may need a second request"
         assert made.count(1) > 20
