@@ -15,9 +15,9 @@ from stand_in import StandIn
 from twinvec import Document
 from twinvec.errors import StoreLimitError
 from twinvec_qdrant import ChunkSettings, ClusterSettings, Collection, IndexSettings
-from twinvec_qdrant.records import commits, intents
+from twinvec_qdrant.records import intents
 from twinvec_qdrant.records.commits import Draft
-from twinvec_qdrant.records.schema import chunk_id, digest
+from twinvec_qdrant.records.schema import CHUNKS, chunk_id, digest
 from twinvec_qdrant.search import ended
 from twinvec_qdrant.search.ended import EndedCommits
 from twinvec_qdrant.search.fetching import Fetched
@@ -316,6 +316,37 @@ def test_what_a_killed_writer_has_left_is_hidden_until_the_next_one_has_removed_
         assert shown(warm) == expected
 
 
+def test_what_a_killed_removal_has_left_is_hidden_too(server, hoping, monkeypatch):
+    with opened(server) as writer, opened(server) as warm:
+        writer.ingest(BEFORE.items())
+        warmed(warm, mode="dense")
+        assert BEFORE["gone"] in {text for _, text, *_ in shown(warm)}
+        die_between_record_and_chunks(writer, monkeypatch)
+        assert writer._catalog.leftovers().sources == {"gone"}
+        for _ in range(3):
+            assert BEFORE["gone"] not in {text for _, text, *_ in shown(warm)}
+        writer.ingest({"other": "snow"}.items())
+        for _ in range(3):
+            assert BEFORE["gone"] not in {text for _, text, *_ in shown(warm)}
+
+
+def die_between_record_and_chunks(writer: Collection, monkeypatch) -> None:
+    """Remove a document, and be killed when its record is gone."""
+    delete, calls = writer._backend.delete, []
+
+    def dies(*args):
+        if calls:
+            raise ZeroDivisionError
+        calls.append(args)
+        delete(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writer._backend, "delete", dies)
+        with pytest.raises(ZeroDivisionError):
+            writer.delete(["gone"])
+    assert any(each.payload["source"] == "gone" for each in writer._backend.scroll([CHUNKS], ["source"]))
+
+
 async def test_awaited_searches_and_those_over_grpc_make_one_request_too(server):
     with (
         opened(server, chunking=False) as blocking,
@@ -401,7 +432,7 @@ def test_few_candidates_are_compared_as_well_as_many(server, quantization):
             assert compared == pytest.approx(100 * index.oversampling_factor)
 
 
-def test_removal_from_a_full_server_needs_no_intent_and_limits_mean_two_requests(server, monkeypatch):
+def test_removal_from_a_full_server_needs_no_intent_and_limits_mean_two_requests(server, hoping, monkeypatch):
     """What is left of it after a kill has no intent, so that only records hide it."""
     with opened(server) as writer, opened(server) as warm:
         writer.ingest(BEFORE.items())
@@ -411,18 +442,7 @@ def test_removal_from_a_full_server_needs_no_intent_and_limits_mean_two_requests
         warmed(warm, mode="dense")
         with pytest.raises(StoreLimitError):
             writer._catalog._intents.write(intents.new_intent(), ["gone"], [])
-        delete, calls = writer._backend.delete, []
-
-        def dies(*args):
-            if calls:
-                raise ZeroDivisionError
-            calls.append(args)
-            delete(*args)
-
-        monkeypatch.setattr(writer._backend, "delete", dies)
-        with pytest.raises(ZeroDivisionError):
-            writer.delete(["gone"])
-        assert any(each.payload["source"] == "gone" for each in writer._backend.scroll([commits.CHUNKS]))
+        die_between_record_and_chunks(writer, monkeypatch)
         for _ in range(3):
             assert BEFORE["gone"] not in {text for _, text, *_ in shown(warm)}
 
