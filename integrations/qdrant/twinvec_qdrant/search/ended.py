@@ -68,7 +68,7 @@ class EndedCommits:
             if clear:
                 self._ended = max(self._ended, then.number)
             ended = sum(self._met.get(each, self._ended) < self._ended for each in revisions)
-            self._hopeful = clear and 2 * ended >= len(revisions)
+            self._hopeful = clear and (2 * ended >= len(revisions) if revisions else self._hopeful)
             for each in revisions:
                 self._met.setdefault(each, self._number)
             if len(self._met) > _MOST:

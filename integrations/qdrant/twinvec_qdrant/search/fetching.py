@@ -93,7 +93,7 @@ class Fetched:
         met = {key: each for found in candidates.found for stage in found.values() for key, each in stage.items()}
         if whole:
             self.keep({key: Point(key, each.payload) for key, each in met.items()})
-        revisions = {key: str(each.payload.get("revision", "")) for key, each in met.items()}
+        revisions = {key: each.payload["revision"] for key, each in met.items() if "revision" in each.payload}
         self._sure.update(key for key, each in revisions.items() if self._ended.had_ended(each, self._begun))
         self._ended.answered(self._begun, list(revisions.values()), clear=candidates.clear)
 

@@ -347,6 +347,18 @@ def die_between_record_and_chunks(writer: Collection, monkeypatch) -> None:
     assert any(each.payload["source"] == "gone" for each in writer._backend.scroll([CHUNKS], ["source"]))
 
 
+def test_chunks_without_a_revision_are_never_trusted(server, hoping):
+    """No version of twinvec has written such."""
+    text = "old bread of others"
+    own = {"kind": "chunk", "source": "others", "heading": "", "metadata": {}, "position": 0, "text": text}
+    with opened(server) as collection:
+        collection.ingest(BEFORE.items())
+        vector = ENCODER.encode_document([text])[0]
+        collection._backend.upsert([Point(chunk_id("others", 0, "content"), own, vector)])
+        for _ in range(4):
+            assert text not in {text for _, text, *_ in shown(collection)}
+
+
 async def test_awaited_searches_and_those_over_grpc_make_one_request_too(server):
     with (
         opened(server, chunking=False) as blocking,
@@ -481,5 +493,8 @@ def test_a_handle_expects_two_requests_while_it_knows_little():
     assert known.now().hopeful
     known.answered(known.now(), ["a", "c", "d"], clear=True)
     assert not known.now().hopeful, "most of what it met is new"
+    known.answered(known.now(), ["a"], clear=True)
+    known.answered(known.now(), [], clear=True)
+    assert known.now().hopeful, "an answer without chunks says nothing"
     known.answered(known.now(), ["a"], clear=False)
     assert not known.now().hopeful, "a writer is at work"

@@ -95,12 +95,12 @@ class Searching(Reading):
         if along is not None and along.watched is not None:
             ((watched,),) = yield from self._fields.fitted((along.watched,))
             best = yield from self._fields.fitted_queries(along.best)
-            along = replace(along, watched=watched if self.watches() else None, best=best)
+            along = replace(along, watched=watched, best=best)
         return (yield from self._within(lambda limits: self._candidates(searches, notice, along, limits)))
 
     def _watching(self, along: Along | None, limits: Limits) -> _Requests:
         """Return the request that looks for what is watched, and those that read the best points; none if none is."""
-        if along is None or along.watched is None:
+        if along is None or along.watched is None or not self.watches():
             return ()
         return [looking([along.watched]), *chain(*self._requested(along.best, limits))]
 
