@@ -42,7 +42,9 @@ def _shared_mask(payloads: Any, payload_filter: Any, ids_inv: Any, deleted_per_v
 
 
 def _indexed(payloads: Any, payload_filter: Any, ids_inv: Any) -> Any:
-    """The points that satisfy a filter of one condition; None for one that needs a test of every point."""
+    """The points that satisfy a filter of at most one condition; None for one that needs a test of every point."""
+    if not payload_filter.model_fields_set:
+        return np.ones(len(payloads), bool)
     if payload_filter.model_fields_set != {"must"} or len(payload_filter.must) != 1:
         return None
     (condition,) = payload_filter.must
