@@ -28,6 +28,7 @@ from twinvec_qdrant.encoders import checked_vector, checked_vectors
 from twinvec_qdrant.opening import load_recorded
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description, check_space, read_description, stored_description
+from twinvec_qdrant.search.ended import EndedCommits
 from twinvec_qdrant.search.ranking import QueryVectors
 from twinvec_qdrant.search.reading import Knows, Reading, known_words, read_queries
 from twinvec_qdrant.search.request import SearchRequest
@@ -78,6 +79,7 @@ class Serving:
         self._missing = ("", 0.0, "")  # space of a model that could not be loaded, when to try again, and the reason
         self._announced = ("", 0.0, 0.0)  # a model that the point names too early, since when, and when to ask again
         self._warned = False
+        self._ended = EndedCommits()
         self.current = self._served(description, given)
 
     def encoder(self) -> SpaceEncoder:
@@ -353,7 +355,7 @@ class Serving:
         return None
 
     def _served(self, description: Description, encoder: SpaceEncoder | None) -> ServedModel:
-        return ServedModel(description, encoder, Searcher(self._backend, description))
+        return ServedModel(description, encoder, Searcher(self._backend, description, self._ended))
 
     def _described(self) -> Steps[Description]:
         return read_description((yield from self._backend.described()), self._backend.location)

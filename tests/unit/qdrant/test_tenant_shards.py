@@ -103,7 +103,7 @@ def test_a_search_of_a_tenant_reads_the_shards_of_that_tenant(server, monkeypatc
             assert len(collection.search("note", 3, filter={"owner": owner})) == 3
             assert len(server.asked) == 2
             assert {(each.target, each.fallback) for each in named if each} == {(owner, SHARED)}
-            assert named.count(None) == 1, "the marker of the model lies in the shared shards"
+            assert named.count(None) == 2, "the marker of the model and the intents lie in the shared shards"
         named.clear()
         assert collection.search("note", 3, filter={"owner": ["acme", "cord"]})
         assert set(named) == {None}

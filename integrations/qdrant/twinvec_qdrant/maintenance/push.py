@@ -158,13 +158,19 @@ class _Push:
         self._report.missed += [record.source for record in batch if not whole.issuperset(record.chunks)]
         batch = [record for record in batch if whole.issuperset(record.chunks)]
         there = self._to.records(record.source for record in batch)
-        return [self._change(record, there.get(record.source), points, states) for record in batch]
+        revision = uuid4().hex
+        return [self._change(record, revision, there.get(record.source), points, states) for record in batch]
 
     def _change(
-        self, record: Record, old: Record | None, points: Mapping[str, Point], states: Mapping[str, States]
+        self,
+        record: Record,
+        revision: str,
+        old: Record | None,
+        points: Mapping[str, Point],
+        states: Mapping[str, States],
     ) -> Change:
         terms = self._bm25.terms([embedded_text(points[chunk].payload) for chunk in record.chunks])
-        revision, there = uuid4().hex, frozenset(old.chunks) if old else frozenset()
+        there = frozenset(old.chunks) if old else frozenset()
         copies = []
         for chunk, sparse in zip(record.chunks, self._bm25.documents(terms), strict=True):
             if chunk not in there:

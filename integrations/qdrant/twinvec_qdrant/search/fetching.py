@@ -1,32 +1,38 @@
 """What lies behind the best candidates: the records of their sources, which decide what is shown, and their payloads.
 
 One request reads both, for a few candidates more than needed: those that no record lists make way for the next ones.
+No such request is needed for candidates that came with their payloads, if all that are shown are known to be committed
+(``ended``). Records then decide nothing: a search goes by records alone, or by none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.retrieval.syntax import ParsedQuery
-from twinvec_qdrant.records.schema import record_id
+from twinvec_qdrant.records.schema import INTENTS, record_id
+from twinvec_qdrant.search.ended import EndedCommits
 from twinvec_qdrant.search.ranking import Candidate
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.candidates import Along, Candidates
-from twinvec_qdrant.stores.points import Point
+from twinvec_qdrant.stores.points import Point, Query
 from twinvec_qdrant.stores.steps import Steps
 
 _SPARE = 4  # candidates beyond those needed, at least; searches rarely meet chunks that no record lists
 
 
 class Fetched:
-    """The records and chunks that one search has read, with the dense vectors of this name if set."""
+    """The records and chunks that one search has read, with the dense vectors of this name if set.
 
-    def __init__(self, backend: Backend, vector: str | None) -> None:
+    ``ended`` is what earlier searches know of commits; None if chunks may be there without a commit of ours.
+    """
+
+    def __init__(self, backend: Backend, vector: str | None, ended: EndedCommits | None = None) -> None:
         self.points: dict[str, Point] = {}
         """Chunks and records, by id."""
         self._backend = backend
@@ -35,6 +41,10 @@ class Fetched:
         self._listed: dict[str, frozenset[str]] = {}
         self._ids: dict[str, str] = {}
         self._admitted: dict[tuple[str, ParsedQuery], bool] = {}
+        self._ended = ended if ended is not None and backend.watches() else None
+        self._begun = self._ended.now() if self._ended is not None else None
+        self._clear = self._ended is not None
+        self._sure: set[str] = set()  # chunks whose commits had ended when the search began
 
     def fetch(self, ids: Iterable[str]) -> Steps[None]:
         """Read the points that have not been asked for."""
@@ -43,23 +53,49 @@ class Fetched:
             self._asked.update(new)
             self.points.update((yield from self._backend.points(new, self._vector)))
 
-    def along(self, request: SearchRequest) -> Along:
-        """Return what the search probably needs: the best chunks of each stage, and the records of their sources."""
+    def along(self, request: SearchRequest, best: Sequence[Query] = ()) -> Along:
+        """Return what the search probably needs: the best chunks of each stage, and the records of their sources.
+
+        ``best`` are queries for these chunks.
+        """
 
         def ids(candidates: Candidates) -> Iterator[str]:
             best = (scored for found in candidates.found for scored in found.values())
-            points = {each.id: each for stage in best for each in islice(stage.values(), _needed(request))}
+            points = {each.id: each for stage in best for each in islice(stage.values(), needed_by(request))}
             new = dict.fromkeys(
                 each for key, point in points.items() for each in (self.record_id(point.payload["source"]), key)
             )
             return (key for key in new if key not in self._asked)
 
-        return Along(ids, self._vector)
+        return Along(ids, self._vector, None if self._ended is None else INTENTS, best)
 
     def vector(self, key: str) -> FloatArray | None:
         """Return the dense vector of a chunk that has been read; None if it is gone, or lacks one."""
         point = self.points.get(key)
         return None if point is None or point.dense is None else np.asarray(point.dense, dtype=np.float32)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Payload fields of candidates that come without their whole payloads."""
+        return ("source", "position") if self._ended is None else ("source", "position", "revision")
+
+    @property
+    def hopeful(self) -> bool:
+        """Return whether the candidates with their payloads are probably all that the search needs."""
+        return self._clear and self._vector is None and self._begun is not None and self._begun.hopeful
+
+    def take(self, candidates: Candidates, *, whole: bool) -> None:
+        """Keep what an answer has; ``whole`` says that candidates have their whole payloads."""
+        self.keep(candidates.read)
+        if self._ended is None or self._begun is None:
+            return
+        self._clear &= candidates.clear
+        met = {key: each for found in candidates.found for stage in found.values() for key, each in stage.items()}
+        if whole:
+            self.keep({key: Point(key, each.payload) for key, each in met.items()})
+        revisions = {key: each.payload["revision"] for key, each in met.items() if "revision" in each.payload}
+        self._sure.update(key for key, each in revisions.items() if self._ended.had_ended(each, self._begun))
+        self._ended.answered(self._begun, list(revisions.values()), clear=candidates.clear)
 
     def keep(self, read: Mapping[str, Point | None]) -> None:
         """Keep points that have been read; None for those that do not exist."""
@@ -74,20 +110,34 @@ class Fetched:
         *,
         group: bool,
     ) -> Steps[list[list[Candidate]]]:
-        """Return for each search the best candidates that their source's record lists; with ``group`` one a source.
+        """Return for each search the best candidates that are committed; with ``group`` one a source.
 
         The texts of candidates satisfy the search's condition, if it has one.
         """
-        needed = _needed(request)
+        needed = needed_by(request)
+        depth = request.depth
+        sure = [
+            None if condition is not None else _Walk(candidates, self.surely_committed, self, depth, group, None)
+            for candidates, condition in zip(ranked, conditions, strict=True)
+        ]
         while True:
             valid = [
-                _Walk(candidates, self, request.depth, group, condition)
-                for candidates, condition in zip(ranked, conditions, strict=True)
+                known if known is not None and not known.unknown else _Walk(some, self.lists, self, depth, group, words)
+                for known, some, words in zip(sure, ranked, conditions, strict=True)
             ]
             open_ends = [each for each in valid if each.unknown]
             if not open_ends:
                 return [each.valid for each in valid]
             yield from self.fetch(key for each in open_ends for key in each.wanted(needed, request.offset))
+
+    def surely_committed(self, candidate: Candidate) -> bool | None:
+        """Return True for a candidate that can be shown without its record; None for any other."""
+        return True if self._clear and candidate.id in self._sure and candidate.id in self.points else None
+
+    def lists(self, candidate: Candidate) -> bool | None:
+        """Return whether its record lists a candidate; None if the record has not been asked for."""
+        chunks = self.listed(candidate.source)
+        return None if chunks is None else candidate.id in chunks
 
     def listed(self, source: str) -> frozenset[str] | None:
         """Return the chunks that the source's record lists; None if the record has not been asked for."""
@@ -113,20 +163,22 @@ class Fetched:
         return self._ids[source]
 
 
-def _needed(request: SearchRequest) -> int:
+def needed_by(request: SearchRequest) -> int:
+    """Return how many candidates a search probably needs: some more than it shows."""
     return request.depth + max(_SPARE, request.depth // 2)
 
 
 class _Walk:
     """A walk over the candidates of one search up to the first that is not known, or until ``limit`` are valid.
 
-    A candidate is known if its record is, and with a ``condition`` also its text. ``valid`` holds the candidates found,
-    ``unknown`` whether the walk ended at an unknown one.
+    A candidate is known if ``committed`` says whether it is committed, and with a ``condition`` if its text is known
+    too. ``valid`` holds the candidates found, ``unknown`` whether the walk ended at an unknown one.
     """
 
     def __init__(
         self,
         candidates: Sequence[Candidate],
+        committed: Callable[[Candidate], bool | None],
         fetched: Fetched,
         limit: int,
         group: bool,
@@ -146,12 +198,12 @@ class _Walk:
                 return
             if group and source in self._taken:
                 continue
-            chunks = fetched.listed(source)
+            is_committed = committed(candidate)
             admitted = True if condition is None else fetched.admitted(candidate.id, condition)
-            if chunks is None or admitted is None:
+            if is_committed is None or admitted is None:
                 self.unknown, self._left = True, candidates[place:]
                 return
-            if candidate.id in chunks and admitted:
+            if is_committed and admitted:
                 self.valid.append(candidate)
                 self._taken.add(source)
 

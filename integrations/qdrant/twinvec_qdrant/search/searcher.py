@@ -8,6 +8,13 @@ step stay before those of the next, so that pages neither repeat nor miss a hit.
 A search makes two requests to a store: the candidates, and what lies behind the best of them (``fetching``). It makes
 more only where it goes deeper, or passes over many chunks that no record lists. Feedback is one further search: two
 more requests, for the first hits and their vectors.
+
+One request is enough where the handle knows that all that is found is committed (``ended``). The hits are the same.
+
+- A search of one stage then asks for few candidates, with their payloads. Those whose score is that of the last one are
+  left to the next step: others of the same score may come before them.
+- A hybrid search asks for the candidates that it always asks for, and along with them for the payloads of the best of
+  each stage. Almost always, the best of both together are among these.
 """
 
 from __future__ import annotations
@@ -26,15 +33,17 @@ from twinvec.retrieval.fusion import CANDIDATES
 from twinvec.retrieval.relevance import relevance
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import CHUNKS, SHOWN_FIELDS, model_id, user_payload
-from twinvec_qdrant.search.fetching import Fetched
+from twinvec_qdrant.search.ended import EndedCommits
+from twinvec_qdrant.search.fetching import Fetched, needed_by
 from twinvec_qdrant.search.ranking import Candidate, QueryVectors, as_asked, mmr, rank
 from twinvec_qdrant.search.request import SearchRequest
+from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.candidates import Found, Search
 from twinvec_qdrant.stores.points import Query
 from twinvec_qdrant.stores.steps import Steps
 
-_FIELDS = ("source", "position")
+_CHUNKS_OF_A_HIT = 3  # among the best candidates of a search for documents, about as many are of the same one
 _DEEPER = 4  # each step of a search asks for this many times the candidates of the step before
 
 
@@ -63,9 +72,12 @@ class Outcome:
 
 
 class Searcher:
-    """Searches one collection by the vectors of one model, for requests that have been checked."""
+    """Searches one collection by the vectors of one model, for requests that have been checked.
 
-    def __init__(self, backend: Backend, description: Description) -> None:
+    ``ended`` is what the handle knows of commits, which all its searches share.
+    """
+
+    def __init__(self, backend: Backend, description: Description, ended: EndedCommits) -> None:
         self._backend = backend
         self._vector = description.vector
         self._whole = not description.chunking.enabled  # a chunk's id is its document's
@@ -73,6 +85,7 @@ class Searcher:
         self._tenant_key = description.tenant_key
         # the framework's class may add points that have no record yet
         self._only = (CHUNKS,) if description.layout is not None else ()
+        self._ended = ended if description.layout is None else None
         self._scale = description.scale
         self._judged_by = description.judged_by
 
@@ -81,7 +94,7 @@ class Searcher:
         self.check_tenant(request)
         if request.moves:
             queries = yield from self._moved(queries, request.of_first_hits())
-        fetched = Fetched(self._backend, self._vector if request.moves else None)
+        fetched = Fetched(self._backend, self._vector if request.moves else None, self._ended)
         searches, model = yield from self._candidates(queries, request, fetched)
         found = [search.valid[request.offset :] for search in searches]
         if request.moves:
@@ -91,7 +104,7 @@ class Searcher:
 
     def _moved(self, queries: Sequence[QueryVectors], request: SearchRequest) -> Steps[list[QueryVectors]]:
         """Return the queries, each moved towards the vectors of the hits of ``request``."""
-        fetched = Fetched(self._backend, self._vector)
+        fetched = Fetched(self._backend, self._vector, self._ended)
         searches, _ = yield from self._candidates(queries, request, fetched)
         yield from fetched.fetch(each.id for search in searches for each in search.valid)
         nearer = []
@@ -117,7 +130,7 @@ class Searcher:
     def diverse(self, query: QueryVectors, request: SearchRequest, limit: int, diversity: float) -> Steps[Outcome]:
         """Return ``limit`` of the request's hits, chosen by maximal marginal relevance."""
         self.check_tenant(request)
-        fetched = Fetched(self._backend, self._vector)
+        fetched = Fetched(self._backend, self._vector, self._ended)
         (search,), model = yield from self._candidates([query], request, fetched)
         yield from fetched.fetch(each.id for each in search.valid)
         vectors = {each.id: fetched.vector(each.id) for each in search.valid}
@@ -144,9 +157,12 @@ class Searcher:
         """Find for each query the valid candidates that the request needs, or all that exist; return the model too."""
         searches = [_Progress(query) for query in queries]
         group = request.group and not self._whole
-        depth, waiting, model = CANDIDATES, searches, None
+        few = self._few(queries, request, group=group) if fetched.hopeful else 0
+        are_single = all(len(query.by_stage()) < 2 for query in queries)
+        depth, waiting, model = few if few and are_single else CANDIDATES, searches, None
         while waiting:
-            model = yield from self._find(waiting, request, depth, fetched)
+            best = (depth if are_single else few) if few and depth <= CANDIDATES and fetched.hopeful else 0
+            model = yield from self._find(waiting, request, depth, fetched, best=best)
             for search in waiting:
                 search.ranked += rank(
                     search.found, search.query, request.weights, search.ranked, search.first, self._scale
@@ -154,24 +170,45 @@ class Searcher:
                 search.found = {}  # as little as possible is to wait for the next answer
                 search.first = search.first or len(search.ranked)
                 search.more &= not search.query.telling or _has_more_words(search.ranked, depth)
-            enough = [each for each in waiting if not each.more or len(each.ranked) >= request.depth]
+                if search.more and depth < CANDIDATES:
+                    search.ranked = _without_last_score(search.ranked)
+            enough = [each for each in waiting if not each.more or _most(each.ranked, group=group) >= request.depth]
             conditions = [search.query.condition for search in enough]
             valid = yield from fetched.valid([each.ranked for each in enough], conditions, request, group=group)
             for search, candidates in zip(enough, valid, strict=True):
                 search.valid = candidates
             waiting = [each for each in waiting if each.more and len(each.valid) < request.depth]
-            depth *= _DEEPER
+            depth = CANDIDATES if depth < CANDIDATES else depth * _DEEPER
         return searches, model
 
+    def _few(self, queries: Sequence[QueryVectors], request: SearchRequest, *, group: bool) -> int:
+        """Return how many candidates of a stage to ask for with their payloads; 0 if a search needs more than that."""
+        if request.depth > CANDIDATES or any(query.condition is not None for query in queries):
+            return 0
+        factor = _CHUNKS_OF_A_HIT if group else max(len(query.by_stage()) for query in queries)
+        return min(CANDIDATES, needed_by(request) * factor)
+
     def _find(
-        self, searches: Sequence[_Progress], request: SearchRequest, depth: int, fetched: Fetched
+        self,
+        searches: Sequence[_Progress],
+        request: SearchRequest,
+        depth: int,
+        fetched: Fetched,
+        *,
+        best: int = 0,
     ) -> Steps[str | None]:
-        """Set the new candidates of each search, scored by every stage, and whether more may exist."""
+        """Set the new candidates of each search, scored by every stage, and whether more may exist.
+
+        The ``best`` of each stage come with their payloads.
+        """
 
         conditions = (*self._only, *request.conditions)
+        whole = best >= depth
+        fields = None if whole else fetched.fields
+        index = self._index if depth >= CANDIDATES else _as_deep(self._index, depth)
 
         def query(vector: Any) -> Query:
-            return Query(vector, depth, conditions, _FIELDS, request.exact, self._vector, self._index)
+            return Query(vector, depth, conditions, fields, request.exact, self._vector, index)
 
         asked = [
             Search(
@@ -180,8 +217,13 @@ class Searcher:
             )
             for search in searches
         ]
-        candidates = yield from self._backend.candidates(asked, model_id(), fetched.along(request))
-        fetched.keep(candidates.read)
+        of_best = [
+            replace(each, limit=best, fields=None, index=_as_deep(self._index, best))
+            for search in (asked if best and not whole else ())
+            for each in search.stages.values()
+        ]
+        candidates = yield from self._backend.candidates(asked, model_id(), fetched.along(request, of_best))
+        fetched.take(candidates, whole=whole)
         for search, found, more in zip(searches, candidates.found, candidates.more, strict=True):
             search.found = {stage: found.get(stage, {}) for stage in search.query.by_stage()}
             search.more = more
@@ -214,6 +256,23 @@ def relevant(hits: Sequence[Hit], least: float | None) -> list[Hit]:
 def _has_more_words(ranked: Sequence[Candidate], depth: int) -> bool:
     """Return whether the candidates of this depth may lack chunks that have a term of the query."""
     return sum(each.scores.get("sparse", 1.0) > 0 for each in ranked) >= depth
+
+
+def _without_last_score(ranked: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates that are better than the last one, by the scores that order them."""
+    last = round(ranked[-1].score, 6) if ranked else 0.0
+    return [each for each in ranked if round(each.score, 6) > last]
+
+
+def _most(ranked: Sequence[Candidate], *, group: bool) -> int:
+    """Return how many hits the candidates give at most."""
+    return len({each.source for each in ranked}) if group else len(ranked)
+
+
+def _as_deep(index: IndexSettings, depth: int) -> IndexSettings:
+    """Return the settings by which the index compares for ``depth`` results what it compares for ``CANDIDATES``."""
+    factor = min(1000.0, index.oversampling_factor * CANDIDATES / depth)
+    return replace(index, ef=max(index.ef or index.ef_construct, CANDIDATES), oversampling=factor)
 
 
 def check_diversity(diversity: float) -> None:

@@ -197,6 +197,13 @@ class Backend(Protocol):
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
         """Return the best points for each query, best first."""
 
+    def watches(self) -> bool:
+        """Return whether ``candidates`` looks for what is watched: no copy of the collection may lack what another has.
+
+        Then searches with fewer results than usual also compare as many points as ever, if they ask for that.
+        """
+        return False
+
     can_await: bool = False
     """Whether ``run_awaiting`` awaits a server; else it would block, and callers use a worker thread instead."""
 

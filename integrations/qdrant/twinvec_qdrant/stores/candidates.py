@@ -1,4 +1,4 @@
-"""The two requests of a search: the candidates of all stages, and the points behind the best of them."""
+"""The requests of a search: the candidates of all stages, and unless these tell all, the points behind the best."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from twinvec_qdrant.stores.conditions import IdIs
+from twinvec_qdrant.stores.conditions import IdIs, StoreCondition
 from twinvec_qdrant.stores.points import Point, Query, Scored
 
 Found = dict[str, dict[str, Scored]]
@@ -30,20 +30,31 @@ class Candidates:
         more: For each search whether a stage may have more.
         notice: Payload of the extra point that the same request reads; None if that point does not exist.
         read: Further points by id that a request has read along; None for those that do not exist.
+        clear: Whether the request of the candidates says that no point is as ``Along.watched``.
     """
 
     found: list[Found] = field(default_factory=list)
     more: list[bool] = field(default_factory=list)
     notice: Mapping[str, Any] | None = None
     read: dict[str, Point | None] = field(default_factory=dict)
+    clear: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """The points, with this dense vector, that a store may read along if it needs a second request for candidates."""
+    """What a store may read together with candidates.
+
+    Attributes:
+        ids: The points to read if the candidates need a second request.
+        vector: The dense vector to read with them.
+        watched: What the request of the candidates looks for, in a store that ``watches``.
+        best: Queries whose points such a store then reads by the same request.
+    """
 
     ids: Callable[[Candidates], Iterable[str]]
     vector: str | None
+    watched: StoreCondition | None = None
+    best: Sequence[Query] = ()
 
 
 def gathered(searches: Sequence[Search], answers: Sequence[Sequence[Scored]]) -> Candidates:

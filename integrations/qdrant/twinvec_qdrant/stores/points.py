@@ -68,6 +68,7 @@ class Query:
     Attributes:
         vector: Dense, shape (dim,); sparse; or token states, shape (tokens, dim), which score a point by MaxSim: the
             sum over the query's tokens of the best cosine.
+        fields: Payload fields to return; None for all.
         exact: Compare every stored dense vector, without the index and its quantised copies.
         name: Name of the stored dense vector, or of the token states (``states_name``).
         index: Settings of an approximate search.
@@ -76,7 +77,7 @@ class Query:
     vector: FloatArray | SparseVector
     limit: int
     conditions: tuple[StoreCondition, ...] = ()
-    fields: tuple[str, ...] = ()
+    fields: tuple[str, ...] | None = ()
     exact: bool = False
     name: str = DENSE
     index: IndexSettings = DEFAULT_INDEX

@@ -75,9 +75,9 @@ def test_a_phrase_costs_no_search_of_everything(filled, monkeypatch):
     depths = []
     find = filled._serving.current.searcher.__class__._find
 
-    def watched(self, searches, request, depth, fetched):
+    def watched(self, searches, request, depth, fetched, **options):
         depths.append(depth)
-        return find(self, searches, request, depth, fetched)
+        return find(self, searches, request, depth, fetched, **options)
 
     monkeypatch.setattr("twinvec_qdrant.search.searcher.Searcher._find", watched)
     filled.search('"refund of a late fee"', syntax=True)

@@ -14,7 +14,7 @@ from twinvec_qdrant.stores import field_tests
 from twinvec_qdrant.stores.base import FieldIndexType
 from twinvec_qdrant.stores.conditions import Conditions, IdIs
 from twinvec_qdrant.stores.field_tests import tests_of
-from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors
+from twinvec_qdrant.stores.points import SPARSE, Point, Query, dense_vectors, payload_selector
 
 TOKEN_STATES = edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
 """How the engine compares token states."""
@@ -66,7 +66,7 @@ def edge_request(query: Query) -> edge.QueryRequest:
         limit=query.limit,
         query=nearest,
         filter=edge_filter(query.conditions),
-        with_payload=list(query.fields),
+        with_payload=payload_selector(query.fields),
         with_vector=False,
         params=params,
     )

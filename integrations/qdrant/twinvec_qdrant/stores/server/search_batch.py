@@ -2,8 +2,12 @@
 
 For each search and stage, the batch holds the stage's own query. Where a search has two stages, it also holds the query
 of each over the candidates of the other: these are prefetched, and scored by the stage's vector without the index. The
-batch reads the point ``notice``, too. Where the server does not permit all that in one batch, a second request has the
-rest: it asks for missing scores by id, and reads the points along that the search probably needs.
+batch reads the point ``notice``, too, and looks for what is watched. Where the server does not permit all that in one
+batch, nothing is watched, and a second request has the rest: it asks for missing scores by id, and reads the points
+along that the search probably needs.
+
+The server answers the parts of a batch side by side, in any order. What is watched tells nothing about the moment in
+which candidates are found, only that it was not there at some moment after the batch was sent.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from twinvec_qdrant.stores.server.limits.search_parts import (
     batches,
     cost,
     crossing_requests,
+    looking,
     merged,
     needs_exact,
     reading,
@@ -71,12 +76,33 @@ class Searching(Reading):
         fitted = self.run(self._fields.fitted_queries(queries))
         return self.run(self._within(found))
 
+    def watches(self) -> bool:
+        """Return whether ``candidates`` looks for what is watched; see ``Backend``.
+
+        A server that limits the size of a collection may refuse points that would be watched, and one that limits how
+        many points a search compares may not compare as many as are asked for.
+        """
+        limits = self._limits
+        if self._local or self._copies > 1 or limits is None:
+            return False
+        return not limits.bounded and limits.ef is None and limits.oversampling is None
+
     def candidates(self, searches: Sequence[Search], notice: str, along: Along | None = None) -> Steps[Candidates]:
         if self._local:
             return (yield from super().candidates(searches, notice))
         fitted = iter((yield from self._fields.fitted_queries(own_queries(searches))))
         searches = [replace(search, stages={stage: next(fitted) for stage in search.stages}) for search in searches]
+        if along is not None and along.watched is not None:
+            ((watched,),) = yield from self._fields.fitted((along.watched,))
+            best = yield from self._fields.fitted_queries(along.best)
+            along = replace(along, watched=watched, best=best)
         return (yield from self._within(lambda limits: self._candidates(searches, notice, along, limits)))
+
+    def _watching(self, along: Along | None, limits: Limits) -> _Requests:
+        """Return the request that looks for what is watched, and those that read the best points; none if none is."""
+        if along is None or along.watched is None or not self.watches():
+            return ()
+        return [looking([along.watched]), *chain(*self._requested(along.best, limits))]
 
     def _requested(self, queries: Sequence[Query], limits: Limits) -> list[_Requests]:
         """Return the requests that answer each query."""
@@ -106,10 +132,17 @@ class Searching(Reading):
         queries = own_queries(searches)
         own = self._requested(queries, limits)
         crossings = list(_crossings(searches, own, self._shards, limits))
-        noticing, crossed = _first(reading([notice], None), own, [each.requests for each in crossings], limits)
-        answers = iter((yield from self._answers([*noticing, *chain(*own), *chain(*crossed)], limits)))
+        noticing, watching, crossed = _first(
+            [reading([notice], None)], self._watching(along, limits), own, [e.requests for e in crossings], limits
+        )
+        asked = [*noticing, *watching, *chain(*own), *chain(*crossed)]
+        answers = iter((yield from self._answers(asked, limits)))
         noticed = {str(point.id): point for point in (next(answers) if noticing else ())}
+        clear = bool(watching) and not next(answers)
+        best = {str(each.id): stored_point(each) for _ in watching[1:] for each in next(answers)}
         candidates = gathered(searches, _merged(queries, own, answers))
+        candidates.clear = clear
+        candidates.read.update(best)
         complete = {
             (each.row, each.stage)
             for each, requests in zip(crossings, crossed, strict=False)
@@ -146,7 +179,7 @@ class Searching(Reading):
             return {}
         points = next(answers) if together else (yield from self._by_id(ids, PAGE, True, vector))
         found = {str(point.id): point for point in points}
-        candidates.read = {key: stored_point(found[key], vector) if key in found else None for key in ids}
+        candidates.read.update((key, stored_point(found[key], vector) if key in found else None) for key in ids)
         return found
 
 
@@ -166,16 +199,25 @@ def _crossings(
 
 
 def _first(
-    noticing: models.QueryRequest, own: Sequence[_Requests], crossed: Sequence[_Requests], limits: Limits
-) -> tuple[_Requests, Sequence[_Requests]]:
+    noticing: _Requests,
+    watching: _Requests,
+    own: Sequence[_Requests],
+    crossed: Sequence[_Requests],
+    limits: Limits,
+) -> tuple[_Requests, _Requests, Sequence[_Requests]]:
     """Return which requests the first batch has besides ``own``: as much as the server permits in one."""
     if not all(crossed):
         crossed = ()
-    choices: list[tuple[_Requests, Sequence[_Requests]]] = [([noticing], crossed), ([], crossed), ([noticing], ())]
-    for first, second in choices:
-        if _are_one([*first, *chain(*own), *chain(*second)], limits):
-            return first, second
-    return [], ()
+    choices: list[tuple[_Requests, _Requests, Sequence[_Requests]]] = [
+        (noticing, watching, crossed),
+        (noticing, (), crossed),
+        ((), (), crossed),
+        (noticing, (), ()),
+    ]
+    for first, second, third in choices:
+        if _are_one([*first, *second, *chain(*own), *chain(*third)], limits):
+            return first, second, third
+    return (), (), ()
 
 
 def _are_one(requests: _Requests, limits: Limits) -> bool:

@@ -33,6 +33,7 @@ class KnownCollection(Backend):
         self._fields = FieldIndexes(requests)
         self._limits: Limits | None = None
         self._shards = 1
+        self._copies = 1
         self._tenants: cluster.TenantShards | None = None
         self._filler: Mapping[str, Any] = {}
         self._asked: ReadConsistency | None = None
@@ -62,6 +63,7 @@ class KnownCollection(Backend):
         self._filler = _filler(info.config.metadata or {})
         keys = 1 if self._tenants is None else len(self._tenants.keys)
         self._shards = keys * max(1, info.config.params.shard_number or 1)
+        self._copies = info.config.params.replication_factor or 1
         return info
 
     def _within(self, work: Callable[[Limits], Steps[T]]) -> Steps[T]:

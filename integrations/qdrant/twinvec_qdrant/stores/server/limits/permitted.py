@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _MINUTE = 60.0
+_SIZES = ("max_points_count", "max_collection_vector_size_bytes", "max_collection_payload_size_bytes")
 _ROUNDING = 1.0  # the server rounds the pause that it names up to whole seconds
 
 
@@ -31,6 +32,7 @@ class Limits:
         writes: Cost of the writes of a minute (``write_rate_limit``).
         timeout: Seconds that a request may name as its timeout (``max_timeout``).
         wait_seconds: How long one request may wait for its share of a budget.
+        bounded: Whether the size of the collection is limited (``max_points_count`` and others).
     """
 
     results: int | None = None
@@ -45,6 +47,7 @@ class Limits:
     writes: int | None = None
     timeout: int | None = None
     wait_seconds: float = 0.0
+    bounded: bool = False
 
     def page(self, size: int) -> int:
         """Return how many results a request may ask for, at most ``size``."""
@@ -108,6 +111,7 @@ def limits_of(config: Any, wait_seconds: float) -> Limits:
         writes=config.write_rate_limit,
         timeout=config.max_timeout,
         wait_seconds=wait_seconds,
+        bounded=any(getattr(config, name, None) is not None for name in _SIZES),
     )
 
 

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from qdrant_client import models
 
-from twinvec_qdrant.stores.conditions import IdIs
-from twinvec_qdrant.stores.points import SPARSE, Query, Scored, pages, vector_selector
+from twinvec_qdrant.stores.conditions import Conditions, IdIs
+from twinvec_qdrant.stores.points import SPARSE, Query, Scored, pages, payload_selector, vector_selector
 from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowed
 from twinvec_qdrant.stores.server.limits.permitted import Limits
 from twinvec_qdrant.stores.server.values import client_filter, client_sparse
@@ -94,6 +94,11 @@ def reading(ids: Sequence[str], vector: str | None) -> models.QueryRequest:
     )
 
 
+def looking(conditions: Conditions) -> models.QueryRequest:
+    """Return the request that finds one of the points that satisfy the conditions, if there are any."""
+    return _Request.model_construct(filter=client_filter(conditions), limit=1, with_payload=False, with_vector=False)
+
+
 def batches(requests: Iterable[models.QueryRequest], limits: Limits) -> Iterator[list[models.QueryRequest]]:
     """Cut requests, in order, into batches of the size and the cost that the server permits."""
     batch: list[models.QueryRequest] = []
@@ -148,7 +153,7 @@ def _request(
         limit=size,
         offset=start or None,
         params=params,
-        with_payload=list(query.fields),
+        with_payload=payload_selector(query.fields),
         with_vector=False,
     )
 
