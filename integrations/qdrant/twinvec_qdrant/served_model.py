@@ -355,7 +355,9 @@ class Serving:
         return None
 
     def _served(self, description: Description, encoder: SpaceEncoder | None) -> ServedModel:
-        return ServedModel(description, encoder, Searcher(self._backend, description, self._ended))
+        return ServedModel(
+            description, encoder, Searcher(self._backend, description, self._ended, lambda: self._bm25.known_chunks)
+        )
 
     def _described(self) -> Steps[Description]:
         return read_description((yield from self._backend.described()), self._backend.location)

@@ -113,7 +113,7 @@ def known_calibration(model: str, texts: int = MANY) -> Calibration:
     if known.unrelated is None:
         return known
     fewer = math.log(MANY / min(max(texts, 1), MANY))
-    return replace(known, unrelated=round(known.unrelated - _GROWTH[model] * fewer, _DIGITS))
+    return replace(known, unrelated=round(known.unrelated - _GROWTH.get(model, 0.0) * fewer, _DIGITS))
 
 
 def completed(calibration: Calibration | None, known: Calibration) -> Calibration | None:

@@ -11,12 +11,15 @@ import pytest
 from twinvec import Document
 from twinvec.retrieval import analysis
 from twinvec.retrieval.relevance import (
+    _GROWTH,
     DEFAULT_MIN_RELEVANCE,
     LEAST_MEASURED,
+    MANY,
     MODELS,
     UNMEASURED_WORDS,
     Calibration,
     known_calibration,
+    relevance,
 )
 from twinvec_qdrant import Collection
 from twinvec_qdrant.calibration.excerpts import excerpts
@@ -130,13 +133,32 @@ def test_a_migration_measures_the_scores_of_the_new_model(collection):
     assert now.previous.calibration == before
 
 
+def test_an_unmeasured_collection_is_judged_by_its_size_if_that_is_known(collection, tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS, collection.encoder.name, Calibration(unrelated=0.25, near=0.65))
+    monkeypatch.setitem(_GROWTH, collection.encoder.name, 0.03)
+    query = "The harbour of town0"
+
+    def judged(handle, size):
+        known = known_calibration(collection.encoder.name, size)
+        hits = handle.search(query, mode="dense")
+        return hits and all(hit.relevance == relevance(hit.scores, 0, known) for hit in hits)
+
+    with Collection.open("towns", tmp_path, encoder=WordEncoder(dim=64), chunking=False) as other:
+        collection.ingest(towns(3))
+        assert judged(collection, 3)
+        assert judged(other, 3)
+        collection.ingest(towns(30))
+        assert judged(collection, 30)
+        assert judged(other, MANY)  # it finds more than the three that it knows of
+
+
 def test_a_small_collection_has_the_landmarks_of_its_model_if_they_are_known(collection):
     collection.ingest(towns(3))
     now = stored_description(collection._backend)
     assert now.scale == Calibration()
     of_default = now.model_copy(update={"model": "default"})
     assert of_default.scale == MODELS["default"]  # fused scores stay what they were
-    assert of_default.judged_by == known_calibration("default", 10)
+    assert of_default.judged_by(3) == known_calibration("default", 3)
     assert collection.search("harbour")[0].relevance is None
     assert collection.search("harbour", mode="sparse")[0].relevance is not None
     assert collection.search("harbour", min_relevance=1.0) == collection.search("harbour")  # not known to be below

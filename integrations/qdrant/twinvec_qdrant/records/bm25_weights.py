@@ -101,6 +101,11 @@ class BM25Weights:
         if self.average_length and self._analyzer.version > 1:
             self._backend.run(self._vocabulary.read())
 
+    @property
+    def known_chunks(self) -> int | None:
+        """Number of the collection's chunks, as this handle knows it; None before it has read the vocabulary."""
+        return self._vocabulary.chunks
+
     def speller(self) -> Steps[Speller | None]:
         """Return what corrects queries; None if the collection has no vocabulary."""
         return (yield from self._vocabulary.speller(self._analyzer)) if self._analyzer.version > 1 else None

@@ -47,9 +47,6 @@ ADOPTION = "twinvec_adoption"
 SAME_VECTOR_COSINE = 0.98
 """Smallest cosine of two vectors that count as the same: exact engines give 1, 8-bit engines more than 0.99."""
 
-_UNMEASURED_TEXTS = 10
-"""The usual size of a collection that is too small to be measured."""
-
 
 class Probe(BaseModel):
     """A text, and the vector that it had when the collection was created."""
@@ -168,16 +165,12 @@ class Description(Generation):
     @property
     def scale(self) -> Calibration | None:
         """How searches fuse scores; None for a collection of before calibrations, until it is calibrated."""
-        return self._completed(MANY)
+        return self.judged_by(MANY)
 
-    @property
-    def judged_by(self) -> Calibration | None:
-        """What the relevance of hits follows: ``scale``; before it is measured, what is known of small collections."""
-        return self._completed(_UNMEASURED_TEXTS)
-
-    def _completed(self, texts: int) -> Calibration | None:
+    def judged_by(self, chunks: int) -> Calibration | None:
+        """Return by what relevance is computed: the measured calibration, or what is known of so many chunks."""
         measured = self.calibration or (Calibration() if self.analysis > 1 or not self.average_length else None)
-        return completed(measured, known_calibration("" if self.options.given() else self.model, texts))
+        return completed(measured, known_calibration("" if self.options.given() else self.model, chunks))
 
     def new_collection(self) -> NewCollection:
         """Return what a store needs to create the collection; raise ``ConfigurationError`` on an invalid tenant key."""

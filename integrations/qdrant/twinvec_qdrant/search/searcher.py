@@ -19,7 +19,7 @@ One request is enough where the handle knows that all that is found is committed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
@@ -30,7 +30,7 @@ from twinvec.errors import ConfigurationError, FilterError
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.feedback import moved
 from twinvec.retrieval.fusion import CANDIDATES
-from twinvec.retrieval.relevance import relevance
+from twinvec.retrieval.relevance import MANY, Calibration, relevance
 from twinvec_qdrant.records.description import Description
 from twinvec_qdrant.records.schema import CHUNKS, SHOWN_FIELDS, model_id, user_payload
 from twinvec_qdrant.search.ended import EndedCommits
@@ -74,10 +74,13 @@ class Outcome:
 class Searcher:
     """Searches one collection by the vectors of one model, for requests that have been checked.
 
-    ``ended`` is what the handle knows of commits, which all its searches share.
+    ``ended`` is what the handle knows of commits, which all its searches share, and ``chunks`` returns the number of
+    chunks that it knows of.
     """
 
-    def __init__(self, backend: Backend, description: Description, ended: EndedCommits) -> None:
+    def __init__(
+        self, backend: Backend, description: Description, ended: EndedCommits, chunks: Callable[[], int | None]
+    ) -> None:
         self._backend = backend
         self._vector = description.vector
         self._whole = not description.chunking.enabled  # a chunk's id is its document's
@@ -87,7 +90,8 @@ class Searcher:
         self._only = (CHUNKS,) if description.layout is not None else ()
         self._ended = ended if description.layout is None else None
         self._scale = description.scale
-        self._judged_by = description.judged_by
+        self._description = description
+        self._chunks = chunks
 
     def search(self, queries: Sequence[QueryVectors], request: SearchRequest) -> Steps[Outcome]:
         """Return the hits for each query."""
@@ -99,7 +103,7 @@ class Searcher:
         found = [search.valid[request.offset :] for search in searches]
         if request.moves:
             found = yield from self._as_asked(queries, found, fetched)
-        hits = yield from self._hits(list(zip(queries, found, strict=True)), fetched, request)
+        hits = yield from self._hits(list(zip(queries, found, strict=True)), fetched, request, searches)
         return Outcome(hits, model)
 
     def _moved(self, queries: Sequence[QueryVectors], request: SearchRequest) -> Steps[list[QueryVectors]]:
@@ -139,7 +143,7 @@ class Searcher:
             return Outcome([[]], model)
         vectors_ND = np.stack([np.asarray(vectors[each.id]) for each in found])
         chosen = mmr(np.array([each.score for each in found]), vectors_ND, limit, diversity)
-        hits = yield from self._hits([(query, [found[index] for index in chosen])], fetched, request)
+        hits = yield from self._hits([(query, [found[index] for index in chosen])], fetched, request, [search])
         return Outcome(hits, model)
 
     def check_tenant(self, request: SearchRequest) -> None:
@@ -229,18 +233,30 @@ class Searcher:
             search.more = more
         return None if candidates.notice is None else str(candidates.notice["vector"])
 
+    def _judged_by(self, searches: Sequence[_Progress]) -> Calibration | None:
+        """Return by what relevance is computed; more candidates than chunks say that the collection has grown."""
+        known = self._chunks()
+        if known is None or any(len(each.ranked) > known for each in searches):
+            known = MANY
+        return self._description.judged_by(known)
+
     def _hits(
-        self, found: Sequence[tuple[QueryVectors, Sequence[Candidate]]], fetched: Fetched, request: SearchRequest
+        self,
+        found: Sequence[tuple[QueryVectors, Sequence[Candidate]]],
+        fetched: Fetched,
+        request: SearchRequest,
+        searches: Sequence[_Progress],
     ) -> Steps[list[list[Hit]]]:
         """Return the hits of each query, without those below the request's least relevance."""
         yield from fetched.fetch(candidate.id for _, candidates in found for candidate in candidates)
         points = fetched.points
         named_by_source = request.group or self._whole
+        judged_by = self._judged_by(searches)
         hits = []
         for query, candidates in found:
             terms = query.terms
             of_query = [
-                _hit(each, points[each.id].payload, named_by_source, relevance(each.scores, terms, self._judged_by))
+                _hit(each, points[each.id].payload, named_by_source, relevance(each.scores, terms, judged_by))
                 for each in candidates
                 if each.id in points
             ]

@@ -41,6 +41,11 @@ class Vocabulary:
         self._speller: Speller | None = None
         self._is_read = False
 
+    @property
+    def chunks(self) -> int | None:
+        """Number of chunks that the collection has, as this handle knows it; None without a vocabulary that it read."""
+        return None if self._stored is None else int(str(self._stored["chunks"])) + self._written
+
     def see(self, texts: Iterable[str], analyzer: Analyzer) -> None:
         """Count the words of chunks that have been written."""
         self._seen.update(written_words(texts))
