@@ -109,6 +109,8 @@ _TABLE: dict[type[TwinvecError], _Known] = {
 }
 """Errors whose message is for the client; others are of the server's files and models, and are logged."""
 
+_CODES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
+
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -202,7 +204,7 @@ def _place(location: Sequence[int | str]) -> str:
 
 def _http_error(error: HTTPException) -> RequestError:
     status = HTTPStatus(error.status_code)
-    code = status.phrase.lower().replace(" ", "_").replace("-", "_")
+    code = _CODES.get(status) or status.phrase.lower().replace(" ", "_").replace("-", "_")
     return RequestError(str(error.detail), code=code, status=error.status_code, headers=error.headers)
 
 

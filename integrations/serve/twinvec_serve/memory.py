@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from contextlib import suppress
 
 _M_ARENA_MAX = -8  # of malloc.h
@@ -10,10 +11,12 @@ _HEAPS = 2
 
 
 def share_heaps() -> None:
-    """Let the threads of this process share two heaps, where glibc has one for nearly each of them.
+    """Limit glibc to two heaps for all threads of this process; call it before threads are started.
 
-    Large batches are computed now by one thread and now by another. Each heap keeps what was freed in it, so that many
-    heaps grow for hours. Other C libraries have no such setting.
+    By default nearly every thread gets its own, and each keeps what was freed in it, so that memory grows for hours.
+    Other C libraries have no such setting. What the user has set in the environment stays.
     """
+    if "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", ""):
+        return
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Iterator
 
@@ -21,6 +22,13 @@ def client(prompted, tiny_model, tmp_path_factory) -> Iterator[TestClient]:
     models = {"small": prompted, "owner/other": str(tiny_model("bert"))}
     settings = ServeSettings(models=models, path=tmp_path_factory.mktemp("store"), max_texts=8, max_text_chars=100)
     with TestClient(create_app(settings)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def small_bodies(prompted, tmp_path_factory) -> Iterator[TestClient]:
+    path = tmp_path_factory.mktemp("store")
+    with TestClient(create_app(ServeSettings(models={"small": prompted}, path=path, max_body_bytes=1000))) as client:
         yield client
 
 
@@ -165,6 +173,33 @@ def test_a_body_that_is_no_request_gets_the_same_answer_as_on_other_routes(clien
     found, expected = (client.post(path, content=body, headers=headers) for path in ("/v1/embeddings", "/v1/rerank"))
     assert (found.status_code, found.json()) == (expected.status_code, expected.json())
     assert found.status_code == 400
+
+
+def test_a_client_that_goes_away_while_it_sends_gets_the_same_answer_as_on_other_routes(client) -> None:
+    def answered(path: str) -> int:
+        sent: list[dict] = []
+
+        async def receive() -> dict:
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict) -> None:
+            sent.append(message)
+
+        headers = [(b"host", b"testserver"), (b"content-type", b"application/json"), (b"content-length", b"10")]
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+        scope |= {"headers": headers, "root_path": "", "scheme": "http", "http_version": "1.1"}
+        scope |= {"server": ("testserver", 80), "client": ("127.0.0.1", 1)}
+        asyncio.run(client.app(scope, receive, send))
+        return next(each["status"] for each in sent if each["type"] == "http.response.start")
+
+    assert answered("/v1/embeddings") == answered("/v1/rerank") == 400
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank"])
+def test_a_long_body_of_unknown_length_is_refused_on_every_route(small_bodies, path) -> None:
+    parts = (b" " * 100 for _ in range(20))
+    answer = small_bodies.post(path, content=parts, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
 
 
 def test_another_method_is_refused(client) -> None:

@@ -45,3 +45,8 @@ def heaps(path, *options: str) -> int:
 def test_the_threads_of_a_server_share_two_heaps(tmp_path) -> None:
     assert heaps(tmp_path / "shared", "share") == 2
     assert heaps(tmp_path / "own") > 2
+
+
+def test_a_number_of_heaps_that_the_user_has_set_stays(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
+    assert heaps(tmp_path / "set", "share") == 4

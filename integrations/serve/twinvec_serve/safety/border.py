@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from twinvec_serve.errors import RequestError, error_answer
@@ -39,7 +40,7 @@ class Border:
             public = _PUBLIC.fullmatch(scope["path"]) is not None
             scope[RIGHTS] = ALL_RIGHTS if public else self._access.rights(headers)
             _check_declared(headers, limit)
-        except RequestError as error:
+        except (RequestError, HTTPException) as error:
             await error_answer(error)(scope, receive, send)
             return
         await self._app(scope, _Counted(receive, limit), send)
@@ -72,10 +73,10 @@ def _check_declared(headers: Headers, limit: int) -> None:
         raise _too_large(limit)
 
 
-def _too_large(limit: int) -> RequestError:
-    return RequestError(
+def _too_large(limit: int) -> HTTPException:
+    """Return the error as the kind that FastAPI passes on from within a body."""
+    return HTTPException(
+        413,
         f"the body is larger than the {limit:,} bytes that this server takes; send it in parts",
-        code="body_too_large",
-        status=413,
         headers={"Connection": "close"},
     )
