@@ -95,7 +95,8 @@ class Catalog:
         """
         backend = self.backend
         old = self.revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
-        revisions = {*old.values(), *(change.record.revision for change in changes)}
+        former = (change.old.revision for change in changes if change.old)  # which its writer may still write again
+        revisions = {*old.values(), *former, *(change.record.revision for change in changes)}
         records = [Point(record_id(change.record.source), change.record.as_payload()) for change in changes]
         points = [point for change in changes for point in self._unwritten(change)]
         vectors = {point.vector for change in changes for point in change.points}
@@ -105,6 +106,7 @@ class Catalog:
                 check_current_model(backend, vector)
             backend.commit(records, [change.old.revision if change.old else None for change in changes])
             won = [True] * len(changes)
+            taken: list[Point] = []
             if not backend.exclusive:
                 written = [point.id for change in changes for point in change.points]
                 now = self.revisions([*(record.id for record in records), *written])
@@ -112,9 +114,11 @@ class Catalog:
                     now.get(record.id) == change.record.revision
                     for record, change in zip(records, changes, strict=True)
                 ]
-                backend.upsert(_taken(compress(changes, won), now))
+                taken = _taken(compress(changes, won), now)
+                backend.upsert(taken)
             lost = [change for change, is_won in zip(changes, won, strict=True) if not is_won]
-            backend.delete([*_replaced(changes, won), *self._wasted(lost)], revisions)
+            # a version that another writer has put in the place of ours may not list what we have taken back
+            backend.delete([*_replaced(changes, won), *self._wasted(changes if taken else lost)], revisions)
             self._intents.remove([change.draft.intent for change in changes if change.draft and change.draft.chunks])
         for change in compress(changes, won):
             self.weights.changed(change.old, change.record)

@@ -63,3 +63,55 @@ def test_a_committed_chunk_outlives_a_writer_that_gives_up_the_same_one(commits,
         monkeypatch.undo()
         assert other.verify().sound
         assert other.count() == len(CHUNKS)
+
+
+@pytest.fixture
+def two():
+    """Two handles of one collection that has the document "note" with four chunks, of the revision "first"."""
+    client = QdrantClient(":memory:")
+    with (
+        Collection.open("notes", client=client, encoder=ENCODER) as one,
+        Collection.open("notes", client=client, encoder=ENCODER) as other,
+    ):
+        one._catalog.write([Change(version("first", 4), points("first"), None)])
+        yield one._catalog, other._catalog
+
+
+def version(revision: str, chunks: int) -> Record:
+    return Record("note", f"version of {chunks}", revision, tuple(CHUNKS[:chunks]), 8, {})
+
+
+def there(catalog) -> set[str]:
+    return set(catalog.backend.retrieve(CHUNKS))
+
+
+def test_a_replaced_chunk_that_its_writer_writes_again_meanwhile_is_removed(two, monkeypatch):
+    first, shorter = two
+    first.backend.upsert([*points("older")[:3], points("of one that lost")[3]])
+    commit = shorter.backend.commit
+
+    def meet(records, expected) -> None:
+        first.backend.upsert([points("first")[3]])  # takes it back from the one that lost
+        commit(records, expected)
+
+    monkeypatch.setattr(shorter.backend, "commit", meet)
+    assert shorter.write([Change(version("shorter", 3), points("shorter")[:3], version("first", 4))]) == []
+    assert there(shorter) == set(CHUNKS[:3])
+
+
+def test_a_chunk_is_not_taken_back_for_a_version_that_has_been_replaced(two, monkeypatch):
+    first, shorter = two
+    revisions, asked = first.revisions, []
+
+    def meet(ids) -> dict[str, str]:
+        found = revisions(ids)
+        asked.append(found)
+        if len(asked) == 2:  # whether it has won: it has, and then the other one comes
+            shorter.write([Change(version("shorter", 3), points("shorter")[:3], version("second", 4))])
+            found[CHUNKS[3]] = "of one that lost"
+        return found
+
+    monkeypatch.setattr(first, "revisions", meet)
+    assert first.write([Change(version("second", 4), points("second"), version("first", 4))]) == []
+    assert len(asked) == 2
+    assert there(shorter) == set(CHUNKS[:3])
