@@ -11,9 +11,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if (
-    TYPE_CHECKING
-):  # a command that asks a server reads no metadata, and to import what reads it takes a tenth of the time
+# A command that asks a server reads no metadata, and to import what reads it takes a tenth of its time.
+if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 _CORE = "twinvec"

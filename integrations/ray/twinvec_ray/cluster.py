@@ -141,12 +141,12 @@ def _check_answer(address: str) -> None:
         if _URL.fullmatch(place) and not place.startswith("ray:"):
             return  # of a service that Ray knows by a package
         raise ConfigurationError(
-            f"{said} is no address of a Ray cluster: expected HOST:PORT, such as {_host(place)}:6379, ray://HOST:PORT, "
-            f"{_AUTO} or {_LOCAL}"
+            f"{said} is not an address of a Ray cluster: expected HOST:PORT, such as {_host(place)}:6379, "
+            f"ray://HOST:PORT, {_AUTO} or {_LOCAL}"
         )
     try:
         socket.create_connection((found["host"].strip("[]"), int(found["port"])), _ANSWER_SECONDS).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise ConfigurationError(f"no Ray cluster answers at {said}: {error}") from error
 
 

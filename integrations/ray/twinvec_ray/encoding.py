@@ -47,8 +47,8 @@ def encode(
         column: Column of the vectors: lists of ``dim`` numbers.
         prompt: See ``Encoder.encode``.
         storage: See ``Encoder.encode``; default: float32.
-        num_workers: Number of workers; or a pair, with how many Ray begins, and up to how many it adds while there
-            is work for them. Default: one for each GPU, or for ``threads`` cores.
+        num_workers: Number of workers, or a pair (least, most): the least start at once, and more are added while
+            there is work. Default: one for each GPU, or for ``threads`` cores.
         use_gpu: Whether each worker has a GPU to itself.
         threads: Threads of a worker that computes on a CPU.
         batch_rows: Rows that a worker gets at once.

@@ -51,8 +51,8 @@ def ingest(
         url: Address of a Qdrant server, which all machines reach.
         address: The cluster; default: the one that ``RAY_ADDRESS`` names, one that runs on this machine, or a new one
             on its cores.
-        num_workers: Number of workers; or a pair, with how many the ingest begins, and up to how many it adds while
-            there is work for them and the cluster has room. Default: one for each GPU, or for ``threads`` cores.
+        num_workers: Number of workers, or a pair (least, most): the least start at once, and more are added while
+            there is work and the cluster has room. Default: one for each GPU, or for ``threads`` cores.
         use_gpu: Whether each worker has a GPU to itself.
         threads: Threads of a worker that computes on a CPU.
         source: See ``Collection.ingest``, as for the arguments after it.

@@ -19,8 +19,10 @@ from twinvec.installation import entry_points, install_line
 
 _GROUP = "twinvec.commands"
 COLLECTIONS_PACKAGE = "twinvec-qdrant"
+"""The package with the commands of collections."""
+
 COLLECTIONS_PLACE = "twinvec_qdrant.cli.app:register"
-"""The package with the commands of collections, and its entry point: known, because looking it up takes longer."""
+"""Its entry point; it is written here too, because reading the metadata of packages is slow."""
 
 COLLECTION_COMMANDS = (
     "adopt",

@@ -30,8 +30,10 @@ MAINTENANCE_PANEL = "Maintenance"
 
 CONFIG_FILE = "twinvec.toml"
 PROJECT_FILE = "pyproject.toml"
+"""The files that may hold defaults of options."""
+
 PROJECT_TABLE = "tool.twinvec"
-"""The files that may hold defaults of options, and the table of the second one that does."""
+"""The table of pyproject.toml that may hold them."""
 
 MODEL_HELP = "default, a folder, or org/name or org/name@commit on the hub."
 PATH_HELP = "Folder of the embedded store. Default: ./.twinvec."

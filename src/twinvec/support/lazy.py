@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__``; ``names`` has the public names of each module, by spaces."""
+    """Return a package's ``__getattr__`` and ``__dir__``; ``names`` maps each module to its names, split by spaces."""
     homes = {name: module for module, own in names.items() for name in own.split()}
 
     def load(name: str) -> Any:

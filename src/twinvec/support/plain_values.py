@@ -1,7 +1,7 @@
 """Values of a command line that have their type already: typer need not convert them.
 
 typer converts with pydantic. To import pydantic takes a third of the time in which a command asks a process that serves
-its store; a command whose values are texts, paths and defaults starts without it.
+its store; a command whose values are strings, paths and defaults starts without it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 _PATH_SETTINGS = ("exists", "file_okay", "dir_okay", "writable", "readable", "resolve_path", "allow_dash", "path_type")
+
+
+class _NotPlainError(Exception):
+    """A value needs typer's own conversion."""
 
 
 def convert_only_where_needed(parameter: Any) -> None:
@@ -32,18 +36,25 @@ class _Conversion:
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the value in the parameter's type; typer's own conversion says what is wrong with another one."""
-        kind = param.type_descriptor.annotation
-        if value is None:
-            return () if param.multiple or param.nargs == -1 else None
-        if kind is Path and isinstance(value, str) and _may_be_any(value, param.type_descriptor.parameter_info):
-            return Path(value)
-        if not _fits(value, kind):
+        try:
+            return _plain(value, param)
+        except (AttributeError, _NotPlainError):  # a later typer may describe its parameters in another way
             return self._own().coerce(value, param=param, ctx=ctx)
-        return list(value) if isinstance(value, tuple) else value
+
+
+def _plain(value: Any, param: Any) -> Any:
+    kind = param.type_descriptor.annotation
+    if value is None:
+        return () if param.multiple or param.nargs == -1 else None
+    if kind is Path and isinstance(value, str) and _may_be_any(value, param.type_descriptor.parameter_info):
+        return Path(value)
+    if not _fits(value, kind):
+        raise _NotPlainError
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a type: a text, a number, one of a few texts, or a list of such."""
+    """Return whether a value is of a type: a string, a number, one of a few strings, or a list of such."""
     if get_origin(kind) is list:
         return isinstance(value, (list, tuple)) and all(_fits(each, get_args(kind)[0]) for each in value)
     if get_origin(kind) is Literal:
@@ -52,7 +63,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _may_be_any(path: str, option: Any) -> bool:
-    """Return whether an option takes any path, and this one is not there or can be read."""
+    """Return whether the option has no conditions for its path, and the path is readable or does not exist."""
     usual = type(option)()
     takes_any = all(getattr(option, name) == getattr(usual, name) for name in _PATH_SETTINGS)
     return takes_any and (os.access(path, os.R_OK) or not os.path.lexists(path))

@@ -12,7 +12,7 @@ from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.adopting.adoption import ADDING, FOREIGN, Adoption
 from twinvec_qdrant.adopting.reading import ELSEWHERE
 from twinvec_qdrant.adopting.source import ForeignCollection
-from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
+from twinvec_qdrant.calibration.measuring import try_to_calibrate
 from twinvec_qdrant.opening import load_recorded
 from twinvec_qdrant.records.description import (
     ADOPTION,
@@ -21,11 +21,9 @@ from twinvec_qdrant.records.description import (
     check_space,
     generation,
     read_description,
-    stored_description,
 )
 from twinvec_qdrant.records.payload_indexes import check_requested
 from twinvec_qdrant.records.recorded_space import in_recorded_space
-from twinvec_qdrant.records.schema import CHUNKS
 from twinvec_qdrant.report import AdoptReport
 from twinvec_qdrant.settings import AUTOMATIC, ChunkSettings, PayloadIndexes
 from twinvec_qdrant.stores.points import SPARSE
@@ -70,8 +68,7 @@ def adopt_in_place(
         adoption.count(progress=progress)
         return
     adoption.run(progress=progress)
-    if is_due(stored_description(backend), backend.count([CHUNKS])):
-        try_to_calibrate(backend, lambda: encoder)
+    try_to_calibrate(backend, lambda: encoder, only_if_due=True)
 
 
 def _check_shape(source: ForeignCollection) -> None:

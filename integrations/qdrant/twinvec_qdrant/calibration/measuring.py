@@ -67,10 +67,11 @@ def calibrate(backend: Backend, encoder: SpaceEncoder) -> bool:
     return True
 
 
-def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder]) -> None:
+def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, only_if_due: bool = False) -> None:
     """``calibrate`` after other work: a failure leaves the last calibration, and is logged."""
     try:
-        calibrate(backend, encoder())
+        if not only_if_due or is_due(stored_description(backend), backend.count([CHUNKS])):
+            calibrate(backend, encoder())
     except Exception as error:  # an encoder may raise anything, and all else is done
         logger.warning("%s: was not calibrated: %s", backend.location, error)
 

@@ -2,8 +2,8 @@
 
 Every writer keeps an intent from before its first chunk until its last chunk is committed, or removed
 (``records.commits``), and its chunks carry its revision. Suppose that an answer has shown a chunk of a revision, and
-that a request which is sent afterwards finds no intent. Then the writer of this revision has ended: whatever chunks of
-it there are from then on, are committed.
+that a request which is sent afterwards finds no intent. Then the writer of this revision has ended: all chunks of this
+revision that exist from then on are committed.
 
 So a search may show chunks without reading the records if
 
@@ -29,9 +29,12 @@ _MOST = 100_000  # revisions; the oldest half makes way for others
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The beginning of a search: its ``number``, the last number before which all that was met had ended, and a guess.
+    """What is known when a search begins.
 
-    ``hopeful`` says that the search will probably need no records.
+    Attributes:
+        number: Of the search.
+        ended: Commits that were met before the search of this number began have ended.
+        hopeful: Whether the search will probably need no records.
     """
 
     number: int

@@ -225,7 +225,7 @@ class _Listener(threading.Thread):
                 self.refused = answer, answer.read()
             else:
                 self._read(answer)
-        except (OSError, HTTPException, ValueError) as error:
+        except Exception as error:  # whatever it is, the answer has not been read to its end
             self.failure = error
 
     def _read(self, answer: HTTPResponse) -> None:

@@ -198,9 +198,10 @@ class Backend(Protocol):
         """Return the best points for each query, best first."""
 
     def watches(self) -> bool:
-        """Return whether ``candidates`` looks for what is watched: no copy of the collection may lack what another has.
+        """Return whether ``candidates`` also says whether any point is as ``Along.watched``.
 
-        Then searches with fewer results than usual also compare as many points as ever, if they ask for that.
+        That needs one copy of each shard, and a server that lets a search with few results compare as many points as
+        one with many.
         """
         return False
 

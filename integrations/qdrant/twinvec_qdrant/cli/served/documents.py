@@ -56,7 +56,8 @@ class ServedDocuments:
         self._path = collection_path(name, "/documents")
 
     def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
-        asked = [{"ids": each, "nearest": nearest} for each in _slices(ids)]
+        wish = {} if nearest else {"nearest": False}  # which an older process does not know
+        asked = [{"ids": each, **wish} for each in _slices(ids)]
         return _joined([self._client.post(f"{self._path}/get", each) for each in asked])
 
     def delete(

@@ -15,7 +15,8 @@ from twinvec.errors import (
     DocumentError,
     IngestError,
     InputError,
-    StoreError,
+    StoreBusyError,
+    StoreUnavailableError,
 )
 from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.ingest.lines import written_line
@@ -107,7 +108,7 @@ class ServedCollection:
             told = _Told(advance)
             try:
                 self._client.stream(f"{self._path}/documents?{query}", _lines(first, reading), told.event)
-            except StoreError as error:
+            except (StoreUnavailableError, StoreBusyError) as error:
                 error.add_note(_STORED)
                 raise
             except InputError as error:
