@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Hit, Mode, Passage, Reranker
+from twinvec.retrieval.relevance import LEAST_MEASURED
 from twinvec.retrieval.syntax import parse_query
 
 if TYPE_CHECKING:
@@ -217,8 +218,8 @@ def _relevant(hits: list[Hit], least: float | None, opened: Collection) -> list[
         return hits
     if any(hit.relevance is None for hit in hits):
         raise ConfigurationError(
-            f"the collection {opened.name!r} is not calibrated, so its hits have no relevance; calibrate it: "
-            f"twinvec reindex -c {opened.name}"
+            f"the collection {opened.name!r} is not calibrated, so its hits have no relevance; with {LEAST_MEASURED} "
+            f"chunks or more, twinvec reindex -c {opened.name} calibrates it"
         )
     return [hit for hit in hits if (hit.relevance or 0.0) >= least]
 

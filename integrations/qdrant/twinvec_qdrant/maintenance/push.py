@@ -17,6 +17,7 @@ from twinvec.support.slicing import sliced_by_weight
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, stored_description
+from twinvec_qdrant.records.notes import are_filtered
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing, shown_indexes
 from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, embedded_text, tenant_path, user_payload
 from twinvec_qdrant.records.words.vocabulary import VOCABULARY
@@ -182,7 +183,7 @@ class _Push:
     def _copy_notes(self) -> set[str]:
         copied = {VOCABULARY}  # which the copy counts from its own chunks
         for page in pages((each for each in self._source.scroll([NOTES]) if each.id != VOCABULARY), _PAGE):
-            self._indexing.see(note.payload["metadata"] for note in page)
+            self._indexing.see(note.payload["metadata"] for note in page if are_filtered(note.payload["namespace"]))
             self._target.upsert(page)
             copied.update(note.id for note in page)
         self._target.flush()

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from twinvec.errors import ConfigurationError, StoreLimitError
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.description import stored_description
+from twinvec_qdrant.records.notes import are_filtered
 from twinvec_qdrant.records.payload_indexes import (
     MAX_PATHS,
     SERVED,
@@ -128,8 +129,8 @@ def index_payload(backend: Backend, settings: PayloadIndexes, tenant_key: str | 
 
 
 def _payloads(backend: Backend) -> Iterator[Mapping[str, Any]]:
-    for point in backend.scroll((), ["metadata", *LLAMA_INDEX_KEYS]):
-        if "metadata" in point.payload:
+    for point in backend.scroll((), ["metadata", "namespace", *LLAMA_INDEX_KEYS]):
+        if "metadata" in point.payload and are_filtered(point.payload.get("namespace", "")):
             yield user_payload(point.payload)
 
 

@@ -16,6 +16,13 @@ from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.conditions import field_is
 from twinvec_qdrant.stores.points import Point, pages
 
+_OWN = "twinvec."
+
+
+def are_filtered(namespace: str) -> bool:
+    """Return whether filters may name the keys of notes of this namespace; those of twinvec are found by their keys."""
+    return not namespace.startswith(_OWN)
+
 
 class Notes:
     """The notes of one namespace, by key; a namespace separates the keys of one application from those of others."""
@@ -28,9 +35,8 @@ class Notes:
     def put(self, notes: Mapping[str, Mapping[str, Any]]) -> None:
         """Write notes by key, each a mapping of plain JSON values; a note replaces the stored one of its key."""
         with self._backend.writing:
-            if self._indexing is None:
-                self._indexing = PayloadIndexing(self._backend, stored_description(self._backend).payload_indexes)
-            self._indexing.see(notes.values())
+            if are_filtered(self._namespace):
+                self._index(notes.values())
             self._backend.upsert([self._point(key, fields) for key, fields in notes.items()])
             self._backend.flush()
 
@@ -57,6 +63,11 @@ class Notes:
         own = [NOTES, field_is("namespace", self._namespace)]
         for point in self._backend.scroll([*own, *filter_conditions(parse_filter(filter))]):
             yield point.payload["key"], point.payload["metadata"]
+
+    def _index(self, notes: Iterable[Mapping[str, Any]]) -> None:
+        if self._indexing is None:
+            self._indexing = PayloadIndexing(self._backend, stored_description(self._backend).payload_indexes)
+        self._indexing.see(notes)
 
     def _point(self, key: str, fields: Mapping[str, Any]) -> Point:
         payload = {"kind": "note", "namespace": self._namespace, "key": key, "metadata": dict(fields)}

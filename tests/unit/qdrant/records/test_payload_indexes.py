@@ -10,6 +10,7 @@ from qdrant_client import models
 from stand_in import StandIn
 from twinvec import Document
 from twinvec.errors import ConfigurationError
+from twinvec.retrieval.tuned_search import Setting, save, saved
 from twinvec_qdrant import Collection
 from twinvec_qdrant.records.payload_indexes import LONGEST_TEXT, MAX_PATHS
 from twinvec_qdrant.records.payload_keys import seen_keys
@@ -142,6 +143,20 @@ def test_older_documents_are_looked_at_before_an_index_could_hide_them(opened):
         collection.ingest(documents({"size": 1, "other": 1}))
         assert indexes(collection) == {"other": "float", "size": "keyword"}
         assert len(collection.find({"size": {"gte": "2024-01-01"}})) == 1
+
+
+def test_what_twinvec_notes_is_not_indexed(opened, tmp_path):
+    with opened() as collection:
+        collection.ingest(documents({"team": "a"}))
+        save(collection, Setting("hybrid", 0.7, 0.4, 20), "ndcg@10")
+        assert indexes(collection) == {"team": "keyword"}
+        collection.reindex(payload_indexes={})
+        assert indexes(collection) == {"team": "keyword"}
+        collection.push(tmp_path / "copy")
+        assert saved(collection) == Setting("hybrid", 0.7, 0.4, 20)
+    with Collection.open("notes", tmp_path / "copy", encoder=WordEncoder()) as copy:
+        assert indexes(copy) == {"team": "keyword"}
+        assert saved(copy) == Setting("hybrid", 0.7, 0.4, 20)
 
 
 def test_notes_are_indexed_too(opened):
