@@ -84,6 +84,12 @@ def unasked(monkeypatch):
     monkeypatch.setattr(cluster.ray, "init", lambda *_, **__: pytest.fail("Ray was asked"))
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 70])
+def test_a_name_that_no_host_can_have_is_refused(unasked, host):
+    with pytest.raises(ConfigurationError, match="no Ray cluster answers at"), connected(f"{host}:6379"):
+        pass
+
+
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_an_address_where_nobody_answers_is_told_at_once(silent, unasked, monkeypatch, scheme):
     address = scheme + silent
@@ -103,7 +109,7 @@ def test_an_address_where_nobody_answers_is_told_at_once(silent, unasked, monkey
     [("head", "head:6379"), ("ray://head", "head:6379"), ("head:", "head:6379"), ("a b", "head:6379")],
 )
 def test_an_address_without_a_port_is_refused_with_an_example(unasked, address, example):
-    message = f"{address} is no address of a Ray cluster: expected HOST:PORT, such as {example}"
+    message = f"{address} is not an address of a Ray cluster: expected HOST:PORT, such as {example}"
     with pytest.raises(ConfigurationError, match=message), connected(address):
         pass
 
