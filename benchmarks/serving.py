@@ -332,7 +332,7 @@ def resident(pid: int) -> dict[str, int]:
 
 
 def grown(memory: list[dict[str, int]], kind: str) -> str:
-    """Return the memory of this kind in the last fifth of the time, and its growth since the second."""
+    """Return the median memory of this kind in the last fifth of the run, and its growth since the second fifth."""
     fifth = len(memory) // 5
     first, last = (median(each[kind] for each in part) for part in (memory[fifth : 2 * fifth], memory[-fifth:]))
     return f"{last:.0f} | {last / first - 1:+.1%}"

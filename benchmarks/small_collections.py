@@ -21,6 +21,7 @@ from relevance import DEPTH, is_relevant, percent
 from twinvec import Document, Encoder, MemoryIndex
 from twinvec.evaluation.beir import BeirSet, load_beir
 from twinvec.evaluation.pairs import load_questions
+from twinvec.retrieval.relevance import DEFAULT_MIN_RELEVANCE
 
 SIZES = (1, 2, 4, 8, 16, 32)
 QUESTIONS = 80
@@ -39,9 +40,9 @@ def small_table(sets: Sequence[BeirSet], encoder: Any) -> str:
     asked = {each.name: _questions(each, chance) for each in sets if each.name not in LEFT_OUT}
     lines = [
         "## Relevance in small collections\n",
-        "Kept are the questions whose answer has the default least relevance; found are questions of another set for "
-        f"which any document has it. {QUESTIONS} questions of each of {len(asked)} sets; in percent, with 95% "
-        "intervals (Wilson).\n",
+        f"Kept: the answer of a question has a relevance of {DEFAULT_MIN_RELEVANCE} or more. Found: some document has "
+        f"it for a question of another set. {QUESTIONS} questions of each of {len(asked)} sets were asked. In percent, "
+        "with 95% intervals (Wilson).\n",
         f"| documents | kept | found | {COSINES} |",
         "|---:|---:|---:|---:|",
     ]
@@ -74,7 +75,7 @@ def _questions(data: BeirSet, chance: random.Random) -> list[tuple[str, Document
 
 
 def _others(data: BeirSet, question: str, count: int, chance: random.Random) -> list[Document]:
-    """Return documents that do not answer the question, of a part of the set that all questions share."""
+    """Return random documents of the first ``POOL`` of the set that do not answer the question."""
     pool = [each for each in data.documents[:POOL] if data.qrels[question].get(each.id, 0) <= 0]
     return chance.sample(pool, min(count, len(pool)))
 

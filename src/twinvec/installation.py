@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# A command that asks a server reads no metadata, and to import what reads it takes a tenth of its time.
+# Commands must start fast, and importing importlib.metadata is slow: functions that read metadata import it.
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 

@@ -28,13 +28,13 @@ from twinvec_ray.cluster import Plan
 from twinvec_ray.pool import cause_of
 
 AHEAD = 16
-"""Items for each CPU of the cluster that are taken before their turn."""
+"""How many items are taken ahead, for each CPU of the cluster."""
 
 AHEAD_BYTES = 64 * 1024 * 1024
-"""Bytes that the calls among them may have together; a larger call is taken alone."""
+"""Largest total size of the calls that are taken ahead, in bytes. A single larger call is taken by itself."""
 
 TRIES = 4
-"""Processes that do a call, one after another, until it is given up."""
+"""How often a call is tried, each time by another process, before it fails."""
 
 _END = object()
 _DEATHS = (LocalRayletDiedError, NodeDiedError, ObjectLostError, OutOfMemoryError, WorkerCrashedError)
@@ -42,7 +42,7 @@ _DEATHS = (LocalRayletDiedError, NodeDiedError, ObjectLostError, OutOfMemoryErro
 
 @dataclass(slots=True)
 class _Taken:
-    """An item that is taken before its turn; a call that a task does has the reference of its result."""
+    """An item that is taken ahead; ``reference`` is that of the result if a task does the call."""
 
     item: Any
     reference: Any = None

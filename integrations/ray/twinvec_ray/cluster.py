@@ -111,7 +111,7 @@ def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
     A cluster that is started here ends with the block.
 
     Raises:
-        ConfigurationError: the address is none, or no cluster answers there.
+        ConfigurationError: the address is invalid, or no cluster answers there.
     """
     if ray.is_initialized():
         yield

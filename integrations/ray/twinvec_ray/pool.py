@@ -37,13 +37,13 @@ DIED = Lost()
 """The actor has died."""
 
 BUSY = Lost()
-"""What all actors share was too busy for so many of them."""
+"""A resource that the actors share, such as a server, was too busy for this number of actors."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
     item: Any
-    alone: bool  # no other actor had anything to do, nor would get anything
+    alone: bool  # no other actor had calls, and only one actor was permitted to have any
     slowed: int  # how often the pool had been slowed before
 
 
@@ -59,8 +59,8 @@ class Pool(Generic[T]):
     """Actors of one kind.
 
     The pool begins with ``least`` actors. While they all have enough to do and the cluster has room, others are added.
-    If a call fails because a thing that all actors share is busy, only half of the actors get calls from then on; the
-    number grows slowly again while calls are done.
+    If a call fails because a shared resource is busy, only half of the actors get calls from then on. The number grows
+    slowly again while calls are done.
 
     Args:
         make: Makes an actor. Its method ``hello`` loads what it needs, and says who it is.
@@ -182,7 +182,7 @@ class Pool(Generic[T]):
         yield member.calls.pop(reference).item, result
 
     def _refused(self, member: _Member, reference: Any, cause: TwinvecError) -> Iterator[tuple[T, Any]]:
-        """Let fewer actors go on if what they share is busy, or raise the error."""
+        """Give calls to fewer actors if the shared resource is busy, or raise the error."""
         call = member.calls.get(reference)
         alone = len(self._members) == 1 if call is None else call.alone
         if self._busy is None or alone or not isinstance(cause, self._busy):
@@ -197,7 +197,7 @@ class Pool(Generic[T]):
         yield member.calls.pop(reference).item, BUSY
 
     def _slow_down(self, actors: int, cause: TwinvecError) -> None:
-        """Let so many actors go on, and at least one."""
+        """Give calls to this number of actors only, and to one at least."""
         self._permitted = max(1.0, min(self._permitted // 2, actors))
         self._slowed += 1
         logger.warning("%s; %d of %d workers go on", cause, int(self._permitted), len(self._members))

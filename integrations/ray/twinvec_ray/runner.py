@@ -95,7 +95,7 @@ class Counter:
 
 @contextmanager
 def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
-    """Yield an actor whose count a bar shows; None where there is no bar to see.
+    """Yield an actor that counts texts for a progress bar; None if no bar is shown.
 
     The bar has an end for files that say how many rows they have. A batch that is lost with its worker counts twice.
     """

@@ -102,13 +102,13 @@ STATES = {"default": Calibration(unrelated=0.34, near=0.66)}
 
 
 def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
-    """Return what is known of an encoder's scores in a collection of so many texts, before it has been measured."""
+    """Return the calibration that is known for the encoder's model, in a collection of this number of texts."""
     changed = getattr(encoder, "overrides", None)
     return known_calibration("" if changed else getattr(encoder, "name", ""), texts)
 
 
 def known_calibration(model: str, texts: int = MANY) -> Calibration:
-    """Return what is known of a model's scores in a collection of so many texts."""
+    """Return the calibration that is known for a model by name, in a collection of this number of texts."""
     known = MODELS.get(model, Calibration())
     if known.unrelated is None:
         return known

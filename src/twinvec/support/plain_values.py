@@ -1,7 +1,7 @@
-"""Values of a command line that have their type already: typer need not convert them.
+"""Skip typer's conversion of command-line values that already have the right type.
 
-typer converts with pydantic. To import pydantic takes a third of the time in which a command asks a process that serves
-its store; a command whose values are strings, paths and defaults starts without it.
+typer converts values with pydantic, and importing pydantic is slow. A command whose values are strings, paths and
+defaults starts without it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class _NotPlainError(Exception):
 
 
 def convert_only_where_needed(parameter: Any) -> None:
-    """Let a parameter of typer convert only values that need it; older versions of typer convert without pydantic."""
+    """Let a parameter of typer convert only values that need it. An old typer without this method stays as it is."""
     own = getattr(parameter, "get_runtime_param", None)
     if own is not None and not isinstance(own, _Conversion):
         parameter.get_runtime_param = _Conversion(own)
@@ -63,7 +63,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _may_be_any(path: str, option: Any) -> bool:
-    """Return whether the option has no conditions for its path, and the path is readable or does not exist."""
+    """Return whether typer would accept the path as it is: without conditions, and missing or readable."""
     usual = type(option)()
     takes_any = all(getattr(option, name) == getattr(usual, name) for name in _PATH_SETTINGS)
     return takes_any and (os.access(path, os.R_OK) or not os.path.lexists(path))

@@ -76,7 +76,7 @@ class Fetched:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Payload fields of candidates that come without their whole payloads."""
+        """Payload fields to read of candidates whose whole payloads are not read."""
         return ("source", "position") if self._ended is None else ("source", "position", "revision")
 
     @property

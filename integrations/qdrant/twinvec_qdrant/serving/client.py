@@ -243,13 +243,13 @@ class _Listener(threading.Thread):
 
 
 def _connected(host: str, port: int | None, tls: Any) -> HTTPConnection:
-    """Connect soon, and wait longer for answers; a failure shows at the first request. ``tls`` is a context or None."""
+    """Connect with a short timeout, and wait longer for answers. ``tls`` is an SSL context; None for plain HTTP."""
     connection = HTTPConnection(host, port, timeout=_CONNECT_SECONDS)
     if tls is not None:
         from http.client import HTTPSConnection
 
         connection = HTTPSConnection(host, port, timeout=_CONNECT_SECONDS, context=tls)
-    with suppress(OSError):
+    with suppress(OSError):  # the first request raises it again
         connection.connect()
         connection.sock.settimeout(_ANSWER_SECONDS)
     return connection
