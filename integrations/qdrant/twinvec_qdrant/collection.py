@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from twinvec.arrays import FloatArray
-from twinvec.errors import ConfigurationError, StoreError, StoreLimitError
+from twinvec.errors import ConfigurationError, StoreLimitError
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
 from twinvec.retrieval.documents import Document
@@ -57,7 +57,7 @@ from twinvec_qdrant.search.searcher import check_diversity
 from twinvec_qdrant.served_model import Serving
 from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings, PayloadIndexes
 from twinvec_qdrant.stored_roots import StoredRoot
-from twinvec_qdrant.stores.base import Backend
+from twinvec_qdrant.stores.base import Backend, closed_error
 from twinvec_qdrant.stores.steps import Steps
 
 if TYPE_CHECKING:
@@ -186,7 +186,10 @@ class Collection:
         self.close()
 
     def close(self) -> None:
-        """Close the collection and its store; a second call does nothing."""
+        """Close the collection and its store; a second call does nothing.
+
+        An ingest or another call that runs in another thread ends with a StoreError; what it has committed stays.
+        """
         if not self._model:
             self._model = self._serving.current.description.model
             backend = self._backend
@@ -724,4 +727,4 @@ class _Closed:
         self.location = location
 
     def __getattr__(self, name: str) -> Any:
-        raise StoreError(f"{self.location}: the collection has been closed; open it again")
+        raise closed_error(self.location)

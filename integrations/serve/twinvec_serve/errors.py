@@ -76,6 +76,18 @@ class Overloaded(RequestError):  # noqa: N818 - the state of the server, not a f
         )
 
 
+class ServerStopsError(RequestError):
+    """The server stops before the request is done: 503."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server has stopped before the end of the ingest; documents that were committed stay, and the same "
+            "ingest continues once the server is back",
+            code="server_stopped",
+            status=503,
+        )
+
+
 class UnknownModel(RequestError):  # noqa: N818 - what was asked for
     """No model or reranker has the name: 404; the message lists those that there are."""
 

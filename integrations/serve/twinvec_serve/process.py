@@ -14,6 +14,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from twinvec.errors import ConfigurationError
 from twinvec_serve.app import create_app
 from twinvec_serve.memory import share_heaps
 from twinvec_serve.safety.exposure import check_exposure
+from twinvec_serve.services import Services
+from twinvec_serve.settings import LAST_ANSWERS_SECONDS
 
 if TYPE_CHECKING:
     from twinvec_serve.settings import ServeSettings
@@ -121,7 +124,9 @@ async def _serve(
     settings: ServeSettings, sockets: list[socket.socket], ready: Callable[[], None], stopping: Callable[[], None]
 ) -> None:
     app = create_app(settings)
-    server = _Server(_config(app, settings), ready, stopping)
+    services: Services = app.state.services
+    begin_stop = partial(services.collections.stop_in, settings.stop_seconds)
+    server = _Server(_config(app, settings), ready, stopping, begin_stop)
     for each in _SIGNALS:
         signal.signal(each, server.handle_exit)
     async with app.router.lifespan_context(app):
@@ -139,25 +144,39 @@ def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
         server_header=False,
         backlog=_WAITING,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=round(settings.stop_seconds),
+        timeout_graceful_shutdown=round(settings.stop_seconds) + LAST_ANSWERS_SECONDS,
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which tells when it is ready, and which a second signal ends."""
+    """uvicorn's server, which tells when it is ready and when it stops, and which a second signal ends.
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
+    ``stopping`` is called by the signal, and ``begin_stop`` by the event loop after it.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        ready: Callable[[], None],
+        stopping: Callable[[], None],
+        begin_stop: Callable[[], None],
+    ) -> None:
         super().__init__(config)
         self._ready = ready
         self._stopping = stopping
+        self._begin_stop = begin_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         gc.collect()
         gc.freeze()  # what stays for ever: full collections, which hold up every request, need not look at it
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._begin_stop()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

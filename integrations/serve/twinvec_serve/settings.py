@@ -12,6 +12,9 @@ DEFAULT_PATH = Path("./.twinvec")
 MAXSIM = "maxsim"
 """The name of the reranker that every server has."""
 
+LAST_ANSWERS_SECONDS = 5
+"""How long an ingest that is ended at the stop of the server may take to be answered: its model may be at work."""
+
 _MIB = 2**20
 
 
@@ -39,7 +42,7 @@ class ServeSettings(BaseModel):
         queue_texts: Most texts of the requests that wait for a model; more are answered with 429.
         address: Where the commands of twinvec reach the server; it is written into the store's folder, so that they
             find it. Default: they do not.
-        stop_seconds: How long requests in flight may take after the signal to stop.
+        stop_seconds: How long requests in flight may take after the signal to stop; then ingests are ended.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +194,27 @@ def test_a_closed_collection_says_so(place, words):
                 use()
         assert "notes" in repr(collection)
         assert other.count() == 1
+
+
+def test_closing_ends_the_ingest_of_another_thread_which_continues_later(place, words):
+    collection = Collection.open("notes", encoder=words, chunking=False, **place)
+    texts = [(f"n{row}", f"note {row}") for row in range(3000)]
+
+    def documents() -> Iterator[tuple[str, str]]:
+        yield from texts[:2500]
+        closing = threading.Thread(target=collection.close)
+        closing.start()
+        closing.join()
+        yield from texts[2500:]
+
+    with pytest.raises(StoreError, match="the collection has been closed"):
+        collection.ingest(documents())
+    with Collection.open("notes", encoder=words, wait_seconds=0, **place) as again:
+        report = again.ingest(texts)
+        assert 0 < report.unchanged < len(texts)
+        assert report.new == len(texts) - report.unchanged
+        assert again.verify().sound
+        assert again.count() == len(texts)
 
 
 def test_many_documents_are_removed_some_at_a_time(collection, monkeypatch):

@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -177,6 +178,53 @@ def test_a_request_that_does_not_end_is_given_up(tmp_path, tiny):
     options = ["--stop-seconds", "1"]
     with serving(tmp_path, tiny, *options, errors=subprocess.PIPE) as server, begun_request(server, BODY):
         assert server.stop(signal.SIGTERM) == 0
+
+
+@SLOW
+def test_an_ingest_that_takes_longer_than_the_stop_may_is_ended_and_continues_later(tmp_path, tiny):
+    lines = [json.dumps({"id": f"document {number}", "text": f"text {number}"}) for number in range(60_000)]
+    head = {"Content-Type": "application/x-ndjson", "Accept": "text/event-stream"}
+    events: list[dict[str, Any]] = []
+    with serving(tmp_path, tiny, "--stop-seconds", "1", errors=subprocess.PIPE) as server:
+        url = f"{server.address}/v1/collections"
+        assert httpx.post(url, json={"name": "docs"}).status_code == 201
+        with httpx.stream("POST", f"{url}/docs/documents", content="\n".join(lines), headers=head, timeout=60) as told:
+            signalled = False
+            for line in told.iter_lines():
+                name, _, value = line.partition(": ")
+                if name == "data":
+                    events.append(json.loads(value))
+                    if events[-1].get("done") and not signalled:
+                        server.process.send_signal(signal.SIGTERM)
+                        signalled = True
+        assert server.process.wait(30) == 0
+        assert "Traceback" not in server.process.stderr.read()
+    last = events[-1]
+    assert last["error"]["code"] == "server_stopped"
+    with Collection.open("docs", tmp_path / "store", encoder=str(tiny)) as collection:
+        again = collection.ingest(map(json.loads, lines))
+    assert last["report"]["new"] <= again.unchanged < len(lines)
+    assert again.new == len(lines) - again.unchanged
+
+
+@SLOW
+def test_documents_that_still_come_at_the_stop_are_answered(tmp_path, tiny):
+    with serving(tmp_path, tiny, "--stop-seconds", "1", errors=subprocess.PIPE) as server:
+        assert httpx.post(f"{server.address}/v1/collections", json={"name": "docs"}).status_code == 201
+        port = int(server.address.rpartition(":")[2])
+        line = b'{"id": "1", "text": "a text"}\n'
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            head = f"POST /v1/collections/docs/documents HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+            head += "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+            connection.sendall(head.encode() + b"%x\r\n%s\r\n" % (len(line), line))
+            server.process.send_signal(signal.SIGTERM)
+            answered = b""
+            while part := connection.recv(65536):
+                answered += part
+        assert answered.startswith(b"HTTP/1.1 503")
+        assert b"server_stopped" in answered
+        assert server.process.wait(30) == 0
+        assert "Traceback" not in server.process.stderr.read()
 
 
 @SLOW

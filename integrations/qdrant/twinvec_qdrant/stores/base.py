@@ -240,6 +240,11 @@ class Backend(Protocol):
         """Release the store; a second call does nothing."""
 
 
+def closed_error(location: str) -> StoreError:
+    """Return the error for a use of a collection after its ``close``."""
+    return StoreError(f"{location}: the collection has been closed; open it again")
+
+
 def update_existing(backend: Backend, ids: Iterable[str], update: Callable[[list[str]], None]) -> None:
     """Update stored points; skip those that another writer removes meanwhile, and raise all other errors."""
     left = list(ids)

@@ -1,4 +1,7 @@
-"""Ingests: each runs to its end, one at a time in a collection, whether or not the client still waits for it."""
+"""Ingests: each runs to its end, one at a time in a collection, whether or not the client still waits for it.
+
+Only the end of the server ends one earlier (``give_up``): its collection is closed under it, as a kill would do it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from twinvec.errors import StoreError
 from twinvec_qdrant import Collection, IngestReport, RootElsewhere
-from twinvec_serve.errors import Overloaded
+from twinvec_serve.errors import Overloaded, ServerStopsError
 
 T = TypeVar("T")
 
@@ -55,6 +59,7 @@ class Ingests:
     def __init__(self) -> None:
         self._turns: dict[str, asyncio.Lock] = {}
         self._under_way: set[asyncio.Task[Any]] = set()
+        self._given_up = asyncio.Event()
         self._threads = CapacityLimiter(_AT_ONCE)
 
     def begin(self, opened: Collection, documents: Iterable[Any], total: int | None = None, **options: Any) -> Ingest:
@@ -95,6 +100,14 @@ class Ingests:
         task.add_done_callback(self._ended)
         return task
 
+    def bridge(self, pages: AsyncIterator[list[T]], first: Sequence[T] = ()) -> Bridge[T]:
+        """Return an iterator over pages that a request brings, for an ingest."""
+        return Bridge(pages, self._given_up, first)
+
+    def give_up(self) -> None:
+        """Wait for no more documents; errors of what is under way are answered as the end of the server."""
+        self._given_up.set()
+
     async def finish(self) -> None:
         """Wait for all that is under way."""
         while self._under_way:
@@ -107,7 +120,12 @@ class Ingests:
 
     async def _in_turn(self, name: str, function: Callable[[], T]) -> T:
         async with self._turns.setdefault(name, asyncio.Lock()):
-            return await to_thread.run_sync(function, limiter=self._threads)
+            try:
+                return await to_thread.run_sync(function, limiter=self._threads)
+            except StoreError as error:
+                if self._given_up.is_set():
+                    raise ServerStopsError from error
+                raise
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
@@ -116,11 +134,15 @@ class Ingests:
 
 
 class Bridge(Iterator[T]):
-    """What an asynchronous iterator yields in pages, for a thread: the next page is asked for when it is needed."""
+    """What an asynchronous iterator yields in pages, for a thread: the next page is asked for when it is needed.
 
-    def __init__(self, pages: AsyncIterator[list[T]], loop: asyncio.AbstractEventLoop, first: Sequence[T] = ()) -> None:
+    ``given_up`` ends the wait for a page with ServerStopsError.
+    """
+
+    def __init__(self, pages: AsyncIterator[list[T]], given_up: asyncio.Event, first: Sequence[T] = ()) -> None:
         self._pages = pages
-        self._loop = loop
+        self._given_up = given_up
+        self._loop = asyncio.get_running_loop()
         self._page = list(first)[::-1]
 
     def __next__(self) -> T:
@@ -132,7 +154,16 @@ class Bridge(Iterator[T]):
         return self._page.pop()
 
     async def _next_page(self) -> list[T] | None:
-        return await anext(self._pages, None)
+        page = asyncio.ensure_future(anext(self._pages, None))
+        end = asyncio.ensure_future(self._given_up.wait())
+        try:
+            await asyncio.wait([page, end], return_when=asyncio.FIRST_COMPLETED)
+            if not page.done():
+                raise ServerStopsError
+            return page.result()
+        finally:
+            page.cancel()
+            end.cancel()
 
 
 class _Sized:

@@ -98,6 +98,11 @@ class OpenCollections:
             certificate = None if settings.tls_cert is None else settings.tls_cert.read_text(encoding="ascii")
             self._announcement = Announcement(settings.path or DEFAULT_PATH, settings.address, certificate)
 
+    def stop_in(self, seconds: float) -> None:
+        """End what is being written unless it ends before; what has been committed stays."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(seconds, lambda: self.ingests.start(self._give_up()))
+
     async def stop(self) -> None:
         """Finish what is being written, and close all collections."""
         await self.ingests.finish()
@@ -238,6 +243,11 @@ class OpenCollections:
                 yield
         finally:
             self._waiting -= 1
+
+    async def _give_up(self) -> None:
+        self.ingests.give_up()
+        for opened in list(self._open.values()):
+            await self.run(_close, opened)  # every later use is an error, also for the thread that writes
 
     def _opened(self, name: str) -> Collection:
         """Open a collection with the served model of its space, or else with the model that it records."""

@@ -31,6 +31,7 @@ from twinvec_serve.routes.ingest_bodies import BODY, check_number, given_documen
 from twinvec_serve.routes.progress import EVENTS, ProgressAnswer
 from twinvec_serve.safety.keys import reads, writes
 from twinvec_serve.services import Served
+from twinvec_serve.settings import LAST_ANSWERS_SECONDS
 
 router = APIRouter(prefix="/v1/collections", tags=["documents"])
 
@@ -76,7 +77,7 @@ async def ingest(name: str, options: Annotated[Options, Depends()], request: Req
         raise
     begun.done.add_done_callback(lambda _: shared.collections.ingests.start(stack.aclose()))
     if EVENTS in request.headers.get("accept", ""):
-        return ProgressAnswer(begun, ended, shared.settings.stop_seconds)
+        return ProgressAnswer(begun, ended, shared.settings.stop_seconds + LAST_ANSWERS_SECONDS)
     return json_answer(asdict(await asyncio.shield(begun.done)))
 
 

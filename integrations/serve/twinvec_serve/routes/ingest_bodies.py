@@ -15,7 +15,6 @@ from starlette.datastructures import UploadFile
 from starlette.requests import ClientDisconnect
 
 from twinvec_qdrant import RootElsewhere, read_source
-from twinvec_serve.collections.ingests import Bridge
 from twinvec_serve.collections.reading import ndjson_pages, plain, read_by_command, refuse_constant, save_files
 from twinvec_serve.errors import RequestError
 from twinvec_serve.routes.answers import knows_secret
@@ -96,7 +95,7 @@ def check_number(values: Sequence[Any], shared: Services) -> None:
 
 async def _of_lines(request: Request, shared: Services, ended: asyncio.Event) -> Any:
     pages = ndjson_pages(_pieces(request, ended), shared.settings.max_body_bytes, plain)
-    return Bridge(pages, asyncio.get_running_loop())
+    return shared.collections.ingests.bridge(pages)
 
 
 async def _of_command(request: Request, shared: Services, ended: asyncio.Event) -> Any:
@@ -104,11 +103,10 @@ async def _of_command(request: Request, shared: Services, ended: asyncio.Event) 
     if not knows_secret(request, shared):
         raise RequestError("form=read is for commands that read the store's folder", code="not_permitted", status=403)
     pages = ndjson_pages(_pieces(request, ended), shared.settings.max_body_bytes, read_by_command)
-    loop = asyncio.get_running_loop()
     first = await anext(pages, [None])
     if not isinstance(first[0], dict):
         raise RequestError("the first line does not say where the documents are from", code="invalid_request")
-    return RootElsewhere(Bridge(pages, loop, first[1:]), first[0]["root"], first[0]["named"])
+    return RootElsewhere(shared.collections.ingests.bridge(pages, first[1:]), first[0]["root"], first[0]["named"])
 
 
 async def _pieces(request: Request, ended: asyncio.Event) -> AsyncIterator[bytes]:

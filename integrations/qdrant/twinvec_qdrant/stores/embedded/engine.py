@@ -17,7 +17,7 @@ from typing import Any
 import qdrant_edge as edge
 
 from twinvec.errors import StoreCorruptError, StoreError, StoreUnavailableError, TwinvecError
-from twinvec_qdrant.stores.base import Damage
+from twinvec_qdrant.stores.base import Damage, closed_error
 from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, times_tell
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
@@ -41,7 +41,7 @@ class SharedEngine:
 
     def __init__(self, folder: CollectionFolder, turns: Turns, wait_seconds: float, *, repairs: bool) -> None:
         self.location = str(folder.path)
-        self.writer = WriterLock(turns, wait_seconds)
+        self.writer = WriterLock(turns, wait_seconds, self._check_open)
         self._folder = folder
         self._repairs = repairs
         self._turns = turns
@@ -63,12 +63,13 @@ class SharedEngine:
     def _begin(self, create: Callable[[], None] | None = None) -> None:
         """Take the turn and open the engine, if this process has not; check the files before.
 
-        Raise ``StoreBusyError`` if other processes do not give their turn, and ``StoreCorruptError`` if files are
-        damaged.
+        Raise ``StoreBusyError`` if other processes do not give their turn, ``StoreCorruptError`` if files are damaged,
+        and ``StoreError`` after ``end``.
         """
         with self._turn:
             if self._opened is not None:
                 return
+            self._check_open()
             was_given = self._turns.take(self._wait_seconds)
             start = time.monotonic()
             try:
@@ -103,6 +104,10 @@ class SharedEngine:
             self.give()
         finally:
             self._turns.leave()
+
+    def _check_open(self) -> None:
+        if self._is_closed.is_set():
+            raise closed_error(self.location)
 
     @contextmanager
     def at_rest(self) -> Iterator[CollectionFolder]:
@@ -217,18 +222,23 @@ class SharedEngine:
 
 
 class WriterLock:
-    """The writer's lock: one thread of one process. ``depth`` counts how often that thread has entered it."""
+    """The writer's lock: one thread of one process. ``depth`` counts how often that thread has entered it.
 
-    def __init__(self, turns: Turns, wait_seconds: float) -> None:
+    ``check`` is called before the lock is taken, and may raise.
+    """
+
+    def __init__(self, turns: Turns, wait_seconds: float, check: Callable[[], None]) -> None:
         self.depth = 0
         self._turns = turns
         self._wait_seconds = wait_seconds
+        self._check = check
         self._thread = threading.RLock()
 
     def __enter__(self) -> None:
         self._thread.acquire()
         try:
             if not self.depth:
+                self._check()
                 self._turns.write(self._wait_seconds)
             self.depth += 1
         except BaseException:

@@ -21,6 +21,7 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 
 from twinvec.adapters.coalescing import Coalescer
+from twinvec.errors import TwinvecError
 from twinvec_qdrant.stores.server.clients import quiet_client
 from twinvec_qdrant.stores.server.errors import unsendable
 from twinvec_qdrant.stores.server.merging import Lane, points_of, slice_of
@@ -94,12 +95,15 @@ class AwaitedRequests:
         end = now() + longest_silence(wait_seconds)
 
         async def attempt() -> Any:
+            self._requests.check_open()
             seconds = min(longest_try(ask.method, wait_seconds), max(end - now(), 0.001))
             async with asyncio.timeout(seconds):
                 return applied(await method(self._requests.name, *ask.arguments, **options))
 
         try:
             return await tenacity.AsyncRetrying(**policy)(attempt)
+        except TwinvecError:
+            raise
         except Exception as error:
             raise self._requests.error(error, ask.method) from None if unsendable(error) else error
 

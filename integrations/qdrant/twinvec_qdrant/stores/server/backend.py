@@ -55,6 +55,7 @@ class ServerBackend(Searching, Writing):
 
     def close(self) -> None:
         """Close the connections, except those of the caller's clients."""
+        self.requests.end()
         if self._awaited is not None:
             self._awaited.close()
         if self._owned:

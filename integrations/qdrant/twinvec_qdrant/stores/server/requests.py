@@ -17,7 +17,8 @@ import tenacity
 from qdrant_client import QdrantClient, models
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from twinvec.errors import StoreError
+from twinvec.errors import StoreError, TwinvecError
+from twinvec_qdrant.stores.base import closed_error
 from twinvec_qdrant.stores.server.clients import observe, options_for, time_limit
 from twinvec_qdrant.stores.server.errors import (
     NotYetAppliedError,
@@ -59,6 +60,7 @@ class Requests:
         self.wait_seconds = wait_seconds
         self.most_timeout: int | None = None
         self._slowed = False
+        self._closed = False
         self._turn = _LOCAL_MODE if is_local(client) else nullcontext()
         observe(client)
 
@@ -74,6 +76,15 @@ class Requests:
     def ask(self, method: Callable[..., T]) -> T:
         """Call a client method that is about no collection; errors as for ``call``."""
         return self._sent(method, (), {}, 0.0)
+
+    def end(self) -> None:
+        """Send no more requests: every later one, and every later try, is an error."""
+        self._closed = True
+
+    def check_open(self) -> None:
+        """Raise ``StoreError`` after ``end``."""
+        if self._closed:
+            raise closed_error(self.location)
 
     def version(self) -> tuple[int, int] | None:
         """Return the server's version if it says it at once; this is asked only once, to explain other failures."""
@@ -91,6 +102,7 @@ class Requests:
         end = time.monotonic() + longest_silence(self.wait_seconds)
 
         def attempt() -> T:
+            self.check_open()
             seconds = min(longest_try(method.__name__, self.wait_seconds), max(end - time.monotonic(), 0.001))
             with time_limit(seconds):
                 return applied(method(*args, **options, **options_for(self.client, method, seconds, self.most_timeout)))
@@ -98,6 +110,8 @@ class Requests:
         try:
             with self._turn:
                 return tenacity.Retrying(**self.policy(refill_seconds))(attempt)
+        except TwinvecError:
+            raise
         except Exception as error:
             raise self.error(error, method.__name__) from None if unsendable(error) else error
 
