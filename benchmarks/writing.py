@@ -8,8 +8,8 @@ records, into a new shard of the engine; then it does both on a server, where th
 objects, which are made once for the bare client. A collection that has grown is calibrated at the end of an ingest: it
 searches for some of its own texts, once. That is no writing, and stands in a column of its own.
 
-Without ``--url`` or QDRANT_URL, the stand-in of the tests serves, in a process of its own. It is slow itself, and gets a
-fifth of the documents. Texts are random words of a vocabulary with a natural distribution (Zipf).
+Without ``--url`` or QDRANT_URL, the stand-in of the tests serves, in a process of its own. It is slow itself, and gets
+a fifth of the documents. Texts are random words of a vocabulary with a natural distribution (Zipf).
 """
 
 from __future__ import annotations
