@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinvec.version import __version__
 from twinvec_serve.agents import over_http
 from twinvec_serve.collections.open_collections import OpenCollections
+from twinvec_serve.direct_route import DirectRoute
 from twinvec_serve.errors import add_error_answers
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
@@ -27,13 +31,40 @@ from twinvec_serve.settings import ServeSettings
 MCP_HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID")
 
 
+class _Application(FastAPI):
+    """FastAPI's application, and the requests that go past it; both pass the same middleware first."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_direct = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in self._direct
+        if not is_direct:
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self
+        await self._past_fastapi(scope, receive, send)
+
+    @cached_property
+    def _direct(self) -> dict[str, DirectRoute]:
+        routes = [each for each in embeddings.router.routes if isinstance(each, APIRoute)]
+        return {each.path: DirectRoute(each) for each in routes if each.endpoint is embeddings.embed}
+
+    @cached_property
+    def _past_fastapi(self) -> ASGIApp:
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._direct[scope["path"]](scope, receive, send)
+
+        past: ASGIApp = answer
+        for kind, given, options in reversed(self.user_middleware):
+            past = kind(past, *given, **options)
+        return past
+
+
 def create_app(settings: ServeSettings | None = None) -> FastAPI:
     """Return the application of one server; its models are loaded when it starts."""
     settings = settings or ServeSettings()
     metrics = Metrics()
     models = ServedModels(settings, metrics)
     services = Services(settings, metrics, models, OpenCollections(settings, models, metrics))
-    app = FastAPI(
+    app = _Application(
         title="twinvec",
         description=DESCRIPTION,
         version=__version__,

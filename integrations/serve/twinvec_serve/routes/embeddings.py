@@ -9,7 +9,6 @@ import orjson
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
-from twinvec_serve.direct_route import DirectRoute
 from twinvec_serve.errors import ErrorAnswer, UnknownModel
 from twinvec_serve.models.embedding import Encoded
 from twinvec_serve.routes.presence import WhileConnected
@@ -103,6 +102,7 @@ class ModelsAnswer(BaseModel):
     data: list[ServedModel] = Field(description="Models that embed, the default one first, then rerankers.")
 
 
+@router.post("/embeddings", response_model=EmbeddingsAnswer, responses=ERRORS, summary="Embed texts")
 async def embed(request: Request, body: EmbeddingsRequest, served: Served) -> Response:
     """Return the vectors of one text or of several, as OpenAI does."""
     check_sizes(body.input, served.settings, "input")
@@ -111,17 +111,6 @@ async def embed(request: Request, body: EmbeddingsRequest, served: Served) -> Re
     async with WhileConnected(request):
         encoded = await served.models.encode(name, body.input, kind=kind, dimensions=body.dimensions)
     return Response(_written(name, encoded, body.encoding_format == "base64"), media_type="application/json")
-
-
-router.add_api_route(
-    "/embeddings",
-    embed,
-    methods=["POST"],
-    response_model=EmbeddingsAnswer,
-    responses=ERRORS,
-    summary="Embed texts",
-    route_class_override=DirectRoute,
-)
 
 
 @router.get("/models", responses={}, summary="List the models")
