@@ -23,7 +23,7 @@ from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files
 from twinvec_qdrant.stores.embedded.engine import SharedEngine, load_shard
 from twinvec_qdrant.stores.embedded.folder import REMEDY, CollectionFolder
-from twinvec_qdrant.stores.embedded.index_build import WORTHWHILE, build_index_of
+from twinvec_qdrant.stores.embedded.index_build import OUTDATED, WORTHWHILE, LastBuild, build_index_of
 from twinvec_qdrant.stores.embedded.salvage import forget
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import (
@@ -150,17 +150,20 @@ class EmbeddedBackend(SharedEngine, Backend):
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if it lacks at least ``WORTHWHILE`` chunks and a tenth of all, or always with ``force``.
 
+        If ``OUTDATED`` chunks and as many as are current are outdated, their room is given back.
+
         A failure leaves the collection as before: ``StoreUnavailableError`` on a full disk, else ``StoreError``.
         """
         with self.writing:
             chunks = self.count([field_is("kind", "chunk")])
-            missing = chunks - self.indexed(chunks)
-            if not force and missing < max(WORTHWHILE, chunks // 10):
+            missing, outdated = self._missing_and_outdated(chunks)
+            worthwhile = force or missing >= max(WORTHWHILE, chunks // 10)
+            if not worthwhile and outdated < max(OUTDATED, chunks):
                 return False
             with self._locked("copy"):
                 self._shard.flush()
                 copy = self._folder.copy_shard()
-            build_index_of(copy, self._folder, settings)
+            build_index_of(copy, self._folder, settings, with_index=force or chunks >= WORTHWHILE)
             with self._locked("exchange"):
                 self._shard.close()
                 try:
@@ -172,9 +175,20 @@ class EmbeddedBackend(SharedEngine, Backend):
             return True
 
     def indexed(self, chunks: int) -> int:
+        return chunks - self._missing_and_outdated(chunks)[0]
+
+    def _missing_and_outdated(self, chunks: int) -> tuple[int, int]:
+        """Return how many chunks the index lacks, and how many outdated versions of chunks the engine keeps.
+
+        The second number is too small where nothing is known of a build, and the first where much is outdated.
+        """
         with self._locked("read"):
             vectors, names = self._shard.info().indexed_vectors_count, self._folder.dense_names()
-        return indexed_chunks(self, vectors, chunks, names)
+            last = LastBuild.read(self._folder.shard)
+        if last is None or sorted(last.names) != sorted(names):
+            return chunks - indexed_chunks(self, vectors, chunks, names), vectors - (1 + len(names)) * chunks
+        written = max(vectors - last.vectors, 0)
+        return min(written, chunks) if last.with_index else chunks, last.chunks + written - chunks
 
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None

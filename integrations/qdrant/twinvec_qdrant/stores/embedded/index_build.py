@@ -1,4 +1,10 @@
-"""Build the index of an embedded collection: on a copy of its files, in another process, while searches go on."""
+"""Build the index of an embedded collection: on a copy of its files, in another process, while searches go on.
+
+A build also leaves out what is outdated: the engine adds each new version of a point to its files, and only marks the
+version before as deleted.
+
+    shard/built.json    what the engine held after the last build (``LastBuild``)
+"""
 
 from __future__ import annotations
 
@@ -6,23 +12,62 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from twinvec.errors import StoreError
 from twinvec.support.atomic import sync_files
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
+from twinvec_qdrant.stores.embedded.index_worker import BUILT
 
 WORTHWHILE = 20_000
 """Vectors without an index from which an ingest builds one; comparing a query with fewer takes milliseconds."""
 
+OUTDATED = 5_000
+"""Outdated chunks from which an ingest builds, if no more are current; a collection with few chunks gets no index."""
+
 _WORKER = Path(__file__).with_name("index_worker.py")
 
 
-def build_index_of(copy: Path, folder: CollectionFolder, settings: IndexSettings) -> None:
-    """Index a copy of the engine's files; no one may write the originals meanwhile. Errors remove the copy."""
+@dataclass(frozen=True, slots=True)
+class LastBuild:
+    """What the engine held after the last build, or when the collection was made.
+
+    Attributes:
+        vectors: Number of vectors as the engine counts them: one for each version of a chunk, and those in an index.
+        chunks: Number of chunks.
+        names: Names of the dense vectors.
+        with_index: Whether the vectors were indexed.
+    """
+
+    vectors: int
+    chunks: int
+    names: Sequence[str]
+    with_index: bool
+
+    @classmethod
+    def read(cls, shard: Path) -> LastBuild | None:
+        """Return what was written down; None if nothing is known, as in collections of older versions."""
+        try:
+            return cls(**json.loads((shard / BUILT).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write(self, shard: Path) -> None:
+        """Write it down."""
+        (shard / BUILT).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+
+def build_index_of(copy: Path, folder: CollectionFolder, settings: IndexSettings, *, with_index: bool) -> None:
+    """Index a copy of the engine's files, or only leave out what is outdated; nobody may write the originals meanwhile.
+
+    Errors remove the copy.
+    """
+    given = json.dumps({**settings.as_dict(), "with_index": with_index})
     # -P: the worker must not import the modules in its folder
-    command = [sys.executable, "-P", str(_WORKER), str(copy), json.dumps(settings.as_dict()), str(os.getpid())]
+    command = [sys.executable, "-P", str(_WORKER), str(copy), given, str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         folder.remove_copies()

@@ -3,7 +3,8 @@
     python index_worker.py FOLDER SETTINGS PARENT
 
 The engine holds the interpreter lock while it builds, so it works in this process, on a copy of the files. SETTINGS is
-the JSON of ``IndexSettings``, PARENT the id of the waiting process. Importing nothing of twinvec makes the start quick.
+the JSON of ``IndexSettings`` and ``with_index``, PARENT the id of the waiting process. Importing nothing of twinvec
+makes the start quick.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from typing import Any
 
 import qdrant_edge as edge
 
+BUILT = "built.json"
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
 _FULL_SCAN_KILOBYTES = 10_000  # a search compares all vectors of a segment that is smaller
+_NEVER = 2**40  # kilobytes
 
 
 def build(folder: Path, settings: dict[str, Any]) -> None:
-    """Build the parts of the index that are missing or have other settings."""
+    """Leave out what is outdated; with an index, build the parts of it that are missing or have other settings."""
     stored = json.loads((folder / "edge_config.json").read_text())
     copies = _quantization(settings["quantization"])
     config = edge.EdgeConfig(
@@ -34,11 +37,19 @@ def build(folder: Path, settings: dict[str, Any]) -> None:
         hnsw_config=edge.HnswIndexConfig(
             m=settings["m"], ef_construct=settings["ef_construct"], full_scan_threshold=_FULL_SCAN_KILOBYTES
         ),
-        optimizers=edge.EdgeOptimizersConfig(indexing_threshold=1),  # in kilobytes: index everything
+        optimizers=edge.EdgeOptimizersConfig(indexing_threshold=1 if settings["with_index"] else _NEVER),
     )
     shard = edge.EdgeShard.load(str(folder), config)
     shard.optimize()
     shard.flush()
+    chunks = edge.Filter(must=[edge.FieldCondition("kind", match=edge.MatchValue("chunk"))])
+    built = {
+        "vectors": shard.info().indexed_vectors_count,
+        "chunks": shard.count(edge.CountRequest(exact=True, filter=chunks)),
+        "names": list(stored["vectors"]),
+        "with_index": settings["with_index"],
+    }
+    (folder / BUILT).write_text(json.dumps(built), encoding="utf-8")
     shard.close()
 
 

@@ -24,6 +24,7 @@ from twinvec_qdrant.stores.embedded.backend import (
 from twinvec_qdrant.stores.embedded.engine import engine_errors
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder, collection_names
 from twinvec_qdrant.stores.embedded.forks import watch_forks
+from twinvec_qdrant.stores.embedded.index_build import LastBuild
 from twinvec_qdrant.stores.embedded.salvage import salvage
 from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import TOKEN_STATES
@@ -183,4 +184,5 @@ def _create_aside(folder: CollectionFolder, new: NewCollection) -> Path:
             shard.update(edge.UpdateOperation.create_field_index(new.tenant_path, tenants))
         shard.flush()
         shard.close()
+    LastBuild(vectors=0, chunks=0, names=list(vectors), with_index=False).write(aside)
     return aside

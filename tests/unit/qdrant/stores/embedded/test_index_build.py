@@ -136,6 +136,39 @@ def test_short_vectors_are_indexed_once_and_not_tried_again_by_every_ingest(tmp_
         assert collection._backend._shard is shard
 
 
+def test_what_is_outdated_gives_its_room_back(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.OUTDATED", 600)
+
+    def counted() -> int:
+        return collection._backend._shard.info().indexed_vectors_count
+
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
+        most = []
+        for turn in range(20):
+            collection.ingest((name, f"note {name} of turn {turn}") for name in IDS[:200])
+            most.append(counted())
+            assert collection.info()["indexed"] == 0, "few chunks are compared one by one"
+        assert max(most) <= 200 + 600 + 200 + 200
+        assert collection.count() == 200
+        assert [hit.id for hit in collection.search(f"note {IDS[7]} of turn 19", limit=1)] == [IDS[7]]
+        assert collection.verify().sound
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8)) as collection:
+        assert collection.count() == 200
+
+
+def test_an_index_is_built_where_much_is_outdated_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.WORTHWHILE", 500)
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
+        for turn in range(3):
+            collection.ingest((name, f"note {name} of turn {turn}") for name in IDS[:400])
+        collection.ingest((name, f"note {name}") for name in IDS[:600])
+        assert collection.info()["indexed"] == 600
+        collection.ingest((name, f"memo {name}") for name in IDS[:450])
+        assert collection.info()["indexed"] == 150
+        collection.ingest((name, f"letter {name}") for name in IDS[:60])
+        assert collection.info()["indexed"] == 600
+
+
 @pytest.mark.parametrize(
     "step", [pytest.param("copied", marks=pytest.mark.slow), "indexed", "between the renames", "renamed"]
 )
