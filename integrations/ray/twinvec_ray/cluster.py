@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any
 
+import grpc
 import ray
 
 from twinvec.errors import ConfigurationError
@@ -28,6 +29,7 @@ AUTOMATIC = ""
 """The address that stands for the cluster that ``RAY_ADDRESS`` names, one on this machine, or a new one on it."""
 
 _NAMED = "RAY_ADDRESS"
+_TLS = "RAY_USE_TLS"  # a cluster with TLS takes only those who have its certificates
 _AUTO = "auto"
 _LOCAL = "local"
 _HOST_AND_PORT = re.compile(r"(?:ray://)?(?P<host>\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
@@ -130,7 +132,7 @@ def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
 
 
 def _check_answer(address: str) -> None:
-    """Raise ``ConfigurationError`` unless something listens at the address; Ray itself would wait for minutes."""
+    """Raise ``ConfigurationError`` unless something at the address speaks gRPC; Ray itself would wait for minutes."""
     named = os.environ.get(_NAMED, "") if address in (AUTOMATIC, _AUTO) else ""
     place = named or address
     if place in (AUTOMATIC, _AUTO, _LOCAL):
@@ -148,6 +150,19 @@ def _check_answer(address: str) -> None:
         socket.create_connection((found["host"].strip("[]"), int(found["port"])), _ANSWER_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise ConfigurationError(f"no Ray cluster answers at {said}: {error}") from error
+    if os.environ.get(_TLS, "0") in ("", "0"):
+        _check_grpc(f"{found['host']}:{found['port']}", said)
+
+
+def _check_grpc(place: str, said: str) -> None:
+    with grpc.insecure_channel(place, [("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(_ANSWER_SECONDS)
+        except grpc.FutureTimeoutError:
+            raise ConfigurationError(
+                f"something else than a Ray cluster listens at {said}: give the port of the cluster's head, 6379 by "
+                "default, or ray://HOST:10001"
+            ) from None
 
 
 def _host(place: str) -> str:

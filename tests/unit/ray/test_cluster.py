@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import grpc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -114,13 +118,34 @@ def test_an_address_without_a_port_is_refused_with_an_example(unasked, address, 
         pass
 
 
+def test_what_listens_and_is_no_cluster_is_told(unasked, monkeypatch):
+    monkeypatch.setattr(cluster, "_ANSWER_SECONDS", 0.5)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as page,
+    ):
+        threading.Thread(target=page.serve_forever, daemon=True).start()
+        for port in (mute.getsockname()[1], page.server_port):
+            address = f"127.0.0.1:{port}"
+            message = f"something else than a Ray cluster listens at {address}"
+            with pytest.raises(ConfigurationError, match=message), connected(address):
+                pass
+        page.shutdown()
+
+
 def test_a_cluster_that_listens_is_asked(monkeypatch):
     asked = []
     monkeypatch.setattr(cluster.ray, "init", lambda address, **_: asked.append(address))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        there = f"127.0.0.1:{server.getsockname()[1]}"
-        for address in (there, f"ray://{there}", "local", "", None, "anyscale://mine"):
-            with connected(address):
-                pass
-    assert asked == [there, f"ray://{there}", "local", None, None, "anyscale://mine"]
+    server = grpc.server(ThreadPoolExecutor(1))
+    there = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    for address in (there, f"ray://{there}", "local", "", None, "anyscale://mine"):
+        with connected(address):
+            pass
+    server.stop(None).wait()
+    with socket.create_server(("127.0.0.1", 0)) as encrypted:
+        monkeypatch.setenv("RAY_USE_TLS", "1")
+        with connected(closed := f"127.0.0.1:{encrypted.getsockname()[1]}"):
+            pass
+    assert asked == [there, f"ray://{there}", "local", None, None, "anyscale://mine", closed]

@@ -180,7 +180,7 @@ class EmbeddedBackend(SharedEngine, Backend):
     def _missing_and_outdated(self, chunks: int) -> tuple[int, int]:
         """Return how many chunks the index lacks, and how many outdated versions of chunks the engine keeps.
 
-        The second number is too small where nothing is known of a build, and the first where much is outdated.
+        Where nothing is known of a build, both are estimates, and too small if much is outdated.
         """
         with self._locked("read"):
             vectors, names = self._shard.info().indexed_vectors_count, self._folder.dense_names()
