@@ -3,18 +3,26 @@
 Texts are sorted by length, so that a batch has little padding. Three limits end a batch: its padded size, (number of
 texts) x (longest text), reaches the budget; its padding reaches a sixteenth of the budget (at least 32 tokens), which
 costs more than another call of the engine; or it has too many texts to be collated quickly.
+
+If several workers compute few batches, some of them would wait for the last one at the end. ``worker_batches``
+therefore also tries batches of like cost.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from twinvec.arrays import IntArray
 
 _CALL_TOKENS = 32  # cost of one more call of an engine, in tokens
+_LEAST_SHARE = 128  # tokens; a smaller batch is not worth a worker
+_FEW_ROUNDS = 8  # batches for each worker; with more of them, the last one takes little of the time
+_MORE_ROUNDS = 4
 
 
 def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None = None) -> Iterator[IntArray]:
@@ -37,6 +45,48 @@ def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None =
         size = int(np.searchsorted(padding, most_padding, side="right")) or 1
         yield order[start : start + size]
         start += size
+
+
+def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArray]:
+    """Return batches as ``token_budget_batches`` does, for workers that compute them at once.
+
+    If they are few, the cuts are those with which the last worker ends first. A batch costs its padded size and a call.
+    """
+    total = int(lengths.sum())
+    share = total * 17 // 16 // workers + 1  # batches hold up to a sixteenth of padding
+    plan = list(token_budget_batches(lengths, budget if workers == 1 else min(budget, max(share, _LEAST_SHARE))))
+    if workers == 1 or not workers <= len(plan) <= _FEW_ROUNDS * workers:
+        return plan
+    order = np.argsort(-lengths, kind="stable")
+    ordered = lengths[order].tolist()
+    least_rounds = -(-total // (budget * workers))
+    options = [np.cumsum([0, *map(len, plan)]).tolist()]
+    for batches in range(least_rounds * workers, (least_rounds + _MORE_ROUNDS) * workers, workers):
+        options += _cuts_of_like_cost(ordered, budget, batches)
+    best = min(options, key=lambda cuts: _end_of_last_worker(ordered, cuts, workers))
+    return [order[start:stop] for start, stop in pairwise(best)]
+
+
+def _cuts_of_like_cost(ordered: list[int], budget: int, batches: int) -> list[list[int]]:
+    """Return the cuts into at most so many batches whose largest is the smallest; nothing if the budget forbids it."""
+    costs = range(max(ordered[0], _LEAST_SHARE), budget + 1)
+    at = bisect_left(costs, True, key=lambda cost: len(_cuts(ordered, cost)) - 1 <= batches)
+    return [_cuts(ordered, costs[at])] if at < len(costs) else []
+
+
+def _cuts(ordered: list[int], most: int) -> list[int]:
+    """Return where batches of at most this padded size begin, and the end."""
+    cuts = [0]
+    while cuts[-1] < len(ordered):
+        cuts.append(min(cuts[-1] + max(most // max(ordered[cuts[-1]], 1), 1), len(ordered)))
+    return cuts
+
+
+def _end_of_last_worker(ordered: list[int], cuts: list[int], workers: int) -> int:
+    ends = [0] * workers
+    for start, stop in pairwise(cuts):
+        ends[ends.index(min(ends))] += ordered[start] * (stop - start) + _CALL_TOKENS
+    return max(ends)
 
 
 @dataclass(frozen=True, slots=True)

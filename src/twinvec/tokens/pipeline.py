@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from twinvec.arrays import FloatArray, IntArray
-from twinvec.tokens.batching import Batch, token_budget_batches
+from twinvec.tokens.batching import Batch, worker_batches
 from twinvec.tokens.tokenizer import TokenIds
 
 Item = TypeVar("Item")
@@ -26,7 +26,6 @@ Result = TypeVar("Result")
 FIRST_WINDOW_TEXTS = 1024
 WINDOW_TEXTS = 8192
 
-_LEAST_SHARE = 128  # tokens; a smaller batch is not worth a thread
 _SMALL_CALL = 256  # tokens; for so small a call, all cores on one batch at a time are faster than one core a batch
 
 
@@ -61,7 +60,7 @@ def run_batches(
         lengths = tokens.lengths
         small = len(windows) == 1 and lengths.sum() <= _SMALL_CALL
         workers = 1 if small else settings.workers
-        plan = list(token_budget_batches(lengths, _shared_budget(lengths, settings.token_budget, workers)))
+        plan = worker_batches(lengths, settings.token_budget, workers)
         alone = small or len(plan) == len(windows) == 1
 
         def run(indices: IntArray, tokens: TokenIds = tokens, alone: bool = alone) -> FloatArray:
@@ -85,14 +84,6 @@ def _growing(inputs: Sequence[Item], size: int, largest: int) -> Iterator[Sequen
     while start < len(inputs):
         yield inputs[start : start + size]
         start, size = start + size, min(2 * size, largest)
-
-
-def _shared_budget(lengths: IntArray, budget: int, workers: int) -> int:
-    """Return a smaller budget if the whole one would give fewer batches than workers."""
-    if workers == 1:
-        return budget
-    share = int(lengths.sum()) * 17 // 16 // workers + 1  # batches hold up to a sixteenth of padding
-    return min(budget, max(share, _LEAST_SHARE))
 
 
 def _threaded(

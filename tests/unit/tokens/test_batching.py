@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from twinvec.tokens.batching import token_budget_batches
+from twinvec.tokens.batching import token_budget_batches, worker_batches
 
 lengths_of_texts = st.lists(st.integers(0, 600), max_size=300)
 
@@ -64,3 +64,26 @@ def test_many_short_texts_fill_a_large_budget():
     assert max(map(len, token_budget_batches(lengths, 1024))) == 128
     assert max(map(len, token_budget_batches(lengths, 65536))) == 4096
     assert max(map(len, token_budget_batches(np.full(2000, 1), 1024))) == 512
+
+
+@given(lengths=lengths_of_texts, budget=st.integers(1, 2000), workers=st.integers(1, 4))
+@example(lengths=[300, 300], budget=100, workers=2)
+@example(lengths=[0, 0, 0], budget=1, workers=2)
+def test_batches_for_workers_are_a_partition_within_the_budget(lengths, budget, workers):
+    array = np.array(lengths, dtype=np.int64)
+    batches = worker_batches(array, budget, workers)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    assert all(len(batch) == 1 or len(batch) * max(array[batch].max(), 1) <= budget for batch in batches)
+
+
+def test_few_batches_end_together():
+    lengths = np.full(250, 10)  # by the budget alone, two batches of 1,000 tokens and one of 500
+    sizes = [10 * len(batch) for batch in worker_batches(lengths, budget=1000, workers=2)]
+    assert len(sizes) == 4
+    assert max(sizes) - min(sizes) <= 10 * 4
+
+
+def test_cutting_by_the_budget_stays_where_it_is_better():
+    lengths = np.array([100] * 8 + [10] * 80)
+    before = [batch.tolist() for batch in token_budget_batches(lengths, 800)]
+    assert [batch.tolist() for batch in worker_batches(lengths, budget=800, workers=2)] == before
