@@ -196,11 +196,11 @@ def _named(given: list[str]) -> dict[str, str]:
 
 
 def _tell_ready(address: str, settings: ServeSettings, *, as_json: bool) -> None:
-    from twinvec_serve.settings import DEFAULT_PATH
+    from twinvec_qdrant import DEFAULT_PATH
 
     line = f"twinvec serve: ready at {address}"
     if as_json:
-        store = str(settings.path or DEFAULT_PATH) if settings.url is None else settings.url
+        store = str(Path(settings.path or DEFAULT_PATH)) if settings.url is None else settings.url
         described = {"address": address, "pid": os.getpid(), "store": store, "models": list(settings.models)}
         line = json.dumps(described, ensure_ascii=False)
     typer.echo(line)

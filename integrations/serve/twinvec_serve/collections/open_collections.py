@@ -19,6 +19,7 @@ from anyio import CapacityLimiter, to_thread
 
 from twinvec.errors import CollectionNotFoundError, TwinvecError
 from twinvec_qdrant import (
+    DEFAULT_PATH,
     Announcement,
     Answer,
     Asked,
@@ -33,7 +34,7 @@ from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.errors import Overloaded, RequestError, UnknownModel
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
-from twinvec_serve.settings import DEFAULT_PATH, ServeSettings
+from twinvec_serve.settings import ServeSettings
 
 logger = logging.getLogger(__name__)
 
@@ -257,7 +258,7 @@ class OpenCollections:
     @property
     def _place(self) -> dict[str, Any]:
         url = self._settings.url
-        return {"url": url} if url is not None else {"path": self._settings.path or DEFAULT_PATH}
+        return {"url": url} if url is not None else {"path": self._settings.path}
 
     def _lock(self, name: str) -> asyncio.Lock:
         return self._opening.setdefault(name, asyncio.Lock())
