@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 from twinvec.engines.exports import EXPORTS, export_key, graph_files, read_exports
 from twinvec.engines.graph_cache import cached_graph
 from twinvec.engines.runtimes import RUNTIMES, RuntimeName, files_of
-from twinvec.errors import ConfigurationError, EngineError, InputError, ModelError
+from twinvec.errors import ConfigurationError, InputError, ModelError
 from twinvec.export.quantization import BOUNDS, import_nncf, quantize
 from twinvec.export.subjects import Subject, open_subject
 from twinvec.models.encoder_spec import read_modules
