@@ -1,4 +1,4 @@
-"""Arguments of ``TwinvecVectorStore`` as those of ``QdrantVectorStore`` are given: their order, the mode, the model."""
+"""Arguments of ``TwinvecVectorStore`` as those of ``QdrantVectorStore`` are given: the mode, the name, the model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,6 @@ from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.errors import ConfigurationError
 from twinvec.retrieval.base import Mode
 from twinvec.support.checks import check_choice
-
-
-def check_order(embedding: object, collection_name: object) -> None:
-    """Notice arguments in the order of ``QdrantVectorStore``: client, collection_name, embedding."""
-    if embedding is not None and not isinstance(embedding, Embeddings):
-        raise ConfigurationError(
-            f"embedding: expected LangChain embeddings, got {type(embedding).__name__}: write "
-            "TwinvecVectorStore(embedding, collection_name, client=client)"
-        )
-    if not isinstance(collection_name, str):
-        raise ConfigurationError(f"collection_name: expected a string, got {type(collection_name).__name__}")
 
 
 def search_mode(mode: Mode, retrieval_mode: Any) -> Mode:

@@ -17,7 +17,7 @@ from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
 from langchain_twinvec.documents import storable, stored_document
-from langchain_twinvec.store_arguments import check_order, encoder_of, search_mode, with_name
+from langchain_twinvec.store_arguments import encoder_of, search_mode, with_name
 from langchain_twinvec.store_retriever import StoreRetriever
 from langchain_twinvec.store_searches import by_text, by_vector, diverse, relevance_of
 from twinvec.errors import ConfigurationError
@@ -79,7 +79,7 @@ class TwinvecVectorStore(VectorStore):
         StoreError: the store is busy, unreachable or damaged.
     """
 
-    @takes_foreign(2, "TwinvecVectorStore(embedding, collection_name, client=client)")
+    @takes_foreign(Embeddings, "LangChain embeddings")
     def __init__(
         self,
         embedding: Embeddings | None = None,
@@ -104,7 +104,6 @@ class TwinvecVectorStore(VectorStore):
         async_client: AsyncQdrantClient | None = None,
         qdrant: Mapping[str, Any] | None = None,
     ) -> None:
-        check_order(embedding, collection_name)
         others = dict(qdrant or {})
         self._mode = search_mode(mode, others.pop("retrieval_mode", None))
         if embedding is None and collection is None and create:

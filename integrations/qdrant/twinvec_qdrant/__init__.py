@@ -46,12 +46,19 @@ if TYPE_CHECKING:
     from twinvec_qdrant.records.description import SAME_VECTOR_COSINE
     from twinvec_qdrant.records.writer_process import Writer
     from twinvec_qdrant.report import AdoptReport, Backup, IngestReport
-    from twinvec_qdrant.serving.process import Announcement, ServingProcess, serving_process
+    from twinvec_qdrant.serving.process import DEFAULT_PATH, Announcement, ServingProcess, serving_process
     from twinvec_qdrant.settings import ChunkSettings, ClusterSettings, IndexSettings
-    from twinvec_qdrant.several import CollectionHit, CollectionHits, search_collections
+    from twinvec_qdrant.several import (
+        CollectionHit,
+        CollectionHits,
+        best_first,
+        open_with_one_of,
+        search_collections,
+    )
     from twinvec_qdrant.updates.updating import UpdateReport, update_collection
 
 __all__ = [
+    "DEFAULT_PATH",
     "NOTHING",
     "SAME_VECTOR_COSINE",
     "AdoptReport",
@@ -86,6 +93,7 @@ __all__ = [
     "adopt_collection",
     "all_of",
     "backup_collection",
+    "best_first",
     "delete_documents",
     "drop_collection",
     "exact_search",
@@ -96,6 +104,7 @@ __all__ = [
     "list_collections",
     "metadata_key",
     "open_whole_documents",
+    "open_with_one_of",
     "payload_index_types",
     "payload_key",
     "query_space",
@@ -140,9 +149,9 @@ __getattr__, __dir__ = lazy_names(
         "records.description": "SAME_VECTOR_COSINE",
         "records.writer_process": "Writer",
         "report": "AdoptReport Backup IngestReport",
-        "serving.process": "Announcement ServingProcess serving_process",
+        "serving.process": "DEFAULT_PATH Announcement ServingProcess serving_process",
         "settings": "ChunkSettings ClusterSettings IndexSettings",
-        "several": "CollectionHit CollectionHits search_collections",
+        "several": "CollectionHit CollectionHits best_first open_with_one_of search_collections",
         "updates.updating": "UpdateReport update_collection",
     },
 )

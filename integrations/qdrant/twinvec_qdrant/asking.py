@@ -124,16 +124,16 @@ def search_as_asked(
 
 def joined_answers(found: Mapping[str, Answer], asked: Asked) -> Answer:
     """Return the answers of several collections to one query as one; the times are those of all."""
-    from twinvec_qdrant.several import merged
+    from twinvec_qdrant.several import best_first
 
-    shown = {name: {id(each.hit): each for each in answer.hits} for name, answer in found.items()}
-    hits = {name: [each.hit for each in answer.hits] for name, answer in found.items()}
-    best = merged(hits, MOST_HITS if asked.everything else asked.offset + asked.limit)[asked.offset :]
+    named = {name: [replace(each, collection=name) for each in answer.hits] for name, answer in found.items()}
+    best = best_first(ranked for hits in named.values() for ranked in enumerate(hits))
+    most = MOST_HITS if asked.everything else asked.offset + asked.limit
     first = next(iter(found.values()))
     reranked = [each.reranked for each in found.values() if each.reranked is not None]
     return Answer(
         first.query,
-        [replace(shown[each.collection][id(each.hit)], collection=each.collection) for each in best],
+        best[asked.offset : most],
         sum(each.searched for each in found.values()),
         sum(reranked) if reranked else None,
     )

@@ -6,10 +6,12 @@ within one collection only: if a collection is not calibrated, the first hits of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from twinvec.errors import CollectionNotFoundError, SpaceMismatchError, TwinvecError
 from twinvec.retrieval.base import Hit, Mode, SpaceEncoder, check_limit
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 T = TypeVar("T")
+H = TypeVar("H", bound="_WithHit")
+
+
+class _WithHit(Protocol):
+    @property
+    def hit(self) -> Hit: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +87,20 @@ def search_collections(
     store: dict[str, Any] = {"url": url, "client": client, "api_key": api_key, "wait_seconds": wait_seconds}
     store |= {"grpc": grpc, "grpc_port": grpc_port}
     entries = collections_of(list_collections(path, **store), names, remote=url is not None or client is not None)
-
-    def opened(name: str, encoder: SpaceEncoder | None) -> Collection:
-        return Collection.open(name, path, encoder=encoder, create=False, **store)
-
+    opened = partial(Collection.open, path=path, create=False, **store)
     done = in_each(entries, opened, lambda each: each.search(query, limit, mode, filter, group))
-    return CollectionHits(merged(done.results, limit), done.failed)
+    ranked = [(rank, CollectionHit(name, hit)) for name, hits in done.results.items() for rank, hit in enumerate(hits)]
+    return CollectionHits(best_first(ranked)[:limit], done.failed)
 
 
-def merged(found: Mapping[str, Sequence[Hit]], limit: int) -> list[CollectionHit]:
-    """Return the best hits of several collections; ``found`` has those of each, best first."""
-    ranked = [(rank, CollectionHit(name, hit)) for name, hits in found.items() for rank, hit in enumerate(hits)]
+def best_first(ranked: Iterable[tuple[int, H]]) -> list[H]:
+    """Return the hits of several collections, best first; each comes with its rank in its own collection."""
+    ranked = list(ranked)
     if any(each.hit.relevance is None for _, each in ranked):
         ranked.sort(key=lambda each: each[0])
     else:
         ranked.sort(key=lambda each: (-(each[1].hit.relevance or 0.0), each[0]))
-    return [each for _, each in ranked[:limit]]
+    return [each for _, each in ranked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +113,19 @@ class Done(Generic[T]):
 
 def in_each(
     entries: Sequence[CollectionEntry],
-    opened: Callable[[str, SpaceEncoder | None], Collection],
+    opened: Callable[..., Collection],
     do: Callable[[Collection], T],
 ) -> Done[T]:
     """Open one collection after the other, and do something with each; raise the first error if all fail.
 
-    ``opened`` gets a name and, if an earlier collection has loaded the same model, its encoder.
+    ``opened`` gets a name and, if an earlier collection has loaded the same model, its ``encoder``.
     """
     encoders: dict[str, SpaceEncoder] = {}
     done: Done[T] = Done({}, {})
     for entry in entries:
         try:
-            with _open(entry, opened, encoders) as collection:
+            known = encoders.get(entry.model or "")
+            with open_with_one_of([] if known is None else [known], partial(opened, entry.name)) as collection:
                 done.results[entry.name] = do(collection)
                 encoder = collection.loaded_encoder
                 if encoder is not None:
@@ -130,18 +137,19 @@ def in_each(
     return done
 
 
-def _open(
-    entry: CollectionEntry,
-    opened: Callable[[str, SpaceEncoder | None], Collection],
-    encoders: Mapping[str, SpaceEncoder],
-) -> Collection:
-    encoder = encoders.get(entry.model or "")
-    try:
-        return opened(entry.name, encoder)
-    except SpaceMismatchError:
-        if encoder is None:
-            raise
-        return opened(entry.name, None)  # the same model with other options, such as fewer dimensions
+def open_with_one_of(encoders: Iterable[SpaceEncoder], opened: Callable[..., Collection]) -> Collection:
+    """Open a collection with the first encoder that has its space, else with the model that it records.
+
+    Encoders of one model have different spaces if their options differ, such as the number of dimensions.
+
+    Args:
+        encoders: The encoders.
+        opened: ``Collection.open`` with all other arguments; it gets the ``encoder``.
+    """
+    for encoder in encoders:
+        with suppress(SpaceMismatchError):
+            return opened(encoder=encoder)
+    return opened(encoder=None)
 
 
 def collections_of(

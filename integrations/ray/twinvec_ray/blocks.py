@@ -8,8 +8,8 @@ had before. The process that gives the tasks has references only.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -55,21 +55,28 @@ def blocks(
             check_columns(schema.names, columns, what)
             dataset = dataset.select_columns(list(dict.fromkeys(columns)))
     prepared = dataset.map_batches(prepare, batch_size=block_rows, batch_format="pyarrow")
-    context = prepared.context
-    wrapping, context.raise_original_map_exception = context.raise_original_map_exception, True
     found = False
-    try:
+    with raising_causes(prepared):
         for bundle in prepared.iter_internal_ref_bundles():
             for reference, rows in zip(bundle.block_refs, (each.num_rows for each in bundle.metadata), strict=True):
                 if rows:
                     found = True
                     yield reference, rows
+    if not found:
+        raise InputError(f"{what}: the dataset is empty")
+
+
+@contextmanager
+def raising_causes(dataset: Dataset) -> Iterator[None]:
+    """Raise what a step of the dataset raises in the block, without Ray's wrapping."""
+    context = dataset.context
+    wrapping, context.raise_original_map_exception = context.raise_original_map_exception, True
+    try:
+        yield
     except RayError as error:
         raise cause_of(error) from None
     finally:
         context.raise_original_map_exception = wrapping
-    if not found:
-        raise InputError(f"{what}: the dataset is empty")
 
 
 def check_columns(names: Sequence[str], wanted: Sequence[str], what: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.installation import install_line
-from twinvec_ray.pool import cause_of
+from twinvec_ray.blocks import raising_causes
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -72,7 +72,7 @@ def write(dataset: Dataset, output: str) -> None:
     """
     check_output(output)
     if _URL.match(output):
-        _write(dataset, output)
+        _write(dataset, output, lance=_is_lance(output))
         return
     target = Path(output).resolve()
     partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
@@ -93,21 +93,12 @@ def write(dataset: Dataset, output: str) -> None:
     shutil.rmtree(older, ignore_errors=True)
 
 
-def _write(dataset: Dataset, output: str, *, lance: bool | None = None) -> None:
-    """Write a dataset, and raise what a step of it raised without Ray's wrapping."""
-    from ray.exceptions import RayError
-
-    context = dataset.context
-    wrapping, context.raise_original_map_exception = context.raise_original_map_exception, True
-    try:
-        if _is_lance(output) if lance is None else lance:
+def _write(dataset: Dataset, output: str, *, lance: bool) -> None:
+    with raising_causes(dataset):
+        if lance:
             dataset.write_lance(output)
         else:
             dataset.write_parquet(output, min_rows_per_file=_FILE_ROWS)
-    except RayError as error:
-        raise cause_of(error) from None
-    finally:
-        context.raise_original_map_exception = wrapping
 
 
 def _is_lance(output: str) -> bool:

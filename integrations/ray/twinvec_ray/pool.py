@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 START_SECONDS = 300.0
 """How long the pool waits while no actor has started."""
 
+_RESOURCES = {"num_cpus": "CPU", "num_gpus": "GPU"}  # what actors take -> what clusters have
 _AT_ONCE = 2
 _CALLS_TO_GROW = 8  # of each actor that may have calls, before one more may
 _MOST_DEATHS = 3  # of actors of the pool in a row, for each actor, while none of them gets anything done
@@ -142,9 +143,8 @@ class Pool(Generic[T]):
         if len(self._members) >= int(self._permitted) or any(each.started is not None for each in self._members):
             return
         free: Callable[[], dict[str, Any]] = ray.available_resources
-        names = {"num_cpus": "CPU", "num_gpus": "GPU"}
         has = free()
-        if all(has.get(names[need], 0.0) >= amount for need, amount in self._needs.items()):
+        if all(has.get(_RESOURCES[need], 0.0) >= amount for need, amount in self._needs.items()):
             self._members.append(self._new())
 
     def _with_room(self) -> _Member | None:
@@ -233,6 +233,5 @@ def cause_of(error: RayError) -> TwinvecError:
 
 
 def _resources(values: dict[str, Any]) -> str:
-    names = {"num_cpus": "CPU", "num_gpus": "GPU"}
-    shown = {names.get(name, name): value for name, value in values.items()}
+    shown = {_RESOURCES.get(name, name): value for name, value in values.items()}
     return ", ".join(f"{shown[name]:g} {name}" for name in ("CPU", "GPU") if shown.get(name)) or "no CPU"

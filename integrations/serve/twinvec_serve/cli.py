@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,8 +20,8 @@ from twinvec.errors import ConfigurationError
 if TYPE_CHECKING:
     from twinvec_serve.settings import ServeSettings
 
-_WHO = "Who may use it"
-_LIMITS = "Limits"
+_access_option = partial(typer.Option, rich_help_panel="Who may use it")
+_limit_option = partial(typer.Option, rich_help_panel="Limits")
 _NO_RERANKERS = ("none", "maxsim")
 
 ModelNames = Annotated[
@@ -60,52 +61,41 @@ def serve_command(
     ] = 6380,
     api_key_file: Annotated[
         Path | None,
-        typer.Option(
+        _access_option(
             envvar="TWINVEC_SERVE_API_KEY_FILE",
             metavar="FILE",
             help="Keys, one a line: read KEY, or write KEY, which may read and write. TWINVEC_API_KEY and "
             "TWINVEC_READ_API_KEY hold one of each kind.",
             show_default=False,
-            rich_help_panel=_WHO,
         ),
     ] = None,
     tls_cert: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Certificate for https, in PEM.", show_default=False, rich_help_panel=_WHO),
+        Path | None, _access_option(metavar="FILE", help="Certificate for https, in PEM.", show_default=False)
     ] = None,
     tls_key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Its private key, in PEM.", show_default=False, rich_help_panel=_WHO),
+        Path | None, _access_option(metavar="FILE", help="Its private key, in PEM.", show_default=False)
     ] = None,
-    behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy in front speaks https.", rich_help_panel=_WHO)
-    ] = False,
+    behind_proxy: Annotated[bool, _access_option("--behind-proxy", help="A proxy in front speaks https.")] = False,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(
+        _access_option(
             metavar="ORIGIN",
             help="Where else the server is reached, or a site whose pages may use it, such as "
             "https://search.example.com. Repeatable.",
             show_default=False,
-            rich_help_panel=_WHO,
         ),
     ] = None,
-    max_body_mb: Annotated[int, typer.Option(min=1, help="Largest request, in MB.", rich_help_panel=_LIMITS)] = 16,
+    max_body_mb: Annotated[int, _limit_option(min=1, help="Largest request, in MB.")] = 16,
     max_ingest_mb: Annotated[
-        int, typer.Option(min=1, help="Largest request of files or NDJSON to ingest, in MB.", rich_help_panel=_LIMITS)
+        int, _limit_option(min=1, help="Largest request of files or NDJSON to ingest, in MB.")
     ] = 1024,
-    max_texts: Annotated[
-        int, typer.Option(min=1, help="Most texts, queries or documents in one request.", rich_help_panel=_LIMITS)
-    ] = 2048,
-    max_text_chars: Annotated[
-        int, typer.Option(min=1, help="Most characters of one text.", rich_help_panel=_LIMITS)
-    ] = 1_000_000,
+    max_texts: Annotated[int, _limit_option(min=1, help="Most texts, queries or documents in one request.")] = 2048,
+    max_text_chars: Annotated[int, _limit_option(min=1, help="Most characters of one text.")] = 1_000_000,
     queue_size: Annotated[
-        int,
-        typer.Option(min=1, help="Most requests that wait for a model; further ones get 429.", rich_help_panel=_LIMITS),
+        int, _limit_option(min=1, help="Most requests that wait for a model; further ones get 429.")
     ] = 512,
     stop_seconds: Annotated[
-        float, typer.Option(min=1, help="How long requests may finish after a signal to stop.", rich_help_panel=_LIMITS)
+        float, _limit_option(min=1, help="How long requests may finish after a signal to stop.")
     ] = 60.0,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log each request: route, status and time, no text and no key.")
@@ -196,11 +186,11 @@ def _named(given: list[str]) -> dict[str, str]:
 
 
 def _tell_ready(address: str, settings: ServeSettings, *, as_json: bool) -> None:
-    from twinvec_serve.settings import DEFAULT_PATH
+    from twinvec_qdrant import DEFAULT_PATH
 
     line = f"twinvec serve: ready at {address}"
     if as_json:
-        store = str(settings.path or DEFAULT_PATH) if settings.url is None else settings.url
+        store = str(Path(settings.path or DEFAULT_PATH)) if settings.url is None else settings.url
         described = {"address": address, "pid": os.getpid(), "store": store, "models": list(settings.models)}
         line = json.dumps(described, ensure_ascii=False)
     typer.echo(line)

@@ -6,9 +6,6 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-DEFAULT_PATH = Path("./.twinvec")
-"""Folder of the embedded store, unless another is named."""
-
 MAXSIM = "maxsim"
 """The name of the reranker that every server has."""
 

@@ -59,15 +59,21 @@ def cache_folder() -> Path:
 def cached_graph(name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedGraph:
     """Return the float32 graph of a model for a runtime; convert the model if the cache lacks it.
 
-    Raise MissingExtraError if the runtime is missing, and EngineError if converting or writing fails.
+    Raise MissingExtraError if the runtime is missing, and EngineError if the graph is not exact, or if converting or
+    writing fails.
     """
     runtime = RUNTIMES[name]
     key = f"{_FORMAT} {runtime.name} {runtime.version} {model.graph}"
     home = cache_folder() / runtime.name / hashlib.sha256(key.encode()).hexdigest()[:32]
     file = f"graph{runtime.suffixes[0]}"
-    found = _read(home, file)
-    if found is not None:
-        return found
+    found = _read(home, file) or _made(home, file, name, model)
+    if not found.exact:
+        raise EngineError(f"{found.path}: not exact: differs by {found.difference:.2g}, expected at most {EXACT}")
+    return found
+
+
+def _made(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedGraph:
+    """Return the graph in ``home``, which this process makes, or waits for if another one does."""
     from filelock import FileLock
 
     try:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from twinvec.engines.base import AnyEngine, Engine, ScoringEngine
 from twinvec.engines.exports import find_export
 from twinvec.engines.graph import GraphEngine
-from twinvec.engines.graph_cache import EXACT, cached_graph
+from twinvec.engines.graph_cache import cached_graph
 from twinvec.engines.loaded_model import LoadedCrossEncoder, LoadedEncoder, LoadedModel
 from twinvec.engines.multi_device import ProcessesEngine
 from twinvec.engines.runtimes import RUNTIMES, Runtime, RuntimeName
@@ -125,11 +125,9 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> par
 
 
 def _converted(runtime: Runtime, choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> partial[GraphEngine]:
-    """Return the graph in the user's cache, which is made if it is not there; raise EngineError if it is not exact."""
-    made = cached_graph(runtime.name, model)
-    if not made.exact:
-        raise EngineError(f"{made.path}: not exact: differs by {made.difference:.2g}, expected at most {EXACT}")
-    return partial(GraphEngine, runtime.runner, made.path, precision=_float32_graph_precision(choice.precision))
+    """Return the graph in the user's cache, which is made if it is not there; raises as ``cached_graph``."""
+    path = cached_graph(runtime.name, model).path
+    return partial(GraphEngine, runtime.runner, path, precision=_float32_graph_precision(choice.precision))
 
 
 def _runtimes(choice: EngineChoice) -> list[Runtime]:

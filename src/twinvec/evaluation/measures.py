@@ -84,7 +84,7 @@ def cutoff(measure: str) -> int:
     return int(match[2])
 
 
-def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
+def write_run(run: Run, path: str | Path) -> None:
     """Write a TREC run file, best first, atomically; raise InputError if an id is empty or contains white space."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,11 +92,11 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
         for query, hits in run.items():
             ordered = sorted(hits.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)
             for rank, (document, score) in enumerate(ordered, 1):
-                if any(len(part.split()) != 1 for part in (query, document, tag)):
+                if any(len(part.split()) != 1 for part in (query, document)):
                     raise InputError(
                         f"a TREC run cannot hold the ids {query!r}, {document!r}: one is empty or has white space"
                     )
-                file.write(f"{query} Q0 {document} {rank} {float(score)!r} {tag}\n")
+                file.write(f"{query} Q0 {document} {rank} {float(score)!r} twinvec\n")
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:

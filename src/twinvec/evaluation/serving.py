@@ -120,22 +120,26 @@ def evaluate_reranked(
     reranked = rerank_best(reranker, data, found, candidates, progress=progress)
     result = measure_ir(as_run(reranked), data, measures=measures, resamples=resamples)
     queries = list(data.queries.values())
-    times = search_times(
+    _, times = timed_searches(
         RetrieveRerank(collection, reranker, candidates), queries[:: -(-len(queries) // TIMED)], **options
     )
     timed = replace(result, figures={**result.figures, **latencies(times)})
     return Reranked(timed, gain(before, result, resamples=resamples))
 
 
-def search_times(retriever: Retriever, queries: Sequence[str], **options: Any) -> FloatArray:
-    """Return the seconds of a search for each query, one after another: shape (queries,)."""
-    retriever.search(queries[0], **options)  # load what the first search loads
-    times = []
-    for query in queries:
-        start = time.perf_counter()
-        retriever.search(query, **options)
-        times.append(time.perf_counter() - start)
-    return np.array(times, dtype=np.float32)
+def timed_searches(
+    retriever: Retriever, queries: Sequence[str], limit: int = 10, *, progress: bool = False, **options: Any
+) -> tuple[list[list[Hit]], FloatArray]:
+    """Search for each query, one after another; return the hits, and the seconds of each search: shape (queries,)."""
+    retriever.search(queries[0], limit, **options)  # load what the first search loads
+    found, times = [], []
+    with progress_bar("searching", len(queries), "queries", shown=progress) as advance:
+        for query in queries:
+            start = time.perf_counter()
+            found.append(retriever.search(query, limit, **options))
+            times.append(time.perf_counter() - start)
+            advance(1)
+    return found, np.array(times, dtype=np.float32)
 
 
 def evaluate_served(
@@ -153,18 +157,11 @@ def evaluate_served(
     outside the set.
     """
     depth = max(map(cutoff, measures)) + 1
-    found: dict[str, list[Hit]] = {}
-    times = []
     options |= without_passages(retriever)
-    retriever.search(next(iter(data.queries.values())), depth, **options)  # load what the first search loads
-    with progress_bar("searching", len(data.queries), "queries", shown=progress) as advance:
-        for query, text in data.queries.items():
-            start = time.perf_counter()
-            found[query] = retriever.search(text, depth, **options)
-            times.append(time.perf_counter() - start)
-            advance(1)
-    check_finds(found.values(), data)
-    return measure_ir(as_run(found), data, measures=measures, resamples=resamples), np.array(times, dtype=np.float32)
+    hits, times = timed_searches(retriever, list(data.queries.values()), depth, progress=progress, **options)
+    check_finds(hits, data)
+    run = as_run(dict(zip(data.queries, hits, strict=True)))
+    return measure_ir(run, data, measures=measures, resamples=resamples), times
 
 
 def latencies(seconds: FloatArray) -> dict[str, float]:

@@ -20,7 +20,7 @@ from twinvec.evaluation.beir import BeirSet, pseudo_queries
 from twinvec.evaluation.ir import as_run, check_finds, search_all, without_own
 from twinvec.evaluation.measures import cutoff, measure_run
 from twinvec.evaluation.reranking import rerank_all
-from twinvec.evaluation.serving import search_times
+from twinvec.evaluation.serving import timed_searches
 from twinvec.evaluation.statistics import FOLDS, RESAMPLES, SEED, PairedTest, Values, assured_gains, paired_test
 from twinvec.rerankers.maxsim import MaxSimReranker, mixed_scores
 from twinvec.retrieval.base import Hit, Retriever
@@ -199,7 +199,8 @@ def _milliseconds(retriever: Any, setting: Setting, data: BeirSet, encoder: Enco
             reranker = MaxSimReranker(encoder, mix=each.mix) if own is None else own(mix=each.mix)
             stages = RetrieveRerank(retriever, reranker, each.candidates)
         with unreported_truncations():
-            found[name] = 1000 * float(np.median(search_times(stages, queries, **each.first_stage)))
+            _, seconds = timed_searches(stages, queries, **each.first_stage)
+        found[name] = 1000 * float(np.median(seconds))
     return found
 
 

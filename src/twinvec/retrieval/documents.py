@@ -83,11 +83,31 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     return document
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; raise DocumentError for all else, also for NaN and the infinities, which Python's parser takes."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"not JSON: {error}") from error
+
+
+def parse_record(text: str | bytes) -> dict[str, Any]:
+    """Parse a JSON object, such as a line of a JSON lines file, for ``as_document``; raise DocumentError for others."""
+    value = parse_json(text)
+    if not isinstance(value, dict):
+        raise DocumentError(f'expected an object such as {{"id": ..., "text": ...}}, got {type(value).__name__}')
+    return value
+
+
 def as_documents(values: Iterable[object]) -> Iterator[Document]:
     """Convert each value by ``as_document``; raise the error of the first refused value."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise DocumentError(f"expected an iterable of documents, got {type(values).__name__}")
     return (as_document(value, position) for position, value in enumerate(values))
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _from_mapping(value: Mapping[str, Any], position: int) -> Document:

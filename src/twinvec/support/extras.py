@@ -12,10 +12,10 @@ _INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "PyYAML"}
 """Package -> name that pip installs it by, where the two differ by more than hyphens."""
 
 
-def require_extra(module: str, extra: str, purpose: str) -> None:
-    """Raise MissingExtraError, as ``import_extra`` does, if a package is missing; do not import it."""
-    if find_spec(module) is None:
-        raise MissingExtraError(_INSTALLED_AS.get(module, module.replace("_", "-")), extra, purpose)
+def require_training() -> None:
+    """Raise MissingExtraError if torch, which training imports, is not installed; do not import it."""
+    if find_spec("torch") is None:
+        raise MissingExtraError("torch", "train", "training")
 
 
 def import_torch(purpose: str) -> Any:

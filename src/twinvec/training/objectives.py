@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 from twinvec.errors import ConfigurationError
-from twinvec.support.extras import require_extra
+from twinvec.support.extras import require_training
 
-require_extra("torch", "train", "training")
+require_training()
 import torch  # noqa: E402 - after the check, whose error says how to install it
 from torch import Tensor  # noqa: E402 - as above
 from torch.nn import functional  # noqa: E402 - as above

@@ -11,6 +11,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
+from twinvec import Encoder
 from twinvec_qdrant import Collection
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.agents import tools as tools_module
@@ -66,6 +67,26 @@ async def answer(shelf: Library, tool: str, **arguments):
     assert not result.is_error, result.content
     assert json.loads(result.content[0].text) == result.structured_content
     return result.structured_content
+
+
+async def test_a_library_loads_a_model_once_for_all_collections_of_its_space(tmp_path, tiny_model):
+    small, large = str(tiny_model("bert")), str(tiny_model("roberta"))
+    for name, model, options in (("a", small, {}), ("b", small, {}), ("c", small, {"dim": 8}), ("d", large, {})):
+        with Collection.open(name, tmp_path, encoder=Encoder(model, **options)) as collection:
+            collection.ingest([("1", "The certificate has expired.")])
+    library = Library(tmp_path, None)
+    try:
+        first = await library.open("a")
+        assert first.loaded_encoder is None, "nothing was asked yet"
+        assert first.search("certificate")
+        opened = {name: await library.open(name) for name in "bcd"}
+        assert opened["b"].loaded_encoder is first.loaded_encoder
+        assert opened["c"].loaded_encoder is None, "fewer dimensions"
+        assert opened["d"].loaded_encoder is None, "another model"
+        assert all(each.search("certificate") for each in opened.values())
+        assert opened["c"].encoder.dim == 8
+    finally:
+        library.close()
 
 
 async def test_tools_describe_themselves_their_parameters_and_results(shelf):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,64 +15,40 @@ from twinvec.errors import ConfigurationError, DocumentError
 from twinvec_qdrant.ingest.reading import RECORD_SUFFIXES, STANDARD_INPUT, RecordColumns, Root, printable
 from twinvec_qdrant.ingest.registration import NOT_BELOW, source_name
 
-_READING_PANEL = "What is read"
+_reading_option = partial(typer.Option, rich_help_panel="What is read")
 
 SourceName = Annotated[
     str | None,
-    typer.Option(
-        "--source",
-        metavar="NAME",
-        help="Name of SOURCE in the collection. Default: the name of the folder or file.",
-        rich_help_panel=_READING_PANEL,
+    _reading_option(
+        "--source", metavar="NAME", help="Name of SOURCE in the collection. Default: the name of the folder or file."
     ),
 ]
 Descriptions = Annotated[
     list[str] | None,
-    typer.Option(
+    _reading_option(
         "--describe",
         metavar="[PATH=]TEXT",
         help="What SOURCE, or the folder PATH in it, holds: shown with hits and in info. Repeatable.",
-        rich_help_panel=_READING_PANEL,
     ),
 ]
 Include = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="PATTERN",
-        help="Of a folder, read only files that match, such as '*.md'. Repeatable.",
-        rich_help_panel=_READING_PANEL,
-    ),
+    _reading_option(metavar="PATTERN", help="Of a folder, read only files that match, such as '*.md'. Repeatable."),
 ]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="PATTERN",
-        help="Of a folder, leave out what matches, such as 'drafts/'. Repeatable.",
-        rich_help_panel=_READING_PANEL,
-    ),
+    _reading_option(metavar="PATTERN", help="Of a folder, leave out what matches, such as 'drafts/'. Repeatable."),
 ]
 NoGitignore = Annotated[
-    bool,
-    typer.Option(
-        "--no-gitignore", help="Also read what a .gitignore in the folder names.", rich_help_panel=_READING_PANEL
-    ),
+    bool, _reading_option("--no-gitignore", help="Also read what a .gitignore in the folder names.")
 ]
 IdColumn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN", help="Of records (.jsonl, .csv, .tsv): the id. Default: id.", rich_help_panel=_READING_PANEL
-    ),
+    str | None, _reading_option(metavar="COLUMN", help="Of records (.jsonl, .csv, .tsv): the id. Default: id.")
 ]
 TextColumn = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMN", help="Of records: the text. Default: text. Repeatable.", rich_help_panel=_READING_PANEL
-    ),
+    list[str] | None, _reading_option(metavar="COLUMN", help="Of records: the text. Default: text. Repeatable.")
 ]
-TitleColumn = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="Of records: the title. Default: title.", rich_help_panel=_READING_PANEL),
-]
+TitleColumn = Annotated[str | None, _reading_option(metavar="COLUMN", help="Of records: the title. Default: title.")]
 
 
 def reading_options(

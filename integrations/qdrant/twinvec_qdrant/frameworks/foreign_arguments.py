@@ -190,20 +190,30 @@ def text_ids(keys: Iterable[Any]) -> list[Any]:
     return [text_id(key) for key in keys]
 
 
-def takes_foreign(most: int, call: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a constructor take any further arguments by name, which it gets as the mapping ``qdrant``.
+def takes_foreign(kind: type, expected: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let the constructor of a store take any further arguments by name, which it gets as the mapping ``qdrant``.
 
-    More than ``most`` arguments by position, as in the order of ``QdrantVectorStore``, are refused; ``call`` is ours.
+    Its first two arguments are a model of this ``kind``, which errors call ``expected``, and the collection's name.
+    Arguments in the order of ``QdrantVectorStore`` are refused by an error that shows ours.
     """
 
     def decorated(init: Callable[..., None]) -> Callable[..., None]:
-        own = frozenset(signature(init).parameters)
+        own = list(signature(init).parameters)[1:]
+        model, name = own[:2]
+        call = f"{init.__qualname__.partition('.')[0]}({model}, {name}, client=client)"
 
         @wraps(init)
         def checked(self: Any, *arguments: Any, **options: Any) -> None:
-            if len(arguments) > most:
+            if len(arguments) > 2:
                 kinds = ", ".join(type(each).__name__ for each in arguments)
                 raise ConfigurationError(f"too many arguments by position ({kinds}): write {call}")
+            given = {**dict(zip(own, arguments, strict=False)), **options}
+            if not isinstance(given.get(model), (kind, type(None))):
+                raise ConfigurationError(
+                    f"{model}: expected {expected}, got {type(given[model]).__name__}: write {call}"
+                )
+            if not isinstance(given.get(name, ""), str):
+                raise ConfigurationError(f"{name}: expected a string, got {type(given[name]).__name__}")
             foreign = {name: value for name, value in options.items() if name not in own}
             named = {name: value for name, value in options.items() if name in own}
             named["qdrant"] = {**(named.get("qdrant") or {}), **foreign}

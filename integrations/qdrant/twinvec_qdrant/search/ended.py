@@ -34,12 +34,12 @@ class Moment:
     Attributes:
         number: Of the search.
         ended: Commits that were met before the search of this number began have ended.
-        hopeful: Whether the search will probably need no records.
+        expects_no_records: Whether the search will probably need no records.
     """
 
     number: int
     ended: int
-    hopeful: bool
+    expects_no_records: bool
 
 
 class EndedCommits:
@@ -50,28 +50,30 @@ class EndedCommits:
         self._met: dict[str, int] = {}  # revision -> number of the last search that had begun when it was first met
         self._number = 0
         self._ended = 0
-        self._hopeful = False
+        self._expects_no_records = False
 
     def now(self) -> Moment:
         """Return this moment, for a search whose requests are sent later."""
         with self._lock:
             self._number += 1
-            return Moment(self._number, self._ended, self._hopeful)
+            return Moment(self._number, self._ended, self._expects_no_records)
 
     def had_ended(self, revision: str, then: Moment) -> bool:
         """Return whether the commit of this revision is known to have ended at that moment."""
         return self._met.get(revision, then.ended) < then.ended
 
-    def answered(self, then: Moment, revisions: Sequence[str], *, clear: bool) -> None:
-        """Learn from the answer to a request that was sent after that moment, and found no intent if ``clear``.
+    def learn(self, then: Moment, revisions: Sequence[str], *, no_intents: bool) -> None:
+        """Learn from the answer to a request that was sent after that moment, and found no intent if ``no_intents``.
 
         ``revisions`` are those of all chunks in the answer.
         """
         with self._lock:
-            if clear:
+            if no_intents:
                 self._ended = max(self._ended, then.number)
             ended = sum(self._met.get(each, self._ended) < self._ended for each in revisions)
-            self._hopeful = clear and (2 * ended >= len(revisions) if revisions else self._hopeful)
+            self._expects_no_records = no_intents and (
+                2 * ended >= len(revisions) if revisions else self._expects_no_records
+            )
             for each in revisions:
                 self._met.setdefault(each, self._number)
             if len(self._met) > _MOST:

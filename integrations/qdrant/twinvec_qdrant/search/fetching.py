@@ -43,7 +43,7 @@ class Fetched:
         self._admitted: dict[tuple[str, ParsedQuery], bool] = {}
         self._ended = ended if ended is not None and backend.watches() else None
         self._begun = self._ended.now() if self._ended is not None else None
-        self._clear = self._ended is not None
+        self._no_intents = self._ended is not None
         self._sure: set[str] = set()  # chunks whose commits had ended when the search began
 
     def fetch(self, ids: Iterable[str]) -> Steps[None]:
@@ -80,22 +80,22 @@ class Fetched:
         return ("source", "position") if self._ended is None else ("source", "position", "revision")
 
     @property
-    def hopeful(self) -> bool:
+    def expects_no_records(self) -> bool:
         """Return whether the candidates with their payloads are probably all that the search needs."""
-        return self._clear and self._vector is None and self._begun is not None and self._begun.hopeful
+        return self._no_intents and self._vector is None and self._begun is not None and self._begun.expects_no_records
 
     def take(self, candidates: Candidates, *, whole: bool) -> None:
         """Keep what an answer has; ``whole`` says that candidates have their whole payloads."""
         self.keep(candidates.read)
         if self._ended is None or self._begun is None:
             return
-        self._clear &= candidates.clear
+        self._no_intents &= candidates.none_watched
         met = {key: each for found in candidates.found for stage in found.values() for key, each in stage.items()}
         if whole:
             self.keep({key: Point(key, each.payload) for key, each in met.items()})
         revisions = {key: each.payload["revision"] for key, each in met.items() if "revision" in each.payload}
         self._sure.update(key for key, each in revisions.items() if self._ended.had_ended(each, self._begun))
-        self._ended.answered(self._begun, list(revisions.values()), clear=candidates.clear)
+        self._ended.learn(self._begun, list(revisions.values()), no_intents=candidates.none_watched)
 
     def keep(self, read: Mapping[str, Point | None]) -> None:
         """Keep points that have been read; None for those that do not exist."""
@@ -132,7 +132,7 @@ class Fetched:
 
     def surely_committed(self, candidate: Candidate) -> bool | None:
         """Return True for a candidate that can be shown without its record; None for any other."""
-        return True if self._clear and candidate.id in self._sure and candidate.id in self.points else None
+        return True if self._no_intents and candidate.id in self._sure and candidate.id in self.points else None
 
     def lists(self, candidate: Candidate) -> bool | None:
         """Return whether its record lists a candidate; None if the record has not been asked for."""

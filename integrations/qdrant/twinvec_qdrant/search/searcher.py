@@ -161,11 +161,13 @@ class Searcher:
         """Find for each query the valid candidates that the request needs, or all that exist; return the model too."""
         searches = [_Progress(query) for query in queries]
         group = request.group and not self._whole
-        few = self._few(queries, request, group=group) if fetched.hopeful else 0
+        first_depth = self._first_depth(queries, request, group=group) if fetched.expects_no_records else 0
         are_single = all(len(query.by_stage()) < 2 for query in queries)
-        depth, waiting, model = few if few and are_single else CANDIDATES, searches, None
+        depth, waiting, model = first_depth if first_depth and are_single else CANDIDATES, searches, None
         while waiting:
-            best = (depth if are_single else few) if few and depth <= CANDIDATES and fetched.hopeful else 0
+            best = 0
+            if first_depth and depth <= CANDIDATES and fetched.expects_no_records:
+                best = depth if are_single else first_depth
             model = yield from self._find(waiting, request, depth, fetched, best=best)
             for search in waiting:
                 search.ranked += rank(
@@ -185,7 +187,7 @@ class Searcher:
             depth = CANDIDATES if depth < CANDIDATES else depth * _DEEPER
         return searches, model
 
-    def _few(self, queries: Sequence[QueryVectors], request: SearchRequest, *, group: bool) -> int:
+    def _first_depth(self, queries: Sequence[QueryVectors], request: SearchRequest, *, group: bool) -> int:
         """Return how many candidates of a stage to ask for with their payloads; 0 if a search needs more than that."""
         if request.depth > CANDIDATES or any(query.condition is not None for query in queries):
             return 0

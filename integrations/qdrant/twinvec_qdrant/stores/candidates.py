@@ -30,14 +30,14 @@ class Candidates:
         more: For each search whether a stage may have more.
         notice: Payload of the extra point that the same request reads; None if that point does not exist.
         read: Further points by id that a request has read along; None for those that do not exist.
-        clear: Whether the request of the candidates says that no point is as ``Along.watched``.
+        none_watched: Whether the request of the candidates says that no point is as ``Along.watched``.
     """
 
     found: list[Found] = field(default_factory=list)
     more: list[bool] = field(default_factory=list)
     notice: Mapping[str, Any] | None = None
     read: dict[str, Point | None] = field(default_factory=dict)
-    clear: bool = False
+    none_watched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

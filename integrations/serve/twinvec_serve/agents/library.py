@@ -7,12 +7,11 @@ which opens each at its first use. The embedded store takes turns between proces
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from twinvec.errors import SpaceMismatchError
-from twinvec.retrieval.base import SpaceEncoder
-from twinvec_qdrant import Collection, list_collections
+from twinvec_qdrant import Collection, list_collections, open_with_one_of
 
 
 class Shelf(Protocol):
@@ -56,18 +55,5 @@ class Library:
             self._opened.popitem()[1].close()
 
     def _open(self, name: str) -> Collection:
-        opened = Collection.open(name, self._path, url=self._url, create=False)
-        for encoder in self._encoders():
-            if encoder.name == opened.info()["model"]:
-                opened.close()
-                return self._open_with(name, encoder)
-        return opened
-
-    def _open_with(self, name: str, encoder: SpaceEncoder) -> Collection:
-        try:
-            return Collection.open(name, self._path, url=self._url, create=False, encoder=encoder)
-        except SpaceMismatchError:  # the same model with other options, such as fewer dimensions
-            return Collection.open(name, self._path, url=self._url, create=False)
-
-    def _encoders(self) -> list[SpaceEncoder]:
-        return [each.loaded_encoder for each in self._opened.values() if each.loaded_encoder is not None]
+        loaded = [each.loaded_encoder for each in self._opened.values() if each.loaded_encoder is not None]
+        return open_with_one_of(loaded, partial(Collection.open, name, self._path, url=self._url, create=False))

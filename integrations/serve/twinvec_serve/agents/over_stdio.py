@@ -18,12 +18,11 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 
-from twinvec_qdrant import ServingProcess, serving_process
+from twinvec_qdrant import DEFAULT_PATH, ServingProcess, serving_process
 from twinvec_serve.agents.library import Library
 from twinvec_serve.agents.over_http import PATH
 from twinvec_serve.agents.server import build
 from twinvec_serve.safety.key_files import READ_VARIABLE, WRITE_VARIABLE
-from twinvec_serve.settings import DEFAULT_PATH
 
 P = ParamSpec("P")
 T = TypeVar("T")

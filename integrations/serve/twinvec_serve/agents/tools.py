@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from fnmatch import fnmatchcase
 from functools import wraps
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -18,7 +18,7 @@ from pydantic import Field
 from twinvec.errors import TwinvecError
 from twinvec.retrieval.base import Hit
 from twinvec.retrieval.documents import Document
-from twinvec_qdrant import Collection
+from twinvec_qdrant import Collection, CollectionHit, best_first
 from twinvec_serve.agents.library import Shelf
 from twinvec_serve.agents.results import (
     CollectionInfo,
@@ -123,7 +123,7 @@ class Tools:
         """
         if not all(map(str.strip, queries)):
             raise ToolError("a query is empty; expected a question or key words")
-        best: dict[tuple[str, str], tuple[int, str, Hit]] = {}
+        best: dict[tuple[str, str], tuple[int, CollectionHit]] = {}
         failed: dict[str, Exception] = {}
         names = await self._shelf.names() if collections is None else list(dict.fromkeys(collections))
         for name in names:
@@ -135,19 +135,19 @@ class Tools:
                 continue
             for hits in found:
                 for rank, hit in enumerate(hits):
-                    _keep_better(best, name, rank, hit)
+                    _keep_better(best, rank, CollectionHit(name, hit))
         if failed and len(failed) == len(names):
             raise next(iter(failed.values()))
-        ranked = _ranked(best.values())[:limit]
-        result = await self._shown(ranked)
+        result = await self._shown(best_first(best.values())[:limit])
         result.failed = {name: str(error) for name, error in failed.items()}
         return result
 
-    async def _shown(self, ranked: Sequence[tuple[str, Hit]]) -> Search:
+    async def _shown(self, ranked: Sequence[CollectionHit]) -> Search:
         result = Search(results=[])
         documents = await self._documents_of(ranked)
         left = MAX_CHARS
-        for name, hit in ranked:
+        for each in ranked:
+            name, hit = each.collection, each.hit
             source = _source(hit)
             passage = passage_of(hit)
             text = passage[: min(_PASSAGE_CHARS, left)]
@@ -219,13 +219,13 @@ class Tools:
         return found
 
     async def _documents_of(
-        self, ranked: Sequence[tuple[str, Hit]]
+        self, ranked: Sequence[CollectionHit]
     ) -> dict[tuple[str, str], tuple[Document, str | None]]:
         """Return the documents of hits, with what their sources hold, by collection and id."""
         documents = {}
-        for name in {name for name, _ in ranked}:
+        for name in {each.collection for each in ranked}:
             opened: Collection = await self._shelf.open(name)
-            ids = list(dict.fromkeys(_source(hit) for other, hit in ranked if other == name))
+            ids = list(dict.fromkeys(_source(each.hit) for each in ranked if each.collection == name))
             described = await asyncio.to_thread(opened.described, ids)
             for each in await opened.aget(ids):
                 documents[name, each.id] = each, described.get(each.id)
@@ -252,25 +252,12 @@ def _source(hit: Hit) -> str:
     return source if isinstance(source, str) else hit.id
 
 
-def _keep_better(best: dict[tuple[str, str], tuple[int, str, Hit]], name: str, rank: int, hit: Hit) -> None:
+def _keep_better(best: dict[tuple[str, str], tuple[int, CollectionHit]], rank: int, found: CollectionHit) -> None:
     """Keep of a document that several phrasings found the most relevant hit, with the best of its ranks."""
-    key = name, _source(hit)
-    known = best.get(key)
-    if known is None:
-        best[key] = rank, name, hit
-        return
-    better = hit if (hit.relevance or 0.0) > (known[2].relevance or 0.0) else known[2]
-    best[key] = min(rank, known[0]), name, better
-
-
-def _ranked(found: Iterable[tuple[int, str, Hit]]) -> list[tuple[str, Hit]]:
-    """Order hits by relevance where all have one, else by their rank in their own list."""
-    hits = list(found)
-    if all(hit.relevance is not None for _, _, hit in hits):
-        hits.sort(key=lambda each: (-(each[2].relevance or 0.0), each[0]))
-    else:
-        hits.sort(key=lambda each: each[0])
-    return [(name, hit) for _, name, hit in hits]
+    key = found.collection, _source(found.hit)
+    first, known = best.get(key, (rank, found))
+    is_better = (found.hit.relevance or 0.0) > (known.hit.relevance or 0.0)
+    best[key] = min(rank, first), found if is_better else known
 
 
 def _found(name: str, source: str, hit: Hit, text: str, place: str, described: str | None) -> Found:

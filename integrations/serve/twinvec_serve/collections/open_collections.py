@@ -10,16 +10,16 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from twinvec import Encoder, TwinvecError
-from twinvec.errors import CollectionNotFoundError, SpaceMismatchError
+from twinvec.errors import CollectionNotFoundError, TwinvecError
 from twinvec_qdrant import (
+    DEFAULT_PATH,
     Announcement,
     Answer,
     Asked,
@@ -27,13 +27,14 @@ from twinvec_qdrant import (
     CollectionEntry,
     joined_answers,
     list_collections,
+    open_with_one_of,
     search_as_asked,
 )
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.errors import Overloaded, RequestError, UnknownModel
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
-from twinvec_serve.settings import DEFAULT_PATH, ServeSettings
+from twinvec_serve.settings import ServeSettings
 
 logger = logging.getLogger(__name__)
 
@@ -251,18 +252,13 @@ class OpenCollections:
 
     def _opened(self, name: str) -> Collection:
         """Open a collection with the served model of its space, or else with the model that it records."""
-        for model in self._models.names:
-            with suppress(SpaceMismatchError):
-                return self._opened_with(name, self._models.encoder(model))
-        return self._opened_with(name, None)
-
-    def _opened_with(self, name: str, encoder: Encoder | None) -> Collection:
-        return Collection.open(name, encoder=encoder, create=False, **self._place)
+        encoders = map(self._models.encoder, self._models.names)
+        return open_with_one_of(encoders, partial(Collection.open, name, create=False, **self._place))
 
     @property
     def _place(self) -> dict[str, Any]:
         url = self._settings.url
-        return {"url": url} if url is not None else {"path": self._settings.path or DEFAULT_PATH}
+        return {"url": url} if url is not None else {"path": self._settings.path}
 
     def _lock(self, name: str) -> asyncio.Lock:
         return self._opening.setdefault(name, asyncio.Lock())

@@ -6,7 +6,6 @@ not be read, each in a line of its own, as ``twinvec_qdrant.written_line`` write
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from starlette.datastructures import UploadFile
 
 from twinvec.errors import DocumentError, TwinvecError
+from twinvec.retrieval.documents import parse_record
 from twinvec_qdrant import Failure, read_line
 from twinvec_serve.errors import RequestError
 
@@ -83,18 +83,9 @@ def _document(number: int, line: bytes | None, read: Callable[[dict[str, Any]], 
     try:
         if line is None:
             raise DocumentError("the line is longer than this server takes")
-        value = json.loads(line, parse_constant=refuse_constant)
-        if not isinstance(value, dict):
-            raise DocumentError(f'expected an object such as {{"id": ..., "text": ...}}, got {type(value).__name__}')
-        return read(value)
-    except (ValueError, RecursionError, TwinvecError) as error:
-        reason = str(error) if isinstance(error, TwinvecError) else f"not JSON: {error}"
-        return Failure(f"line {number}", reason, hides=True)
-
-
-def refuse_constant(name: str) -> None:
-    """Refuse NaN and the infinities, which no JSON has."""
-    raise ValueError(f"{name} is not a JSON value")
+        return read(parse_record(line))
+    except TwinvecError as error:
+        return Failure(f"line {number}", str(error), hides=True)
 
 
 async def save_files(files: list[UploadFile], folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
@@ -14,8 +13,10 @@ from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.requests import ClientDisconnect
 
+from twinvec.errors import DocumentError
+from twinvec.retrieval.documents import parse_json
 from twinvec_qdrant import RootElsewhere, read_source
-from twinvec_serve.collections.reading import ndjson_pages, plain, read_by_command, refuse_constant, save_files
+from twinvec_serve.collections.reading import ndjson_pages, plain, read_by_command, save_files
 from twinvec_serve.errors import RequestError
 from twinvec_serve.routes.answers import knows_secret
 from twinvec_serve.routes.presence import ClientGoneError
@@ -121,9 +122,9 @@ async def _pieces(request: Request, ended: asyncio.Event) -> AsyncIterator[bytes
 
 def _of_json(body: bytes, shared: Services) -> list[Any]:
     try:
-        values = json.loads(body, parse_constant=refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise RequestError(f"the body is not JSON: {error}", code="invalid_request") from None
+        values = parse_json(body)
+    except DocumentError as error:
+        raise RequestError(f"the body is {error}", code="invalid_request") from None
     if isinstance(values, dict) and values.keys() == {"documents"}:
         values = values["documents"]
     if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):

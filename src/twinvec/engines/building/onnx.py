@@ -79,17 +79,17 @@ class OnnxOperations:
         return self._node("Cast", node, to=self._onnx.TensorProto.FLOAT)
 
     def positions(self, ids_BT: str) -> str:
-        length = self._node("Gather", self._node("Shape", ids_BT), self._integer(1), axis=0)
-        return self._node("Range", self._integer(0), length, self._integer(1))
+        length = self._node("Gather", self._node("Shape", ids_BT), self._int64(1), axis=0)
+        return self._node("Range", self._int64(0), length, self._int64(1))
 
     def running_sum(self, node: str) -> str:
-        return self._node("CumSum", node, self._integer(1))
+        return self._node("CumSum", node, self._int64(1))
 
     def sum(self, node: str, axis: int, *, keep: bool = False) -> str:
-        return self._node("ReduceSum", node, self._list([axis]), keepdims=int(keep))
+        return self._node("ReduceSum", node, self._int64([axis]), keepdims=int(keep))
 
     def largest(self, node: str, axis: int, *, keep: bool = False) -> str:
-        return self._node("ReduceMax", node, self._list([axis]), keepdims=int(keep))
+        return self._node("ReduceMax", node, self._int64([axis]), keepdims=int(keep))
 
     def square_root(self, node: str) -> str:
         return self._node("Sqrt", node)
@@ -98,10 +98,10 @@ class OnnxOperations:
         return self._node("Gather", table, indices, axis=0)
 
     def first(self, node_BTD: str) -> str:
-        return self._node("Gather", node_BTD, self._integer(0), axis=1)
+        return self._node("Gather", node_BTD, self._int64(0), axis=1)
 
     def reshape(self, node: str, shape: Sequence[int]) -> str:
-        return self._node("Reshape", node, self._list(shape))
+        return self._node("Reshape", node, self._int64(shape))
 
     def joined(self, nodes: Sequence[str]) -> str:
         return self._node("Concat", *nodes, axis=-1)
@@ -146,14 +146,11 @@ class OnnxOperations:
     def _integers(self, node: str) -> str:
         return self._node("Cast", node, to=self._onnx.TensorProto.INT64)
 
-    def _integer(self, value: int) -> str:
-        return self.constant(np.array(value, dtype=np.int64))
+    def _int64(self, values: int | Sequence[int]) -> str:
+        return self.constant(np.array(values, dtype=np.int64))
 
     def _number(self, value: float) -> str:
         return self.constant(np.array(value, dtype=np.float32))
-
-    def _list(self, values: Sequence[int]) -> str:
-        return self.constant(np.array(values, dtype=np.int64))
 
 
 def check_size(folder: Path, size: int) -> None:

@@ -1,5 +1,5 @@
 """Losses: the objectives as modules for sentence-transformers' trainers."""
 
-from twinvec.support.extras import require_extra
+from twinvec.support.extras import require_training
 
-require_extra("torch", "train", "training")  # its modules import torch
+require_training()

@@ -1,5 +1,5 @@
 """Training runs: the configuration, the trainers, checkpoints, the model card, the report."""
 
-from twinvec.support.extras import require_extra
+from twinvec.support.extras import require_training
 
-require_extra("torch", "train", "training")  # its modules import torch
+require_training()

@@ -48,7 +48,9 @@ def server():
 @pytest.fixture
 def hoping(monkeypatch):
     """Every search asks for payloads at once: what it shows must not depend on this guess."""
-    monkeypatch.setattr(Fetched, "hopeful", property(lambda self: self._ended is not None and self._vector is None))
+    monkeypatch.setattr(
+        Fetched, "expects_no_records", property(lambda self: self._ended is not None and self._vector is None)
+    )
 
 
 def opened(server: StandIn, **options) -> Collection:
@@ -463,14 +465,14 @@ def test_a_revision_has_ended_if_a_later_request_finds_no_intent():
     known = EndedCommits()
     first = known.now()
     meanwhile = known.now()
-    known.answered(first, ["a"], clear=True)
+    known.learn(first, ["a"], no_intents=True)
     assert not known.had_ended("a", known.now()), "the request was sent before the revision was met"
-    known.answered(meanwhile, ["b"], clear=True)
+    known.learn(meanwhile, ["b"], no_intents=True)
     assert not known.had_ended("a", known.now()), "this one too"
-    known.answered(known.now(), [], clear=False)
+    known.learn(known.now(), [], no_intents=False)
     assert not known.had_ended("a", known.now())
     before = known.now()
-    known.answered(known.now(), [], clear=True)
+    known.learn(known.now(), [], no_intents=True)
     assert not known.had_ended("a", before), "that is not known at the beginning of this search"
     assert known.had_ended("a", known.now())
     assert not known.had_ended("c", known.now())
@@ -479,22 +481,22 @@ def test_a_revision_has_ended_if_a_later_request_finds_no_intent():
 def test_few_revisions_are_kept(monkeypatch):
     monkeypatch.setattr(ended, "_MOST", 100)
     known = EndedCommits()
-    known.answered(known.now(), [f"r{row}" for row in range(101)], clear=True)
-    known.answered(known.now(), [], clear=True)
+    known.learn(known.now(), [f"r{row}" for row in range(101)], no_intents=True)
+    known.learn(known.now(), [], no_intents=True)
     now = known.now()
     assert [known.had_ended(f"r{row}", now) for row in (0, 49, 50, 100)] == [False, False, True, True]
 
 
 def test_a_handle_expects_two_requests_while_it_knows_little():
     known = EndedCommits()
-    assert not known.now().hopeful
+    assert not known.now().expects_no_records
     for _ in range(2):
-        known.answered(known.now(), ["a", "b"], clear=True)
-    assert known.now().hopeful
-    known.answered(known.now(), ["a", "c", "d"], clear=True)
-    assert not known.now().hopeful, "most of what it met is new"
-    known.answered(known.now(), ["a"], clear=True)
-    known.answered(known.now(), [], clear=True)
-    assert known.now().hopeful, "an answer without chunks says nothing"
-    known.answered(known.now(), ["a"], clear=False)
-    assert not known.now().hopeful, "a writer is at work"
+        known.learn(known.now(), ["a", "b"], no_intents=True)
+    assert known.now().expects_no_records
+    known.learn(known.now(), ["a", "c", "d"], no_intents=True)
+    assert not known.now().expects_no_records, "most of what it met is new"
+    known.learn(known.now(), ["a"], no_intents=True)
+    known.learn(known.now(), [], no_intents=True)
+    assert known.now().expects_no_records, "an answer without chunks says nothing"
+    known.learn(known.now(), ["a"], no_intents=False)
+    assert not known.now().expects_no_records, "a writer is at work"

@@ -102,7 +102,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
     _check_vectors: bool = PrivateAttr()
     _enable_hybrid: bool = PrivateAttr()
 
-    @takes_foreign(2, "TwinvecVectorStore(embed_model, collection_name, client=client)")
+    @takes_foreign(BaseEmbedding, "a LlamaIndex embedding")
     def __init__(
         self,
         embed_model: BaseEmbedding | None = None,
@@ -128,7 +128,6 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         enable_hybrid: bool = True,
         qdrant: Mapping[str, Any] | None = None,
     ) -> None:
-        _check_order(embed_model, collection_name)
         ours = {
             "path": path,
             "url": url,
@@ -359,17 +358,6 @@ class TwinvecVectorStore(BasePydanticVectorStore):
             return self._collection.find(as_filter(filters))
         there = set(self._collection.find(all_of([as_filter(filters), {"id": node_ids}]))) if node_ids else set()
         return [key for key in node_ids if key in there]
-
-
-def _check_order(embed_model: object, collection_name: object) -> None:
-    """Notice arguments in the order of ``QdrantVectorStore``, which begins with collection_name and client."""
-    if embed_model is not None and not isinstance(embed_model, BaseEmbedding):
-        raise ConfigurationError(
-            f"embed_model: expected a LlamaIndex embedding, got {type(embed_model).__name__}: write "
-            "TwinvecVectorStore(embed_model, collection_name, client=client)"
-        )
-    if not isinstance(collection_name, str):
-        raise ConfigurationError(f"collection_name: expected a string, got {type(collection_name).__name__}")
 
 
 def _encoder(embed_model: BaseEmbedding) -> Encoder | ExternalEncoder:

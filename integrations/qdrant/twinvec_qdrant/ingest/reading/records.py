@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from twinvec.errors import DocumentError, TwinvecError
-from twinvec.retrieval.documents import Document, as_document
+from twinvec.retrieval.documents import Document, as_document, parse_record
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.reading.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import NO_TEXT, Empty, Failure, Read, printable
@@ -36,7 +35,7 @@ def read_lines(file: BinaryIO, name: str, prefix: str, columns: RecordColumns) -
                 raise DocumentError(f"a line of more than {_MAX_LINE_BYTES:,} bytes")
             text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode()
             if text.strip():
-                yield Read(_document(_object(text), number - 1, prefix, columns), len(line))
+                yield Read(_document(parse_record(text), number - 1, prefix, columns), len(line))
         except UnicodeDecodeError as error:
             wrong = f"not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
             yield Read(Failure(where, wrong, hides=True), len(line))
@@ -67,17 +66,3 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
         while rest and not rest.endswith(b"\n") and len(line) > _MAX_LINE_BYTES:
             rest = file.readline(_MAX_LINE_BYTES)
         yield line
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise DocumentError(f'expected an object such as {{"id": ..., "text": ...}}, got {type(value).__name__}')
-    return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")

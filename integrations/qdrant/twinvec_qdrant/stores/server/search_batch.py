@@ -138,10 +138,10 @@ class Searching(Reading):
         asked = [*noticing, *watching, *chain(*own), *chain(*crossed)]
         answers = iter((yield from self._answers(asked, limits)))
         noticed = {str(point.id): point for point in (next(answers) if noticing else ())}
-        clear = bool(watching) and not next(answers)
+        none_watched = bool(watching) and not next(answers)
         best = {str(each.id): stored_point(each) for _ in watching[1:] for each in next(answers)}
         candidates = gathered(searches, _merged(queries, own, answers))
-        candidates.clear = clear
+        candidates.none_watched = none_watched
         candidates.read.update(best)
         complete = {
             (each.row, each.stage)
