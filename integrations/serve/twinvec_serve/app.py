@@ -32,7 +32,7 @@ MCP_HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID")
 
 
 class _Application(FastAPI):
-    """FastAPI's application, and the requests that go past it; both pass the same middleware first."""
+    """FastAPI's application, and the requests that go past it; both pass this server's own middleware first."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_direct = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in self._direct

@@ -81,8 +81,8 @@ class ServerStopsError(RequestError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the server has stopped before the end of the ingest; documents that were committed stay, and the same "
-            "ingest continues once the server is back",
+            "the server stopped before the request was done; what was committed stays, and the same request does the "
+            "rest once the server is back",
             code="server_stopped",
             status=503,
         )
