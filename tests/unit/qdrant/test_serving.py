@@ -14,7 +14,8 @@ import pytest
 from holders import with_helpers
 from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError
 from twinvec_qdrant import Announcement, Collection, drop_collection, restore_collection, serving_process
-from twinvec_qdrant.serving.client import ServerClient, collection_path
+from twinvec_qdrant.serving.client import ServerClient
+from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import SERVING_FILE
 from words import WordEncoder
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from twinvec.errors import (
     CollectionNotFoundError,
@@ -179,13 +179,6 @@ class ServerClient:
                 "over https, or stop that process"
             )
         return {**self._headers, "Authorization": f"Bearer {key}"}
-
-
-def collection_path(name: str, rest: str = "") -> str:
-    """Return the path of a collection in the API; raise ``ConfigurationError`` if its name cannot be part of one."""
-    if "/" in name or name in (".", ".."):
-        raise ConfigurationError(f"the collection {name!r} cannot be reached over HTTP: its name is no part of a path")
-    return f"/v1/collections/{quote(name, safe='')}{rest}"
 
 
 def _told_error(fields: Mapping[str, Any], otherwise: type[TwinvecError]) -> TwinvecError:

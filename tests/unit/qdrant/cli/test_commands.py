@@ -11,7 +11,9 @@ import sys
 import pytest
 
 from stand_in import Fault, StandIn
+from twinvec import Encoder
 from twinvec.export.model import export_model
+from twinvec_qdrant import Collection
 
 NOTES = {
     "tea.md": "# Tea\n\nGreen tea is brewed at 80 degrees.\n\n# Coffee\n\nEspresso needs nine bars of pressure.\n",
@@ -391,3 +393,19 @@ def test_chunking_is_recorded_and_checked(twinvec, folder, place, tiny):
     done = twinvec("ingest", folder, *place, *tiny, "--chunk-tokens", 64)
     assert done.code == 1
     assert "chunk" in done.err
+
+
+@pytest.mark.parametrize("name", ["a/b c", "..", " a", "a\tb", "a" * 201])
+def test_a_new_collection_has_a_name_that_can_be_served(twinvec, folder, tmp_path, tiny, name):
+    for more in ((), ("--dry-run",)):
+        done = twinvec("ingest", folder, "--path", tmp_path / "store", "-c", name, *tiny, *more)
+        assert (done.code, done.out) == (1, "")
+        assert f"the name {name!r} is not for a new collection" in done.err
+    assert not list((tmp_path / "store").glob("*"))
+
+
+def test_a_collection_that_has_another_name_already_keeps_it(twinvec, folder, tmp_path, tiny):
+    name = "a/b c"
+    Collection.open(name, tmp_path / "store", encoder=Encoder(tiny[1])).close()
+    figures(twinvec("ingest", folder, "--path", tmp_path / "store", "-c", name, *tiny, "--json"))
+    assert figures(twinvec("info", "--path", tmp_path / "store", "-c", name, "--json"))["sources"] == 3

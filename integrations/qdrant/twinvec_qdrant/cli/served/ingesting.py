@@ -23,7 +23,8 @@ from twinvec_qdrant.ingest.lines import written_line
 from twinvec_qdrant.ingest.reading import Reading, Root
 from twinvec_qdrant.ingest.registration import stored_root
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.serving.client import ServerClient, collection_path
+from twinvec_qdrant.serving.client import ServerClient
+from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.settings import ChunkSettings
 from twinvec_qdrant.stored_roots import StoredRoot
 
