@@ -7,11 +7,14 @@ import json
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import ValidationError
 
 from twinvec import Encoder
 from twinvec_qdrant import Asked, Collection, search_as_asked
+from twinvec_qdrant.serving.names import can_be_served
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.errors import Overloaded
+from twinvec_serve.routes.collection_forms import NewCollection
 
 DOCUMENTS = [
     {"id": "tls.md", "text": "A certificate is renewed two weeks before it ends.", "lang": "en", "year": 2024},
@@ -99,6 +102,16 @@ def test_all_collections_are_searched_and_named(served):
 
 def test_a_collection_is_described_as_info_does(served, opened):
     assert served.get("/v1/collections/docs").json() == json.loads(json.dumps(opened.info()))
+
+
+@pytest.mark.parametrize("name", ["", "a/b", ".", "..", " a", "a\n", "a" * 201, "a b", "ä?#%", ".a", "a" * 200])
+def test_the_server_and_the_commands_agree_on_names(name):
+    try:
+        NewCollection(name=name)
+    except ValidationError:
+        assert not (name and can_be_served(name))
+    else:
+        assert can_be_served(name)
 
 
 @pytest.mark.parametrize(
