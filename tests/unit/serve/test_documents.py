@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from twinvec_qdrant import Failure
+from twinvec_qdrant import Empty, Failure, read_source
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain
@@ -81,6 +81,26 @@ def test_documents_come_in_each_form(served, docs, body):
     assert len(ids(served, docs)) == 5
 
 
+EMPTY = [
+    {"id": "a", "text": ""},
+    {"_id": 7, "text": " \n", "title": " ", "year": 3},
+    {"id": "b", "text": "", "title": "Only a title"},
+    {"id": "", "text": ""},
+    {"text": ""},
+    {"id": "c", "text": "", "title": 5},
+]
+
+
+@pytest.mark.parametrize("body", [{"json": EMPTY}, {"content": lines(EMPTY), "headers": NDJSON}])
+def test_a_document_without_text_is_empty_as_it_is_in_a_file(served, docs, body, tmp_path):
+    (tmp_path / "records.jsonl").write_bytes(lines(EMPTY))
+    read = list(read_source(tmp_path / "records.jsonl"))
+    empties = [[each.source, each.reason] for each in read if isinstance(each, Empty)]
+    report = served.post(f"{docs}/documents", **body).json()
+    assert (report["new"], report["failed"]) == (1, 3)
+    assert report["empties"] == empties == [["a", "holds no text"], ["7", "holds no text"]]
+
+
 def test_a_line_that_is_no_document_fails_alone(served, docs):
     body = (
         lines(documents(2))
@@ -101,7 +121,7 @@ def test_a_line_longer_than_a_body_may_be_fails_alone(served, docs):
 
 
 async def test_lines_are_cut_wherever_the_body_is_cut():
-    body = "\n".join(json.dumps({"id": str(row), "text": "Größe " * row}, ensure_ascii=False) for row in range(9))
+    body = "\n".join(json.dumps({"id": str(row), "text": "Größe " * row or "tea"}, ensure_ascii=False) for row in range(9))
     data = body.encode()
 
     async def pieces(size):

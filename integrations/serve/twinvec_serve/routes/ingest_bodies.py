@@ -131,7 +131,7 @@ def _of_json(body: bytes, shared: Services) -> list[Any]:
             'expected {"documents": [{"id": ..., "text": ...}, ...]} or the list itself', code="invalid_request"
         )
     check_number(values, shared)
-    return values
+    return [plain(each) for each in values]
 
 
 async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:
