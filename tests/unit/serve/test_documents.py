@@ -121,7 +121,9 @@ def test_a_line_longer_than_a_body_may_be_fails_alone(served, docs):
 
 
 async def test_lines_are_cut_wherever_the_body_is_cut():
-    body = "\n".join(json.dumps({"id": str(row), "text": "Größe " * row or "tea"}, ensure_ascii=False) for row in range(9))
+    body = "\n".join(
+        json.dumps({"id": str(row), "text": "Größe " * row or "tea"}, ensure_ascii=False) for row in range(9)
+    )
     data = body.encode()
 
     async def pieces(size):
