@@ -286,6 +286,20 @@ def test_json_lines_from_standard_input(twinvec, place, monkeypatch, tiny):
     assert "text" in report["failures"][0][1]
 
 
+@pytest.mark.parametrize("given", [b"not json\n", b'{"id": "a", "text": ""}\n', b""])
+def test_an_ingest_without_documents_says_that_the_collection_is_there(twinvec, place, monkeypatch, tiny, given):
+    for more in (["--dry-run"], [], ["--json"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
+        done = twinvec("ingest", "-", *place, *tiny, *more)
+        assert done.code == (given == b"not json\n")
+        told = "the collection 'notes' is there and empty; twinvec drop -c notes removes it"
+        assert (told in done.err) == (more != ["--dry-run"])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"id": "a", "text": "tea"}\n'), encoding="utf-8"))
+    assert "is there" not in twinvec("ingest", "-", *place, *tiny).err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
+    assert "is there" not in twinvec("ingest", "-", *place, *tiny).err
+
+
 def test_failures_are_listed_and_nothing_but_failures_is_an_error(twinvec, folder, place, tiny):
     (folder / "image.bin").write_bytes(bytes(range(256)))
     done = twinvec("ingest", folder, *place, *tiny)
