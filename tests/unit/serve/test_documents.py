@@ -284,18 +284,21 @@ async def test_searches_go_on_during_an_ingest_and_ingests_wait_for_one_another(
         assert "third" in text
 
 
-async def post(app, content_type: bytes, *messages) -> None:
-    """Send a request in pieces, the last of which may be that the client goes away."""
+async def post(app, content_type: bytes, *messages, hear=None) -> None:
+    """Send a request in pieces, and go away; a client that gives ``hear`` stays, and gets each piece of the answer."""
     headers = {b"host": b"127.0.0.1:6380", b"content-type": content_type, b"accept": b"text/event-stream"}
     scope = {"type": "http", "method": "POST", "path": "/v1/collections/docs/documents", "query_string": b""}
     scope |= {"headers": list(headers.items()), "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 6380)}
     left = list(messages)
 
     async def receive():
+        if hear is not None and not left:
+            await asyncio.Event().wait()
         return left.pop(0) if left else {"type": "http.disconnect"}
 
     async def send(message):
-        pass
+        if hear is not None:
+            hear(message.get("body", b""))
 
     await app({**scope, "scheme": "http", "http_version": "1.1"}, receive, send)
 
@@ -312,6 +315,30 @@ async def test_an_ingest_goes_on_without_its_client(tiny_model, tmp_path):
             assert opened.count() == 0
         await collections.ingests.finish()
         assert len(opened.find()) == 3
+
+
+async def test_an_ingest_that_waits_for_another_says_so(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_serve.routes.progress._SILENT_SECONDS", 0.0)
+    app = create_app(settings_of(tiny_model("bert"), tmp_path))
+    waits, go, answer = asyncio.Event(), threading.Event(), []
+
+    def hear(piece):
+        answer.append(piece)
+        if b'"waiting": true' in piece:
+            waits.set()
+
+    async with app.router.lifespan_context(app):
+        collections = app.state.services.collections
+        opened = await collections.create("docs", "tiny", {"chunking": False})
+        before = asyncio.create_task(collections.ingests.write(opened, go.wait))
+        await asyncio.sleep(0)
+        body = {"type": "http.request", "body": json.dumps(documents(3)).encode()}
+        asked = asyncio.create_task(post(app, b"application/json", body, hear=hear))
+        await waits.wait()
+        go.set()
+        await asyncio.gather(before, asked)
+    assert b'"waiting"' not in answer[-2] + answer[-1]
+    assert b"event: report" in b"".join(answer)
 
 
 async def test_a_client_that_goes_away_before_the_end_stops_its_ingest(tiny_model, tmp_path):

@@ -1,9 +1,13 @@
-"""The progress of an ingest as server-sent events: ``progress`` again and again, and then ``report`` or ``error``."""
+"""The progress of an ingest as server-sent events: ``progress`` again and again, and then ``report`` or ``error``.
+
+``progress`` has ``waiting`` (true) while the ingest waits for others of the same collection, if that takes long.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +22,7 @@ EVENTS = "text/event-stream"
 
 _EVERY_SECONDS = 0.25
 _PING_SECONDS = 10
+_SILENT_SECONDS = 1.0  # a longer wait for other ingests is told
 
 
 class ProgressAnswer(EventSourceResponse):
@@ -43,9 +48,11 @@ class ProgressAnswer(EventSourceResponse):
 
 async def _events(ingest: Ingest) -> AsyncIterator[ServerSentEvent]:
     told: dict[str, Any] = {}
+    begun = time.monotonic()
     while True:
         await asyncio.wait([ingest.done], timeout=_EVERY_SECONDS if told else 0)
-        now = {"done": ingest.counted, "total": ingest.total, "file": ingest.current}
+        waiting = (ingest.waits and time.monotonic() >= begun + _SILENT_SECONDS) or None
+        now = {"done": ingest.counted, "total": ingest.total, "file": ingest.current, "waiting": waiting}
         if now != told:
             told = now
             yield _event("progress", {name: value for name, value in now.items() if value is not None})

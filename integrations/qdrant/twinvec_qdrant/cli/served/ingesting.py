@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from operator import length_hint
@@ -27,6 +28,8 @@ from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.settings import ChunkSettings
 from twinvec_qdrant.stored_roots import StoredRoot
+
+logger = logging.getLogger(__name__)
 
 _STORED = "what the process had stored before is kept; run the same command again: it does the rest"
 
@@ -127,12 +130,16 @@ class _Told:
         self.report: dict[str, Any] = {}
         self._advance = advance
         self._done = 0
+        self._has_waited = False
 
     def event(self, name: str, values: dict[str, Any]) -> None:
         """Note an event."""
         if name == "progress":
             self._advance(values["done"] - self._done)
             self._done = values["done"]
+            if values.get("waiting") and not self._has_waited:
+                logger.warning("waiting for another ingest of this collection, which the process carries out first")
+                self._has_waited = True
         elif name == "report":
             self.report = values
         elif name == "error":
