@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from http.client import HTTPConnection
 
 import pytest
 
@@ -244,6 +245,50 @@ def test_an_ingest_whose_process_dies_says_what_stays(tiny, tmp_path):
     assert "what the process had stored before is kept; run the same command again: it does the rest" in errors
     assert json.loads(twinvec(tmp_path, "info", *place, "--json").stdout)["sources"] > 0
     assert "Traceback" not in errors
+
+
+def test_an_ingest_that_waits_says_so_and_goes_on_when_its_command_is_interrupted(tiny, folder, tmp_path):
+    shutil.copytree(folder / "docs", tmp_path / "docs")
+    place = ("-c", "docs", "--path", "store")
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with serving(tmp_path, tiny) as server:
+        assert twinvec(tmp_path, "ingest", "docs", *place).returncode == 0
+        before = HTTPConnection(server.address.removeprefix("http://"), timeout=60)
+        before.putrequest("POST", "/v1/collections/docs/documents")
+        for header in ("Content-Type: application/x-ndjson", "Accept: text/event-stream", "Transfer-Encoding: chunked"):
+            before.putheader(*header.split(": "))
+        before.endheaders()
+        answer = before.getresponse()  # the ingest has begun, and waits for documents
+        (tmp_path / "docs" / "new.md").write_text("# New\n\nA new page.\n")
+        command = [sys.executable, "-m", "twinvec", "ingest", "docs", *place]
+        with subprocess.Popen(command, cwd=tmp_path, text=True, **pipes) as process:
+            told = process.stderr.readline()
+            assert "waiting for another ingest of this collection" in told
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate()
+        assert process.returncode == 130
+        assert "all documents have been sent; the process that serves the store goes on with the ingest" in errors
+        assert documents_of(server, "docs") == 2
+        before.send(b"0\r\n\r\n")
+        answer.read()
+        before.close()
+        assert any(documents_of(server, "docs") == 3 for _ in range(100_000)), "the ingest did not go on"
+
+
+def test_an_ingest_that_is_interrupted_while_it_reads_says_what_stays(tiny, tmp_path):
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with serving(tmp_path, tiny) as server:
+        command = [sys.executable, "-m", "twinvec", "ingest", "-", "-c", "rows", "--path", "store"]
+        with subprocess.Popen(command, cwd=tmp_path, text=True, **pipes) as process:
+            process.stdin.write(
+                "".join(json.dumps({"id": f"r{row}", "text": f"row {row}"}) + "\n" for row in range(3000))
+            )
+            process.stdin.flush()
+            assert any(documents_of(server, "rows") for _ in range(100_000)), "nothing was stored"
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate()
+        assert process.returncode == 130
+        assert "not all documents have been sent; the process that serves the store keeps what it has stored" in errors
 
 
 def documents_of(server, name):

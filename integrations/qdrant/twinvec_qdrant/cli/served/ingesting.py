@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
+from twinvec.cli.terminal import complain
 from twinvec.errors import (
     CollectionNotFoundError,
     ConfigurationError,
@@ -32,6 +33,8 @@ from twinvec_qdrant.stored_roots import StoredRoot
 logger = logging.getLogger(__name__)
 
 _STORED = "what the process had stored before is kept; run the same command again: it does the rest"
+_GOES_ON = "all documents have been sent; the process that serves the store goes on with the ingest"
+_ENDED = "not all documents have been sent; the process that serves the store keeps what it has stored of them"
 
 
 class ServedCollection:
@@ -109,9 +112,12 @@ class ServedCollection:
         query = urlencode({**asked, **({"total": number} if number else {})})
         first = {"root": stored_root(root, source, describe).as_fields(), "named": source is not None}
         with progress_bar("Ingesting", number or None, "documents", shown=progress) as advance:
-            told = _Told(advance)
+            told, lines = _Told(advance), _Lines(first, reading)
             try:
-                self._client.stream(f"{self._path}/documents?{query}", _lines(first, reading), told.event)
+                self._client.stream(f"{self._path}/documents?{query}", lines, told.event)
+            except KeyboardInterrupt:
+                complain(f"twinvec: {_GOES_ON if lines.ended else _ENDED}")
+                raise
             except (StoreUnavailableError, StoreBusyError) as error:
                 error.add_note(_STORED)
                 raise
@@ -146,9 +152,22 @@ class _Told:
             self.report = values.get("report", {})
 
 
-def _lines(first: dict[str, Any], reading: Reading) -> Iterator[dict[str, Any]]:
-    yield first
-    yield from map(written_line, reading)
+class _Lines:
+    """What is sent: which root the documents are from, and each document, in a line of its own.
+
+    Attributes:
+        ended: Whether all of them have been sent.
+    """
+
+    def __init__(self, first: dict[str, Any], reading: Reading) -> None:
+        self.ended = False
+        self._first = first
+        self._reading = reading
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        yield self._first
+        yield from map(written_line, self._reading)
+        self.ended = True
 
 
 def _add(report: IngestReport, told: Mapping[str, Any]) -> None:
