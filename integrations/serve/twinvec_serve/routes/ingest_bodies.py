@@ -22,6 +22,7 @@ from twinvec_serve.routes.presence import ClientGoneError
 from twinvec_serve.services import Services
 
 _NDJSON, _FILES, _JSON = "application/x-ndjson", "multipart/form-data", "application/json"
+_EXPECTED = '{"documents": [{"id": ..., "text": ...}, ...]} or the list itself'
 _DOCUMENT = {
     "type": "object",
     "required": ["id", "text"],
@@ -120,6 +121,8 @@ async def _pieces(request: Request, ended: asyncio.Event) -> AsyncIterator[bytes
 
 
 def _of_json(body: bytes, shared: Services) -> list[Any]:
+    if not body:
+        raise RequestError(f"the body is empty; send {_EXPECTED}", code="invalid_request")
     try:
         values = json.loads(body, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -127,9 +130,7 @@ def _of_json(body: bytes, shared: Services) -> list[Any]:
     if isinstance(values, dict) and values.keys() == {"documents"}:
         values = values["documents"]
     if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
-        raise RequestError(
-            'expected {"documents": [{"id": ..., "text": ...}, ...]} or the list itself', code="invalid_request"
-        )
+        raise RequestError(f"expected {_EXPECTED}", code="invalid_request")
     check_number(values, shared)
     return [plain(each) for each in values]
 
