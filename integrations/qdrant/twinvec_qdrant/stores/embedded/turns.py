@@ -79,7 +79,10 @@ class Turns:
         try:
             while self._others():
                 if time.monotonic() >= end:
-                    raise self._busy("in use", self._owner, wait_seconds, "use")
+                    raise StoreBusyError(
+                        f"{self._path}: {_holder(self._owner)} has had the collection open for {wait_seconds:g} s; to "
+                        "drop, restore or repair it, end the processes that have it open"
+                    )
                 time.sleep(_POLL_SECONDS)
             self.take(max(end - time.monotonic(), 0))
             yield
