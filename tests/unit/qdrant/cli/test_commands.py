@@ -384,14 +384,55 @@ def test_a_missing_collection_is_named(twinvec, place, command, tmp_path):
         ("search", "--collection", "n"),
         ("search", " \n", "--collection", "n"),
         ("search", "tea", "--collection", "n", "--files", "--json"),
-        ("search", "tea", "--collection", "n", "--mode", "psychic"),
-        ("search", "tea", "--collection", "n", "--limit", "0"),
+        ("search", "tea", "--collection", "n", "--limit"),
         ("ingest", ".", "--collection", "n", "--no-chunking", "--overlap", "3"),
     ],
 )
 def test_wrong_usage(twinvec, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert twinvec(*arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("search", "tea", "--limit", "ten"), "'--limit': 'ten' should be a valid integer"),
+        (("search", "tea", "--limit", "0"), "'--limit': '0' should be greater than or equal to 1"),
+        (("search", "tea", "--min-relevance", "high"), "'--min-relevance': 'high' should be a valid number"),
+        (("search", "tea", "--mode", "fuzzy"), "'fuzzy' is not one of 'hybrid', 'dense', 'sparse'."),
+        (("search", "-varroa mites"), "comes last, after --: twinvec search -- '-varroa mites'"),
+        (("show", "-7.md"), "comes last, after --: twinvec show -- -7.md"),
+        (("collections", "-7"), "No such option: -7"),
+        (("search", "tea", "--limt", "3"), "No such option: --limt (Possible options: --limit, --wait)"),
+    ],
+)
+def test_wrong_usage_is_said_in_plain_words(twinvec, arguments, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = twinvec(*arguments)
+    shown = " ".join(done.err.replace("│", " ").split())
+    assert done.code == 2
+    assert f"{told} ╰" in shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("search", "tea"),
+        ("search", "tea", "-c", "n"),
+        ("ingest", ".", "-c", "n"),
+        ("info", "-c", "n"),
+        ("show", "tea.md"),
+        ("collections",),
+        ("drop", "n", "--yes"),
+        ("serve",),
+    ],
+)
+def test_a_file_in_the_place_of_a_store_is_named(twinvec, tmp_path, command, tiny):
+    file = tmp_path / "notes.md"
+    file.write_text("tea")
+    model = tiny if command[0] in ("ingest", "serve") else ()
+    done = twinvec(*command, *model, "--path", file)
+    assert (done.code, done.err) == (1, f"twinvec: {file}: a file, and a store is a folder; name the folder\n")
 
 
 def test_a_missing_source_makes_no_collection(twinvec, place, tmp_path):
