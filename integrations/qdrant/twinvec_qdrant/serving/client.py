@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -83,6 +84,9 @@ class ServerClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._connection.sock is not None:
+            with suppress(OSError):  # a thread that still reads would hold up the close until the next event
+                self._connection.sock.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def get(self, path: str) -> dict[str, Any]:
