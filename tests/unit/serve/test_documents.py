@@ -144,6 +144,7 @@ def test_the_progress_is_told_and_the_report_comes_last(served, docs):
     told = events(answer)
     assert [name for name, _ in told[:-1]] == ["progress"] * (len(told) - 1)
     assert told[-2][1]["done"] == told[-2][1]["total"] == 4
+    assert told[-2][1]["received"] is True
     assert told[-1][0] == "report"
     assert told[-1][1]["new"] == 4
 

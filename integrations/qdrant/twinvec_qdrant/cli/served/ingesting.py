@@ -33,8 +33,8 @@ from twinvec_qdrant.stored_roots import StoredRoot
 logger = logging.getLogger(__name__)
 
 _STORED = "what the process had stored before is kept; run the same command again: it does the rest"
-_GOES_ON = "all documents have been sent; the process that serves the store goes on with the ingest"
-_ENDED = "not all documents have been sent; the process that serves the store keeps what it has stored of them"
+_GOES_ON = "the process that serves the store has all documents, and goes on with the ingest"
+_MAY_END = "the process that serves the store keeps what it has stored, and may lack the other documents"
 
 
 class ServedCollection:
@@ -112,11 +112,11 @@ class ServedCollection:
         query = urlencode({**asked, **({"total": number} if number else {})})
         first = {"root": stored_root(root, source, describe).as_fields(), "named": source is not None}
         with progress_bar("Ingesting", number or None, "documents", shown=progress) as advance:
-            told, lines = _Told(advance), _Lines(first, reading)
+            told = _Told(advance)
             try:
-                self._client.stream(f"{self._path}/documents?{query}", lines, told.event)
+                self._client.stream(f"{self._path}/documents?{query}", _lines(first, reading), told.event)
             except KeyboardInterrupt:
-                complain(f"twinvec: {_GOES_ON if lines.ended else _ENDED}")
+                complain(f"twinvec: {_GOES_ON if told.received else _MAY_END}")
                 raise
             except (StoreUnavailableError, StoreBusyError) as error:
                 error.add_note(_STORED)
@@ -134,6 +134,7 @@ class _Told:
 
     def __init__(self, advance: Advance) -> None:
         self.report: dict[str, Any] = {}
+        self.received = False
         self._advance = advance
         self._done = 0
         self._has_waited = False
@@ -143,6 +144,7 @@ class _Told:
         if name == "progress":
             self._advance(values["done"] - self._done)
             self._done = values["done"]
+            self.received = values.get("received", False)
             if values.get("waiting") and not self._has_waited:
                 logger.warning("waiting for another ingest of this collection, which the process carries out first")
                 self._has_waited = True
@@ -152,22 +154,9 @@ class _Told:
             self.report = values.get("report", {})
 
 
-class _Lines:
-    """What is sent: which root the documents are from, and each document, in a line of its own.
-
-    Attributes:
-        ended: Whether all of them have been sent.
-    """
-
-    def __init__(self, first: dict[str, Any], reading: Reading) -> None:
-        self.ended = False
-        self._first = first
-        self._reading = reading
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        yield self._first
-        yield from map(written_line, self._reading)
-        self.ended = True
+def _lines(first: dict[str, Any], reading: Reading) -> Iterator[dict[str, Any]]:
+    yield first
+    yield from map(written_line, reading)
 
 
 def _add(report: IngestReport, told: Mapping[str, Any]) -> None:
