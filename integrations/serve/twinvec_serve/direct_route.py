@@ -70,6 +70,6 @@ def _parsed(content: bytes) -> Any:
         return json.loads(content) if content else None
     except json.JSONDecodeError as error:
         fault = {"type": "json_invalid", "loc": ("body", error.pos), "ctx": {"error": error.msg}}
-        raise RequestValidationError([fault]) from None
+        raise RequestValidationError([fault], body=error.doc) from None
     except (ValueError, RecursionError):  # bytes that are no UTF-8, or a body nested too deeply
         raise _UNREADABLE from None

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from json import JSONDecodeError
 from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
@@ -123,6 +125,12 @@ _TABLE: dict[type[TwinvecError], _Known] = {
 
 _CODES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
 
+_PLAIN = {"missing": "is missing", "extra_forbidden": "is not known; leave it out"}
+"""Kinds of faults for which pydantic's words do not follow a parameter's name."""
+
+_NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
+"""What pydantic calls a parameter, whose name comes before."""
+
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -194,18 +202,21 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
 
 def _invalid(error: RequestValidationError) -> RequestError:
     """Say which parameters are invalid and why; their values are left out."""
-    faults = [_fault(each) for each in error.errors()]
+    faults = [_fault(each, error.body) for each in error.errors()]
     message = "; ".join(f"{place}: {text}" if place else text for place, text in faults)
     return RequestError(message, param=faults[0][0] or None if len(faults) == 1 else None, code="invalid_request")
 
 
-def _fault(error: Mapping[str, Any]) -> tuple[str, str]:
+def _fault(error: Mapping[str, Any], body: Any) -> tuple[str, str]:
     """Return where a fault is, and what is wrong; a body that is not a JSON object has no parameters."""
     if error["type"] == "json_invalid":
-        return "", f"the body is not JSON: {error['ctx']['error']}"
+        return "", f"the body is not JSON: {JSONDecodeError(error['ctx']['error'], body, error['loc'][1])}"
     if tuple(error["loc"]) == ("body",):
+        if error["input"] in (None, b""):
+            return "", "the body is empty; send a JSON object"
         return "", "the body is not a JSON object; send one, with the header Content-Type: application/json"
-    return _place(error["loc"]), error["msg"].removeprefix("Value error, ")
+    text = error["msg"].removeprefix("Value error, ")
+    return _place(error["loc"]), _PLAIN.get(error["type"]) or _NOUN.sub("", text)
 
 
 def _place(location: Sequence[int | str]) -> str:

@@ -8,7 +8,9 @@ command of that name (``commands``).
 from __future__ import annotations
 
 import inspect
+import shlex
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -63,7 +65,23 @@ class _PlainFlags:
 
 
 class _Command(_PlainFlags, TyperCommand):
-    pass
+    """A command; where a text is taken for an option, the error says how to give it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # typer brings its own click, or takes the installed one
+            if any(each.param_type_name == "argument" for each in self.params):
+                _explain_hyphen(error, given, ctx.command_path)
+            raise
+
+
+def _explain_hyphen(error: Any, given: Sequence[str], command: str) -> None:
+    """Say how to give a text that begins with a hyphen, if it was taken for an option that is like no other."""
+    if getattr(error, "possibilities", "") is None:
+        text = next((each for each in given if each.startswith(error.option_name)), error.option_name)
+        error.message += f". A text that begins with a hyphen comes last, after --: {command} -- {shlex.quote(text)}"
 
 
 class _Group(_PlainFlags, TyperGroup):

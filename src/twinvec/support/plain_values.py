@@ -1,17 +1,22 @@
 """Skip typer's conversion of command-line values that already have the right type.
 
 typer converts values with pydantic, and importing pydantic is slow. A command whose values are strings, paths and
-defaults starts without it.
+defaults starts without it. What pydantic says of a wrong value is put in plain words.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import typer
+
 _PATH_SETTINGS = ("exists", "file_okay", "dir_okay", "writable", "readable", "resolve_path", "allow_dash", "path_type")
+
+_PARSED = re.compile(r", unable to parse string as an? \w+$")
 
 
 class _NotPlainError(Exception):
@@ -39,7 +44,18 @@ class _Conversion:
         try:
             return _plain(value, param)
         except (AttributeError, _NotPlainError):  # a later typer may describe its parameters in another way
+            pass
+        try:
             return self._own().coerce(value, param=param, ctx=ctx)
+        except typer.BadParameter as error:
+            error.message = _in_plain_words(error.message, value)
+            raise
+
+
+def _in_plain_words(message: str, value: Any) -> str:
+    """Return what pydantic says of a value without pydantic's own words."""
+    named = "each value" if isinstance(value, (list, tuple)) else repr(value)
+    return _PARSED.sub("", message.removeprefix("Value error, ")).replace("Input should", f"{named} should", 1)
 
 
 def _plain(value: Any, param: Any) -> Any:

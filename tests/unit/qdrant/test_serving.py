@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -12,9 +13,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from holders import with_helpers
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, StoreBusyError, StoreUnavailableError
 from twinvec_qdrant import Announcement, Collection, drop_collection, restore_collection, serving_process
-from twinvec_qdrant.serving.client import ServerClient, collection_path
+from twinvec_qdrant.serving.client import ServerClient
+from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import SERVING_FILE
 from words import WordEncoder
 
@@ -161,6 +163,44 @@ def test_a_key_does_not_travel_to_another_host_without_encryption(tmp_path, monk
             with pytest.raises(ConfigurationError, match="without encryption") as error:
                 client.get("/v1/collections")
             assert "a-key" not in str(error.value)
+
+
+def test_a_client_ends_while_a_thread_of_it_waits_for_events(tmp_path):
+    """The server begins an answer and falls silent; a command that is interrupted then shall not wait for it."""
+    begun = threading.Event()
+    found = {}
+
+    def serve(listener):
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as requests:
+            while line := requests.readline():
+                if line.startswith(b"GET"):
+                    content = json.dumps({"instance": found["process"].instance}).encode()
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content))
+                elif line.startswith(b"POST"):
+                    event = b'event: progress\ndata: {"done": 0}\n\n'
+                    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    connection.sendall(head + b"%x\r\n%b\r\n" % (len(event), event))
+
+    def stream(client):
+        with pytest.raises(StoreUnavailableError):
+            client.stream("/events", [], lambda *_: begun.set())
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener,), daemon=True)
+        server.start()
+        with announced(tmp_path, f"http://127.0.0.1:{listener.getsockname()[1]}"):
+            found["process"] = serving_process(tmp_path)
+            client = ServerClient(found["process"], 1.0)
+            reader = threading.Thread(target=stream, args=(client,), daemon=True)
+            reader.start()
+            begun.wait()
+            ended = threading.Thread(target=client.__exit__, daemon=True)
+            ended.start()
+            ended.join(60)
+            assert not ended.is_alive(), "the client waits for an event"
+            reader.join()
+            server.join()
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "."])

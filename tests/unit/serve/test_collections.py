@@ -7,11 +7,14 @@ import json
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import ValidationError
 
 from twinvec import Encoder
 from twinvec_qdrant import Asked, Collection, search_as_asked
+from twinvec_qdrant.serving.names import can_be_served
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.errors import Overloaded
+from twinvec_serve.routes.collection_forms import NewCollection
 
 DOCUMENTS = [
     {"id": "tls.md", "text": "A certificate is renewed two weeks before it ends.", "lang": "en", "year": 2024},
@@ -101,6 +104,16 @@ def test_a_collection_is_described_as_info_does(served, opened):
     assert served.get("/v1/collections/docs").json() == json.loads(json.dumps(opened.info()))
 
 
+@pytest.mark.parametrize("name", ["", "a/b", ".", "..", " a", "a\n", "a" * 201, "a b", "ä?#%", ".a", "a" * 200])
+def test_the_server_and_the_commands_agree_on_names(name):
+    try:
+        NewCollection(name=name)
+    except ValidationError:
+        assert not (name and can_be_served(name))
+    else:
+        assert can_be_served(name)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "told"),
     [
@@ -143,15 +156,55 @@ def test_a_model_may_be_named_as_it_is_served(served):
     assert served.post("/v1/collections", json={"name": "named", "model": model}).status_code == 201
 
 
-@pytest.mark.parametrize("body", ["{", "", '{"query": }', "query=a"])
-@pytest.mark.parametrize("path", ["/v1/collections/docs/search", "/v1/embeddings", "/v1/collections/docs/documents"])
-def test_a_body_that_is_not_json_has_no_parameter(served, path, body):
+JSON_PATHS = ["/v1/collections/docs/search", "/v1/embeddings", "/v1/collections/docs/documents"]
+
+
+def refusal(served, path, body):
+    """The error of a request whose body, which may not be JSON, is refused."""
     answer = served.post(path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
-    error = answer.json()["error"]
-    assert error["param"] is None or body == ""
-    if body:
-        assert error["message"].startswith("the body is not JSON: ")
+    return answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ("{", "line 1 column 2"),
+        ('{"query": }', "line 1 column 11"),
+        ("query=a", "line 1 column 1"),
+        ('{\n "query": "ä}', "line 2 column 11"),
+    ],
+)
+@pytest.mark.parametrize("path", JSON_PATHS)
+def test_a_body_that_is_not_json_has_no_parameter(served, path, body, place):
+    error = refusal(served, path, body)
+    assert error["param"] is None
+    assert error["message"].startswith("the body is not JSON: ")
+    assert place in error["message"]
+
+
+@pytest.mark.parametrize("path", JSON_PATHS)
+def test_an_empty_body_is_said_to_be_empty(served, path):
+    assert refusal(served, path, "")["message"].startswith("the body is empty; send ")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/v1/embeddings", {"input": 5}, "input: expected a text or a list of texts"),
+        ("/v1/embeddings", {"input": None}, "input: expected a text or a list of texts"),
+        ("/v1/embeddings", {"input": ["a", 5]}, "input.1: should be a valid string"),
+        ("/v1/embeddings", {"input": []}, "input: should have at least 1 item"),
+        ("/v1/embeddings", {}, "input: is missing"),
+        ("/v1/search", {"query": {}}, "query: expected a text or a list of texts"),
+        ("/v1/search", {"query": "a", "words": 1}, "words: expected a text or a list of texts"),
+        ("/v1/search", {"query": "a", "limit": "ten"}, "limit: should be a valid integer"),
+        ("/v1/search", {"query": "a", "limt": 3}, "limt: is not known; leave it out"),
+        ("/v1/search", [], "the body is not a JSON object; send one"),
+    ],
+)
+def test_a_parameter_that_is_wrong_is_named_in_plain_words(served, path, body, told):
+    assert refusal(served, path, json.dumps(body))["message"].startswith(told)
 
 
 async def test_more_searches_than_the_queue_holds_are_turned_away(served):

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from twinvec_qdrant import Failure
+from twinvec_qdrant import Empty, Failure, read_source
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
 from twinvec_serve.collections.reading import ndjson_pages, plain
@@ -81,6 +81,26 @@ def test_documents_come_in_each_form(served, docs, body):
     assert len(ids(served, docs)) == 5
 
 
+EMPTY = [
+    {"id": "a", "text": ""},
+    {"_id": 7, "text": " \n", "title": " ", "year": 3},
+    {"id": "b", "text": "", "title": "Only a title"},
+    {"id": "", "text": ""},
+    {"text": ""},
+    {"id": "c", "text": "", "title": 5},
+]
+
+
+@pytest.mark.parametrize("body", [{"json": EMPTY}, {"content": lines(EMPTY), "headers": NDJSON}])
+def test_a_document_without_text_is_empty_as_it_is_in_a_file(served, docs, body, tmp_path):
+    (tmp_path / "records.jsonl").write_bytes(lines(EMPTY))
+    read = list(read_source(tmp_path / "records.jsonl"))
+    empties = [[each.source, each.reason] for each in read if isinstance(each, Empty)]
+    report = served.post(f"{docs}/documents", **body).json()
+    assert (report["new"], report["failed"]) == (1, 3)
+    assert report["empties"] == empties == [["a", "holds no text"], ["7", "holds no text"]]
+
+
 def test_a_line_that_is_no_document_fails_alone(served, docs):
     body = (
         lines(documents(2))
@@ -101,7 +121,9 @@ def test_a_line_longer_than_a_body_may_be_fails_alone(served, docs):
 
 
 async def test_lines_are_cut_wherever_the_body_is_cut():
-    body = "\n".join(json.dumps({"id": str(row), "text": "Größe " * row}, ensure_ascii=False) for row in range(9))
+    body = "\n".join(
+        json.dumps({"id": str(row), "text": "Größe " * row or "tea"}, ensure_ascii=False) for row in range(9)
+    )
     data = body.encode()
 
     async def pieces(size):
@@ -122,6 +144,7 @@ def test_the_progress_is_told_and_the_report_comes_last(served, docs):
     told = events(answer)
     assert [name for name, _ in told[:-1]] == ["progress"] * (len(told) - 1)
     assert told[-2][1]["done"] == told[-2][1]["total"] == 4
+    assert told[-2][1]["received"] is True
     assert told[-1][0] == "report"
     assert told[-1][1]["new"] == 4
 
@@ -262,18 +285,21 @@ async def test_searches_go_on_during_an_ingest_and_ingests_wait_for_one_another(
         assert "third" in text
 
 
-async def post(app, content_type: bytes, *messages) -> None:
-    """Send a request in pieces, the last of which may be that the client goes away."""
+async def post(app, content_type: bytes, *messages, hear=None) -> None:
+    """Send a request in pieces, and go away; a client that gives ``hear`` stays, and gets each piece of the answer."""
     headers = {b"host": b"127.0.0.1:6380", b"content-type": content_type, b"accept": b"text/event-stream"}
     scope = {"type": "http", "method": "POST", "path": "/v1/collections/docs/documents", "query_string": b""}
     scope |= {"headers": list(headers.items()), "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 6380)}
     left = list(messages)
 
     async def receive():
+        if hear is not None and not left:
+            await asyncio.Event().wait()
         return left.pop(0) if left else {"type": "http.disconnect"}
 
     async def send(message):
-        pass
+        if hear is not None:
+            hear(message.get("body", b""))
 
     await app({**scope, "scheme": "http", "http_version": "1.1"}, receive, send)
 
@@ -290,6 +316,30 @@ async def test_an_ingest_goes_on_without_its_client(tiny_model, tmp_path):
             assert opened.count() == 0
         await collections.ingests.finish()
         assert len(opened.find()) == 3
+
+
+async def test_an_ingest_that_waits_for_another_says_so(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_serve.routes.progress._SILENT_SECONDS", 0.0)
+    app = create_app(settings_of(tiny_model("bert"), tmp_path))
+    waits, go, answer = asyncio.Event(), threading.Event(), []
+
+    def hear(piece):
+        answer.append(piece)
+        if b'"waiting": true' in piece:
+            waits.set()
+
+    async with app.router.lifespan_context(app):
+        collections = app.state.services.collections
+        opened = await collections.create("docs", "tiny", {"chunking": False})
+        before = asyncio.create_task(collections.ingests.write(opened, go.wait))
+        await asyncio.sleep(0)
+        body = {"type": "http.request", "body": json.dumps(documents(3)).encode()}
+        asked = asyncio.create_task(post(app, b"application/json", body, hear=hear))
+        await waits.wait()
+        go.set()
+        await asyncio.gather(before, asked)
+    assert b'"waiting"' not in answer[-2] + answer[-1]
+    assert b"event: report" in b"".join(answer)
 
 
 async def test_a_client_that_goes_away_before_the_end_stops_its_ingest(tiny_model, tmp_path):

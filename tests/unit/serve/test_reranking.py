@@ -89,6 +89,8 @@ def test_objects_are_compared_by_the_fields_asked_for(client) -> None:
         ({"documents": ["a", "b" * 101]}, 400, "documents", "text 1"),
         ({"query": "b" * 101}, 400, "query", "text 0"),
         ({"query": None}, 400, "query", "string"),
+        ({"query": ""}, 400, "query", "is empty"),
+        ({"query": " \n"}, 400, "query", "is empty"),
         ({"top_n": 0}, 400, "top_n", "1"),
         ({"documents": [{"text": 3}]}, 400, "documents", "document 0"),
     ],

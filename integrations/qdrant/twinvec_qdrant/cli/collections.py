@@ -26,7 +26,7 @@ from twinvec_qdrant.cli.options import (
     open_from_options,
 )
 from twinvec_qdrant.cli.served.searching import client_of
-from twinvec_qdrant.serving.client import collection_path
+from twinvec_qdrant.serving.names import collection_path
 
 _FOR_PROGRAMS = frozenset({"space", "dim", "distance", "average_length", "indexed"})
 """What ``info`` tells programs only."""

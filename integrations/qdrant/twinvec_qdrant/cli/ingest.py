@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from twinvec.cli.options import (
     StoreUrl,
     is_flag,
 )
-from twinvec.cli.terminal import properties, show, show_json
+from twinvec.cli.terminal import complain, properties, show, show_json
 from twinvec.errors import ConfigurationError
 from twinvec.support.runners import ray_runner
 from twinvec_qdrant.cli.cutting import NewSurroundings, new_chunking
@@ -175,6 +176,8 @@ def ingest_command(
                 show_json({**asdict(report), "roots": names})
         if not as_json:
             _show_report(opened, report, names, time.perf_counter() - start, dry_run=dry_run)
+        if not dry_run:
+            _complain_of_empty_collection(opened, report)
     if report.failed:
         raise typer.Exit(1 if report.all_failed else SOME_FAILED)
 
@@ -224,6 +227,14 @@ def _opened(
     if not create and not exists(client, place.name):
         return open_in_memory(place.name, model, settings)
     return ServedCollection.made(client, place.name, model, keep_model=keep_model, settings=settings)
+
+
+def _complain_of_empty_collection(collection: Collection | ServedCollection, report: IngestReport) -> None:
+    """Say that the collection is there without documents, after an ingest that stored none."""
+    stored = report.new + report.updated + report.unchanged
+    if not stored and not report.deleted and not collection.count():
+        name = shlex.quote(collection.name)
+        complain(f"twinvec: the collection {collection.name!r} is there and empty; twinvec drop -c {name} removes it")
 
 
 def _show_report(

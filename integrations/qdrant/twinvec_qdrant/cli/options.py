@@ -15,6 +15,7 @@ import typer
 from twinvec.cli.options import check_store
 from twinvec.cli.terminal import complain
 from twinvec.errors import CollectionNotFoundError
+from twinvec_qdrant.serving.names import can_be_served, check_new_name
 from twinvec_qdrant.settings import OTHER_KEYS, ClusterSettings, Quantization
 
 if TYPE_CHECKING:
@@ -128,6 +129,9 @@ def open_from_options(
         create: Create the collection if it does not exist.
         dry_run: If the collection does not exist, return an empty one in memory with the same settings.
         settings: Arguments of ``Collection.open`` for a new collection.
+
+    Raises:
+        ConfigurationError: the collection does not exist, and ``twinvec serve`` could not serve one of this name.
     """
     from twinvec.encoder import Encoder
     from twinvec_qdrant.collection import Collection
@@ -139,11 +143,12 @@ def open_from_options(
         with suppress(CollectionNotFoundError):
             return Collection.open(place.name, place.path, url=place.url, create=False, **reached, **options)
     options["encoder"] = encoder if model is None else Encoder(model)
+    made = create and not dry_run and can_be_served(place.name)
     try:
-        return Collection.open(
-            place.name, place.path, url=place.url, create=create and not dry_run, **reached, **options
-        )
+        return Collection.open(place.name, place.path, url=place.url, create=made, **reached, **options)
     except CollectionNotFoundError:
+        if create:
+            check_new_name(place.name)
         if not dry_run:
             raise
         return open_in_memory(place.name, None, options)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +15,7 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from twinvec.errors import (
     CollectionNotFoundError,
@@ -83,6 +84,9 @@ class ServerClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._connection.sock is not None:
+            with suppress(OSError):  # a thread that still reads would hold up the close until the next event
+                self._connection.sock.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def get(self, path: str) -> dict[str, Any]:
@@ -179,13 +183,6 @@ class ServerClient:
                 "over https, or stop that process"
             )
         return {**self._headers, "Authorization": f"Bearer {key}"}
-
-
-def collection_path(name: str, rest: str = "") -> str:
-    """Return the path of a collection in the API; raise ``ConfigurationError`` if its name cannot be part of one."""
-    if "/" in name or name in (".", ".."):
-        raise ConfigurationError(f"the collection {name!r} cannot be reached over HTTP: its name is no part of a path")
-    return f"/v1/collections/{quote(name, safe='')}{rest}"
 
 
 def _told_error(fields: Mapping[str, Any], otherwise: type[TwinvecError]) -> TwinvecError:

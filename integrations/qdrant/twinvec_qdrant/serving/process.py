@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import uuid4
 
-from twinvec.errors import StoreBusyError, StoreUnavailableError
+from twinvec.errors import ConfigurationError, StoreBusyError, StoreUnavailableError
 
 if TYPE_CHECKING:
     import ssl
@@ -84,12 +84,13 @@ class Announcement:
         certificate: The certificate of an https address, in PEM.
 
     Raises:
+        ConfigurationError: the path is that of a file.
         StoreBusyError: another process serves the store.
         StoreUnavailableError: the folder cannot be written.
     """
 
     def __init__(self, path: str | Path, address: str, certificate: str | None = None) -> None:
-        self._place = _file(path)
+        self._place = store_folder(path) / SERVING_FILE
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.process = ServingProcess(address, os.getpid(), now, uuid4().hex, uuid4().hex, certificate)
         try:
@@ -133,7 +134,7 @@ class Announcement:
 def serving_process(path: str | Path) -> ServingProcess | None:
     """Return the process that serves the store in a folder, or None."""
     try:
-        with open(_file(path), "rb") as file:
+        with open(Path(path).expanduser() / SERVING_FILE, "rb") as file:
             for _ in range(_TRIES):
                 file.seek(0)
                 content = file.read()
@@ -158,8 +159,12 @@ def check_not_served(path: str | Path) -> None:
         )
 
 
-def _file(path: str | Path) -> Path:
-    return Path(path).expanduser() / SERVING_FILE
+def store_folder(path: str | Path) -> Path:
+    """Return the folder of a store, which may be missing; raise ``ConfigurationError`` if the path is a file's."""
+    folder = Path(path).expanduser()
+    if folder.is_file():
+        raise ConfigurationError(f"{path}: a file, and a store is a folder; name the folder")
+    return folder
 
 
 def _is_locked(file: IO[bytes]) -> bool:

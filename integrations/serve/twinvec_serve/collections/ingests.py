@@ -32,12 +32,14 @@ class Ingest:
         report: What has been done so far.
         total: Number of documents; None if it is unknown.
         current: The id of the document that was read last.
+        waits: Whether other ingests of the collection come before it.
         done: Completes with the report, or with the error that ended the ingest.
     """
 
     report: IngestReport = field(default_factory=IngestReport)
     total: int | None = None
     current: str | None = None
+    waits: bool = True
     done: asyncio.Future[IngestReport] = field(init=False)
 
     @property
@@ -80,6 +82,7 @@ class Ingests:
             given = RootElsewhere(given, documents.root, documents.named)
 
         def run() -> IngestReport:
+            ingest.waits = False
             return opened.ingest(given, report=ingest.report, allow_all_failed=True, **options)
 
         ingest.done = self._task(opened, run)

@@ -7,14 +7,15 @@ not be read, each in a line of its own, as ``twinvec_qdrant.written_line`` write
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from starlette.datastructures import UploadFile
 
-from twinvec.errors import DocumentError, TwinvecError
-from twinvec.retrieval.documents import parse_record
-from twinvec_qdrant import Failure, read_line
+from twinvec.errors import DocumentError, InputError, TwinvecError
+from twinvec.retrieval.documents import as_document, parse_record
+from twinvec_qdrant import Empty, Failure, read_line
 from twinvec_serve.errors import RequestError
 
 _BLOCK = 1 << 20
@@ -36,7 +37,11 @@ async def ndjson_pages(
 
 
 def plain(value: dict[str, Any]) -> Any:
-    """Return a document as a client gives it."""
+    """Return a document as a client gives it, or ``Empty`` if it has no text, as ``twinvec ingest`` reads a record."""
+    texts = (value.get("text"), value.get("title") or "")
+    if all(isinstance(each, str) and not each.strip() for each in texts):
+        with suppress(InputError):  # the ingest refuses the document by itself, and counts a failure
+            return Empty(as_document(value, 0).id, "holds no text")
     return value
 
 

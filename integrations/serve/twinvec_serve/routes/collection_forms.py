@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from twinvec_serve.errors import ErrorAnswer
+from twinvec_serve.routes.sizes import as_texts
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _MOST = 10_000
@@ -111,7 +112,7 @@ class Search(BaseModel):
     @field_validator("query", "words", "answers", mode="before")
     @classmethod
     def _as_list(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
+        return as_texts(value)
 
     @field_validator("query")
     @classmethod

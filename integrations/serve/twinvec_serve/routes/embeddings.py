@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validat
 from twinvec_serve.errors import ErrorAnswer, UnknownModel
 from twinvec_serve.models.embedding import Encoded
 from twinvec_serve.routes.presence import WhileConnected
-from twinvec_serve.routes.sizes import check_sizes
+from twinvec_serve.routes.sizes import as_texts, check_sizes
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
 
@@ -56,7 +56,7 @@ class EmbeddingsRequest(BaseModel):
                 "token ids are not taken, only texts; in langchain-openai, set "
                 "OpenAIEmbeddings(check_embedding_ctx_length=False)"
             )
-        return [value] if isinstance(value, str) else value
+        return as_texts(value)
 
 
 class Embedding(BaseModel):

@@ -23,6 +23,7 @@ from twinvec_serve.routes.presence import ClientGoneError
 from twinvec_serve.services import Services
 
 _NDJSON, _FILES, _JSON = "application/x-ndjson", "multipart/form-data", "application/json"
+_EXPECTED = '{"documents": [{"id": ..., "text": ...}, ...]} or the list itself'
 _DOCUMENT = {
     "type": "object",
     "required": ["id", "text"],
@@ -121,6 +122,8 @@ async def _pieces(request: Request, ended: asyncio.Event) -> AsyncIterator[bytes
 
 
 def _of_json(body: bytes, shared: Services) -> list[Any]:
+    if not body:
+        raise RequestError(f"the body is empty; send {_EXPECTED}", code="invalid_request")
     try:
         values = parse_json(body)
     except DocumentError as error:
@@ -128,11 +131,9 @@ def _of_json(body: bytes, shared: Services) -> list[Any]:
     if isinstance(values, dict) and values.keys() == {"documents"}:
         values = values["documents"]
     if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
-        raise RequestError(
-            'expected {"documents": [{"id": ..., "text": ...}, ...]} or the list itself', code="invalid_request"
-        )
+        raise RequestError(f"expected {_EXPECTED}", code="invalid_request")
     check_number(values, shared)
-    return values
+    return [plain(each) for each in values]
 
 
 async def _of_files(request: Request, shared: Services, stack: AsyncExitStack) -> Any:

@@ -1,9 +1,14 @@
-"""The progress of an ingest as server-sent events: ``progress`` again and again, and then ``report`` or ``error``."""
+"""The progress of an ingest as server-sent events: ``progress`` again and again, and then ``report`` or ``error``.
+
+``progress`` has ``waiting`` (true) while the ingest waits for others of the same collection, if that takes long, and
+``received`` (true) once the whole body has been read: from then on, the ingest goes on without its client.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +23,7 @@ EVENTS = "text/event-stream"
 
 _EVERY_SECONDS = 0.25
 _PING_SECONDS = 10
+_SILENT_SECONDS = 1.0  # a longer wait for other ingests is told
 
 
 class ProgressAnswer(EventSourceResponse):
@@ -30,7 +36,7 @@ class ProgressAnswer(EventSourceResponse):
     """
 
     def __init__(self, ingest: Ingest, ended: asyncio.Event, stop_seconds: float) -> None:
-        super().__init__(_events(ingest), ping=_PING_SECONDS, shutdown_grace_period=stop_seconds)
+        super().__init__(_events(ingest, ended), ping=_PING_SECONDS, shutdown_grace_period=stop_seconds)
         self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,11 +47,14 @@ class ProgressAnswer(EventSourceResponse):
         await super().__call__(scope, after_the_body, send)
 
 
-async def _events(ingest: Ingest) -> AsyncIterator[ServerSentEvent]:
+async def _events(ingest: Ingest, ended: asyncio.Event) -> AsyncIterator[ServerSentEvent]:
     told: dict[str, Any] = {}
+    begun = time.monotonic()
     while True:
         await asyncio.wait([ingest.done], timeout=_EVERY_SECONDS if told else 0)
-        now = {"done": ingest.counted, "total": ingest.total, "file": ingest.current}
+        waiting = (ingest.waits and time.monotonic() >= begun + _SILENT_SECONDS) or None
+        now = {"done": ingest.counted, "total": ingest.total, "file": ingest.current, "waiting": waiting}
+        now["received"] = ended.is_set() or None
         if now != told:
             told = now
             yield _event("progress", {name: value for name, value in now.items() if value is not None})

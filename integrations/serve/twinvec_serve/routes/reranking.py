@@ -6,16 +6,16 @@ One form serves all: the answer has the fields of both, and requests ignore fiel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from twinvec_serve.errors import RequestError
 from twinvec_serve.routes.embeddings import ERRORS
 from twinvec_serve.routes.presence import WhileConnected
-from twinvec_serve.routes.sizes import check_sizes
+from twinvec_serve.routes.sizes import check_not_empty, check_sizes
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
 
@@ -27,7 +27,7 @@ class RerankRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    query: str = Field(description="The question or the words to answer.")
+    query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The question or the words to answer.")
     documents: list[str | dict[str, Any]] = Field(
         min_length=1, description='Texts, or objects whose field "text" is compared (or those of rank_fields).'
     )

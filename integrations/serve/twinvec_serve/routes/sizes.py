@@ -1,8 +1,9 @@
-"""How many texts a request may have, and how long they may be."""
+"""The texts of a request: one or a list, how many there may be, and how long."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from twinvec_serve.errors import RequestError
 from twinvec_serve.settings import ServeSettings
@@ -26,3 +27,19 @@ def check_sizes(texts: Sequence[str], settings: ServeSettings, param: str) -> No
             param=param,
             code="text_too_long",
         )
+
+
+def as_texts(value: Any) -> list[Any]:
+    """Return what a request gives as a text or a list of texts, as a list; raise ``ValueError`` for anything else."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise ValueError("expected a text or a list of texts")
+    return value
+
+
+def check_not_empty(query: str) -> str:
+    """Return a query; raise ``ValueError`` if it has no words."""
+    if not query.strip():
+        raise ValueError("is empty; expected words to look for")
+    return query

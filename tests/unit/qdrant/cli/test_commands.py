@@ -11,7 +11,9 @@ import sys
 import pytest
 
 from stand_in import Fault, StandIn
+from twinvec import Encoder
 from twinvec.export.model import export_model
+from twinvec_qdrant import Collection
 
 NOTES = {
     "tea.md": "# Tea\n\nGreen tea is brewed at 80 degrees.\n\n# Coffee\n\nEspresso needs nine bars of pressure.\n",
@@ -284,6 +286,20 @@ def test_json_lines_from_standard_input(twinvec, place, monkeypatch, tiny):
     assert "text" in report["failures"][0][1]
 
 
+@pytest.mark.parametrize("given", [b"not json\n", b'{"id": "a", "text": ""}\n', b""])
+def test_an_ingest_without_documents_says_that_the_collection_is_there(twinvec, place, monkeypatch, tiny, given):
+    for more in (["--dry-run"], [], ["--json"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
+        done = twinvec("ingest", "-", *place, *tiny, *more)
+        assert done.code == (given == b"not json\n")
+        told = "the collection 'notes' is there and empty; twinvec drop -c notes removes it"
+        assert (told in done.err) == (more != ["--dry-run"])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"id": "a", "text": "tea"}\n'), encoding="utf-8"))
+    assert "is there" not in twinvec("ingest", "-", *place, *tiny).err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
+    assert "is there" not in twinvec("ingest", "-", *place, *tiny).err
+
+
 def test_failures_are_listed_and_nothing_but_failures_is_an_error(twinvec, folder, place, tiny):
     (folder / "image.bin").write_bytes(bytes(range(256)))
     done = twinvec("ingest", folder, *place, *tiny)
@@ -368,14 +384,55 @@ def test_a_missing_collection_is_named(twinvec, place, command, tmp_path):
         ("search", "--collection", "n"),
         ("search", " \n", "--collection", "n"),
         ("search", "tea", "--collection", "n", "--files", "--json"),
-        ("search", "tea", "--collection", "n", "--mode", "psychic"),
-        ("search", "tea", "--collection", "n", "--limit", "0"),
+        ("search", "tea", "--collection", "n", "--limit"),
         ("ingest", ".", "--collection", "n", "--no-chunking", "--overlap", "3"),
     ],
 )
 def test_wrong_usage(twinvec, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert twinvec(*arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("search", "tea", "--limit", "ten"), "'--limit': 'ten' should be a valid integer"),
+        (("search", "tea", "--limit", "0"), "'--limit': '0' should be greater than or equal to 1"),
+        (("search", "tea", "--min-relevance", "high"), "'--min-relevance': 'high' should be a valid number"),
+        (("search", "tea", "--mode", "fuzzy"), "'fuzzy' is not one of 'hybrid', 'dense', 'sparse'."),
+        (("search", "-varroa mites"), "comes last, after --: twinvec search -- '-varroa mites'"),
+        (("show", "-7.md"), "comes last, after --: twinvec show -- -7.md"),
+        (("collections", "-7"), "No such option: -7"),
+        (("search", "tea", "--limt", "3"), "No such option: --limt (Possible options: --limit, --wait)"),
+    ],
+)
+def test_wrong_usage_is_said_in_plain_words(twinvec, arguments, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = twinvec(*arguments)
+    shown = " ".join(done.err.replace("│", " ").split())
+    assert done.code == 2
+    assert f"{told} ╰" in shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("search", "tea"),
+        ("search", "tea", "-c", "n"),
+        ("ingest", ".", "-c", "n"),
+        ("info", "-c", "n"),
+        ("show", "tea.md"),
+        ("collections",),
+        ("drop", "n", "--yes"),
+        ("serve",),
+    ],
+)
+def test_a_file_in_the_place_of_a_store_is_named(twinvec, tmp_path, command, tiny):
+    file = tmp_path / "notes.md"
+    file.write_text("tea")
+    model = tiny if command[0] in ("ingest", "serve") else ()
+    done = twinvec(*command, *model, "--path", file)
+    assert (done.code, done.err) == (1, f"twinvec: {file}: a file, and a store is a folder; name the folder\n")
 
 
 def test_a_missing_source_makes_no_collection(twinvec, place, tmp_path):
@@ -391,3 +448,19 @@ def test_chunking_is_recorded_and_checked(twinvec, folder, place, tiny):
     done = twinvec("ingest", folder, *place, *tiny, "--chunk-tokens", 64)
     assert done.code == 1
     assert "chunk" in done.err
+
+
+@pytest.mark.parametrize("name", ["a/b c", "..", " a", "a\tb", "a" * 201])
+def test_a_new_collection_has_a_name_that_can_be_served(twinvec, folder, tmp_path, tiny, name):
+    for more in ((), ("--dry-run",)):
+        done = twinvec("ingest", folder, "--path", tmp_path / "store", "-c", name, *tiny, *more)
+        assert (done.code, done.out) == (1, "")
+        assert f"the name {name!r} is not for a new collection" in done.err
+    assert not list((tmp_path / "store").glob("*"))
+
+
+def test_a_collection_that_has_another_name_already_keeps_it(twinvec, folder, tmp_path, tiny):
+    name = "a/b c"
+    Collection.open(name, tmp_path / "store", encoder=Encoder(tiny[1])).close()
+    figures(twinvec("ingest", folder, "--path", tmp_path / "store", "-c", name, *tiny, "--json"))
+    assert figures(twinvec("info", "--path", tmp_path / "store", "-c", name, "--json"))["sources"] == 3

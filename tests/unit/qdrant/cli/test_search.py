@@ -181,6 +181,16 @@ def test_a_store_without_collections(twinvec, tmp_path):
     assert "no collections" in " ".join(done.err.split())
 
 
+def test_a_document_of_several_collections_is_asked_for_by_collection(twinvec, folder, tiny_model, tmp_path):
+    place = ("--path", tmp_path / "two")
+    for name in ("one", "other"):
+        assert twinvec("ingest", folder, "-c", name, "--model", tiny_model("bert"), *place).code == 0
+    done = twinvec("show", "guide.md", *place)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "twinvec: 'guide.md' is in several collections: one, other; choose one with --collection\n"
+    assert twinvec("show", "guide.md", *place, "-c", "other").out.startswith("guide.md\n")
+
+
 def test_a_document_is_shown_for_people(twinvec, filled, folder):
     shown = twinvec("show", "guide.md", *filled).out
     assert shown == f"guide.md\nnotes\n\n{GUIDE}"

@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 import threading
+from http.client import HTTPConnection
 
 import pytest
 
 pytest.importorskip("twinvec_serve")
 
 import models
+from twinvec_qdrant import IngestReport, Root
+from twinvec_qdrant.cli.served.ingesting import ServedCollection
 from unit.serve.processes import serving
 
 pytestmark = pytest.mark.slow
@@ -244,6 +247,66 @@ def test_an_ingest_whose_process_dies_says_what_stays(tiny, tmp_path):
     assert "what the process had stored before is kept; run the same command again: it does the rest" in errors
     assert json.loads(twinvec(tmp_path, "info", *place, "--json").stdout)["sources"] > 0
     assert "Traceback" not in errors
+
+
+def interruptible(folder, *arguments):
+    """Start a command that SIGINT interrupts, also if the tests themselves run in the background and ignore it."""
+    reset = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{reset}; from twinvec.cli.app import main; main()"
+    command = [sys.executable, "-c", program, *arguments]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, cwd=folder, text=True, **pipes)
+
+
+def test_an_ingest_that_waits_for_another_says_so(tiny, folder, tmp_path):
+    shutil.copytree(folder / "docs", tmp_path / "docs")
+    place = ("-c", "docs", "--path", "store")
+    with serving(tmp_path, tiny) as server:
+        assert twinvec(tmp_path, "ingest", "docs", *place).returncode == 0
+        before = HTTPConnection(server.address.removeprefix("http://"), timeout=60)
+        before.putrequest("POST", "/v1/collections/docs/documents")
+        for header in ("Content-Type: application/x-ndjson", "Accept: text/event-stream", "Transfer-Encoding: chunked"):
+            before.putheader(*header.split(": "))
+        before.endheaders()
+        answer = before.getresponse()  # the ingest has begun, and waits for documents
+        (tmp_path / "docs" / "new.md").write_text("# New\n\nA new page.\n")
+        with interruptible(tmp_path, "ingest", "docs", *place) as process:
+            told = process.stderr.readline()
+            assert "waiting for another ingest of this collection" in told
+            before.send(b"0\r\n\r\n")
+            answer.read()
+            before.close()
+            process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert documents_of(server, "docs") == 3
+
+
+def test_an_ingest_that_is_interrupted_while_it_reads_says_what_stays(tiny, tmp_path):
+    with serving(tmp_path, tiny) as server:
+        with interruptible(tmp_path, "ingest", "-", "-c", "rows", "--path", "store") as process:
+            process.stdin.write(
+                "".join(json.dumps({"id": f"r{row}", "text": f"row {row}"}) + "\n" for row in range(3000))
+            )
+            process.stdin.flush()
+            assert any(documents_of(server, "rows") for _ in range(100_000)), "nothing was stored"
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "the process that serves the store keeps what it has stored, and may lack the other documents" in errors
+
+
+def test_an_ingest_that_is_interrupted_when_all_is_sent_goes_on(folder, capsys):
+    class Interrupted:
+        def stream(self, path, lines, on_event):
+            on_event("progress", {"done": 1, "received": True})
+            raise KeyboardInterrupt
+
+    collection = ServedCollection(Interrupted(), "docs")
+    report = IngestReport()
+    with pytest.raises(KeyboardInterrupt):
+        collection.ingest(Root(str(folder / "docs")), report=report, source=None, progress=False, allow_all_failed=True)
+    told = "twinvec: the process that serves the store has all documents, and goes on with the ingest\n"
+    assert capsys.readouterr().err == told
 
 
 def documents_of(server, name):

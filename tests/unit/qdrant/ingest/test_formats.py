@@ -10,6 +10,7 @@ import pytest
 import office_files
 from twinvec_qdrant import Empty, Failure, read_source
 from twinvec_qdrant.ingest.reading import PagedDocument
+from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES
 
 SENTENCE = "the tea is brewed with water as hot as it gets and then left to stand for a while"
 WORDS = SENTENCE.split()
@@ -94,6 +95,13 @@ def test_files_without_text_are_empty(tmp_path):
     assert {type(each) for each in found.values()} == {Empty}, found
     assert "OCR" in found["scan.pdf"].reason
     assert len(found) == 5
+
+
+@pytest.mark.parametrize("suffix", [".txt", *sorted(SLOW_SUFFIXES)])
+def test_a_file_without_a_byte_is_empty(suffix, tmp_path):
+    path = tmp_path / f"notes{suffix}"
+    path.touch()
+    assert read(path) == Empty(path.name, "holds no text")
 
 
 def test_a_letter_has_its_subject_as_title(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from twinvec.cli.terminal import complain, show
-from twinvec.errors import TwinvecError
+from twinvec.errors import ConfigurationError, TwinvecError
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.cli.options import CollectionPlace, grpc_options
 from twinvec_qdrant.cli.results.hits import linked, printable, safe
@@ -42,7 +42,12 @@ class FoundDocument:
 
 
 def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
-    """Look for a document in the collection that the options name, or in all of the store."""
+    """Look for a document in the collection that the options name, or in all of the store.
+
+    Raises:
+        ConfigurationError: several collections have such a document.
+        TwinvecError: the collection cannot be searched; without a name, none of them can.
+    """
     if place.name:
         return _found(place, identity) or _missing([place], identity)
     there: list[FoundDocument] = []
@@ -62,7 +67,7 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
         complain(f"twinvec: the collection {name!r} was not searched: {reason}")
     if len(there) > 1:
         several = ", ".join(each.collection for each in there)
-        complain(f"twinvec: {identity!r} is in several collections: {several}; --collection chooses one")
+        raise ConfigurationError(f"{identity!r} is in several collections: {several}; choose one with --collection")
     if there:
         return there[0]
     return _missing([place._replace(name=each) for each in names if each not in failed], identity)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from twinvec_qdrant.cli.options import CollectionPlace, open_from_options
 from twinvec_qdrant.cli.served.searching import client_of
-from twinvec_qdrant.serving.client import ServerClient, collection_path
+from twinvec_qdrant.serving.client import ServerClient
+from twinvec_qdrant.serving.names import collection_path
 
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection

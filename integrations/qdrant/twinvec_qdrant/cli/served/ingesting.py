@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from operator import length_hint
@@ -9,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
+from twinvec.cli.terminal import complain
 from twinvec.errors import (
     CollectionNotFoundError,
     ConfigurationError,
@@ -23,11 +25,16 @@ from twinvec_qdrant.ingest.lines import written_line
 from twinvec_qdrant.ingest.reading import Reading, Root
 from twinvec_qdrant.ingest.registration import stored_root
 from twinvec_qdrant.report import IngestReport
-from twinvec_qdrant.serving.client import ServerClient, collection_path
+from twinvec_qdrant.serving.client import ServerClient
+from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.settings import ChunkSettings
 from twinvec_qdrant.stored_roots import StoredRoot
 
+logger = logging.getLogger(__name__)
+
 _STORED = "what the process had stored before is kept; run the same command again: it does the rest"
+_GOES_ON = "the process that serves the store has all documents, and goes on with the ingest"
+_MAY_END = "the process that serves the store keeps what it has stored, and may lack the other documents"
 
 
 class ServedCollection:
@@ -108,6 +115,9 @@ class ServedCollection:
             told = _Told(advance)
             try:
                 self._client.stream(f"{self._path}/documents?{query}", _lines(first, reading), told.event)
+            except KeyboardInterrupt:
+                complain(f"twinvec: {_GOES_ON if told.received else _MAY_END}")
+                raise
             except (StoreUnavailableError, StoreBusyError) as error:
                 error.add_note(_STORED)
                 raise
@@ -124,14 +134,20 @@ class _Told:
 
     def __init__(self, advance: Advance) -> None:
         self.report: dict[str, Any] = {}
+        self.received = False
         self._advance = advance
         self._done = 0
+        self._has_waited = False
 
     def event(self, name: str, values: dict[str, Any]) -> None:
         """Note an event."""
         if name == "progress":
             self._advance(values["done"] - self._done)
             self._done = values["done"]
+            self.received = values.get("received", False)
+            if values.get("waiting") and not self._has_waited:
+                logger.warning("waiting for another ingest of this collection, which the process carries out first")
+                self._has_waited = True
         elif name == "report":
             self.report = values
         elif name == "error":

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from twinvec.cli.options import check_store
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant.asking import Answer, Asked, FoundHit
-from twinvec_qdrant.serving.client import ServerClient, collection_path
+from twinvec_qdrant.serving.client import ServerClient
+from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import DEFAULT_PATH, serving_process
 from twinvec_qdrant.stored_roots import StoredRoot
 

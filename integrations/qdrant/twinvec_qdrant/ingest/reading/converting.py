@@ -34,8 +34,7 @@ def convert(data: bytes, suffix: str) -> str:
     purpose = f"reading {suffix} files"
     telemetry.switch_off()  # markitdown uses ONNX Runtime
     package = import_extra("markitdown", "documents", purpose, "twinvec-qdrant")
-    if data:
-        _check_format(data, suffix)
+    _check_format(data, suffix)
     info = package.StreamInfo(extension=suffix)
     try:
         text = package.MarkItDown(enable_plugins=False).convert_stream(BytesIO(data), stream_info=info)

@@ -93,6 +93,8 @@ def _or_failure(identity: str, work: Callable[[], T]) -> T | Failure:
 
 
 def _parsed(file: FileBytes) -> Document | Empty:
+    if not file.data:  # an empty file is of no format that could be damaged
+        return Empty(printable(file.identity), NO_TEXT)
     document = as_document(_document(file), 0)
     if document.full_text.strip():
         return document

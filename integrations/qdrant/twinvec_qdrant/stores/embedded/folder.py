@@ -25,6 +25,7 @@ from uuid import uuid4
 
 from twinvec.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
 from twinvec.support.atomic import PARTIAL, atomic_write, put_in_place
+from twinvec_qdrant.serving.process import store_folder
 from twinvec_qdrant.stores.embedded.checksums import CLOSED, OPENED, Checksums
 
 _LONGEST_NAME = 255
@@ -39,10 +40,13 @@ REMEDY = (
 
 
 class CollectionFolder:
-    """The folder of the collection ``name`` in the folder ``path``; raises as ``folder_name`` does."""
+    """The folder of the collection ``name`` in the folder ``path``.
+
+    Raises ``ConfigurationError`` as ``folder_name`` does, and if ``path`` is a file.
+    """
 
     def __init__(self, path: str | Path, name: str) -> None:
-        self.path = Path(path).expanduser().resolve() / folder_name(name)
+        self.path = store_folder(path).resolve() / folder_name(name)
         self.shard = self.path / "shard"
         self._indexed = self.path / "shard.indexed"
         self._replaced = self.path / "shard.old"

@@ -14,6 +14,7 @@ one waits, and then closes the engine (``engine``). The locks are the system's: 
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import time
@@ -32,7 +33,10 @@ try:
 except ImportError:  # without flock, nobody notices that a collection is open elsewhere, between its turns
     fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
+logger = logging.getLogger(__name__)
+
 _POLL_SECONDS = 0.01
+_SILENT_SECONDS = 1.0  # a longer wait for the writer is logged
 _TICKET = "wait-"
 
 
@@ -75,7 +79,10 @@ class Turns:
         try:
             while self._others():
                 if time.monotonic() >= end:
-                    raise self._busy("in use", self._owner, wait_seconds, "use")
+                    raise StoreBusyError(
+                        f"{self._path}: {_holder(self._owner)} has had the collection open for {wait_seconds:g} s; to "
+                        "drop, restore or repair it, end the processes that have it open"
+                    )
                 time.sleep(_POLL_SECONDS)
             self.take(max(end - time.monotonic(), 0))
             yield
@@ -160,15 +167,28 @@ class Turns:
         return False
 
     def write(self, wait_seconds: float) -> None:
-        """Become the writer, or raise ``StoreBusyError``."""
+        """Become the writer, or raise ``StoreBusyError``. A long wait is logged once."""
+        silent_seconds = min(wait_seconds, _SILENT_SECONDS)
         try:
-            self._writer.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS)
+            if not self._acquires_writer(silent_seconds):
+                if wait_seconds > silent_seconds:
+                    logger.warning(
+                        "%s: waiting for %s, which writes this collection", self._path, _holder(self._writing)
+                    )
+                self._writer.acquire(timeout=wait_seconds - silent_seconds, poll_interval=_POLL_SECONDS)
             self._writing.write_text(str(os.getpid()), encoding="ascii")
         except Timeout:
             raise self._busy("written", self._writing, wait_seconds, "write") from None
         except OSError as error:
             self._writer.release()
             raise self._unusable(error) from error
+
+    def _acquires_writer(self, wait_seconds: float) -> bool:
+        try:
+            self._writer.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS)
+        except Timeout:
+            return False
+        return True
 
     def may_write(self) -> bool:
         """Return whether no process writes now."""
@@ -184,14 +204,18 @@ class Turns:
         self._writer.release()
 
     def _busy(self, how: str, file: Path, wait_seconds: float, what: str) -> StoreBusyError:
-        try:
-            holder = f"process {int(file.read_text(encoding='ascii'))}"
-        except (OSError, ValueError):
-            holder = "another process"
         return StoreBusyError(
-            f"{self._path}: {how} by {holder} for more than {wait_seconds:g} s; only one process at a time can {what} "
-            "an embedded collection: wait for that process, or use a Qdrant server"
+            f"{self._path}: {how} by {_holder(file)} for more than {wait_seconds:g} s; only one process at a time can "
+            f"{what} an embedded collection: wait for that process, or use a Qdrant server"
         )
 
     def _unusable(self, error: OSError) -> StoreUnavailableError:
         return StoreUnavailableError(f"{self._path}: cannot be opened for writing: {error}")
+
+
+def _holder(file: Path) -> str:
+    """Return what to call the process whose id is in the file."""
+    try:
+        return f"process {int(file.read_text(encoding='ascii'))}"
+    except (OSError, ValueError):
+        return "another process"

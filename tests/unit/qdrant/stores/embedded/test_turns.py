@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -184,13 +185,34 @@ def test_turns_are_taken_in_order_and_the_wait_is_bounded(tmp_path):
     assert not (tmp_path / "turns").exists()
 
 
+def test_a_writer_that_waits_for_long_says_for_whom(tmp_path, monkeypatch, caplog):
+    first, second = Turns(tmp_path), Turns(tmp_path)
+    for turns in (first, second):
+        turns.enter()
+    first.write(0)
+    with pytest.raises(StoreBusyError):
+        second.write(0)
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.turns._SILENT_SECONDS", 0.01)
+    assert not caplog.messages, "a caller who does not wait gets the error only"
+    with pytest.raises(StoreBusyError):
+        second.write(0.02)
+    told = f"{tmp_path}: waiting for process {os.getpid()}, which writes this collection"
+    assert caplog.messages == [told]
+    first.end_writing()
+    second.write(0.02)
+    assert caplog.messages == [told]
+    second.end_writing()
+    for turns in (first, second):
+        turns.leave()
+
+
 def test_a_collection_that_another_process_has_open_is_not_dropped(folder):
     with opened(folder) as collection, ExitStack() as stack:
         holder = started(stack, HOLDER, folder)
         assert holder.stdout.readline() == "open\n"
         assert collection.count() == 31, "the turn is ours again"
         collection.close()
-        with pytest.raises(StoreBusyError):
+        with pytest.raises(StoreBusyError, match=r"process.* has had the collection open for 0.3 s; to drop, "):
             drop_collection("notes", folder, wait_seconds=0.3)
         holder.communicate("", timeout=60)
     drop_collection("notes", folder)

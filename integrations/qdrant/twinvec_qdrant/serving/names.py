@@ -1,0 +1,31 @@
+"""Names of collections in the addresses of a process that serves a store."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from twinvec.errors import ConfigurationError
+
+_LONGEST = 200
+
+
+def can_be_served(name: str) -> bool:
+    """Return whether a server makes a collection of this name."""
+    is_part_of_path = "/" not in name and name not in (".", "..")
+    return is_part_of_path and name.isprintable() and name == name.strip() and len(name) <= _LONGEST
+
+
+def check_new_name(name: str) -> None:
+    """Raise ``ConfigurationError`` if a server would not make a collection of this name."""
+    if not can_be_served(name):
+        raise ConfigurationError(
+            f"the name {name!r} is not for a new collection, as twinvec serve could not serve it: expected printable "
+            f"text without /, of at most {_LONGEST} characters"
+        )
+
+
+def collection_path(name: str, rest: str = "") -> str:
+    """Return the path of a collection in the API; raise ``ConfigurationError`` if its name cannot be part of one."""
+    if "/" in name or name in (".", ".."):
+        raise ConfigurationError(f"the collection {name!r} cannot be reached over HTTP: its name is no part of a path")
+    return f"/v1/collections/{quote(name, safe='')}{rest}"
