@@ -1,32 +1,85 @@
-"""Points, searches and conditions as objects of Qdrant's client."""
+"""Points, searches and conditions as objects of Qdrant's client.
+
+Numbers of vectors are sent with as few digits as name them exactly: a vector takes a third fewer bytes of JSON.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from qdrant_client import models
 
+from twinvec.arrays import FloatArray
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec.retrieval.filters.conditions import AllOf, Not, OneOf
 from twinvec_qdrant.settings import IndexSettings
 from twinvec_qdrant.stores import field_tests
 from twinvec_qdrant.stores.conditions import Conditions, IdIs
 from twinvec_qdrant.stores.field_tests import tests_of
-from twinvec_qdrant.stores.points import SPARSE, Point, dense_vectors
+from twinvec_qdrant.stores.points import SPARSE, Point, states_name
+
+_DIGITS = 9  # significant ones name every float32
+_POWERS = 10.0 ** np.arange(23)  # each is exact
 
 
 def client_point(point: Point, filler: Mapping[str, Any] = MappingProxyType({})) -> models.PointStruct:
-    """Return a point to write, without the client's check of every number and every value.
+    """Return a point to write; see ``client_points``."""
+    return client_points([point], filler)[0]
+
+
+def client_points(
+    points: Sequence[Point], filler: Mapping[str, Any] = MappingProxyType({})
+) -> list[models.PointStruct]:
+    """Return points to write, without the client's check of every number and every value.
 
     ``filler`` are fields of points without vectors.
     """
-    vectors = dense_vectors(point)
-    if point.sparse is not None:
-        vectors[SPARSE] = client_sparse(point.sparse)
-    payload = {**point.payload} if vectors else {**filler, **point.payload}
-    return models.PointStruct.model_construct(id=wire_id(point.id), vector=vectors, payload=payload)
+    return [
+        models.PointStruct.model_construct(
+            id=wire_id(point.id),
+            vector=vectors,
+            payload={**point.payload} if vectors else {**filler, **point.payload},
+        )
+        for point, vectors in zip(points, client_vectors(points), strict=True)
+    ]
+
+
+def client_vectors(points: Sequence[Point]) -> list[dict[str, Any]]:
+    """Return the vectors of each point to write, by name."""
+    dense = iter(numbers([point.dense for point in points if point.dense is not None]))
+    weights = iter(numbers([point.sparse[1] for point in points if point.sparse is not None]))
+    of_points = []
+    for point in points:
+        vectors: dict[str, Any] = {}
+        if point.dense is not None:
+            vectors[point.vector] = next(dense)
+        if point.states is not None:
+            vectors[states_name(point.vector)] = point.states.tolist()
+        if point.sparse is not None:
+            vectors[SPARSE] = models.SparseVector.model_construct(
+                indices=point.sparse[0].tolist(), values=next(weights)
+            )
+        of_points.append(vectors)
+    return of_points
+
+
+def numbers(vectors: Sequence[FloatArray]) -> list[list[float]]:
+    """Return the numbers of each vector (shape (n,), float32); each has few digits, and is equal as a float32.
+
+    JSON has a number of Python with all digits of a float64, and a server reads the float32 from either.
+    """
+    if not vectors:
+        return []
+    exact = np.concatenate(vectors).astype(np.float64)
+    sizes = np.maximum(np.abs(exact), 1e-300)
+    scales = _POWERS[np.clip(_DIGITS - 1 - np.floor(np.log10(sizes)), 0, 22).astype(np.intp)]
+    short = np.rint(exact * scales) / scales
+    listed = np.where(short.astype(np.float32) == exact, short, exact).tolist()
+    return [listed[start:end] for start, end in pairwise(accumulate(map(len, vectors), initial=0))]
 
 
 def wire_id(key: str) -> int | str:
@@ -57,7 +110,7 @@ def fields_update(point: Point) -> models.SetPayloadOperation:
 
 def client_sparse(vector: SparseVector) -> models.SparseVector:
     """Return a sparse vector, without the client's check of every number."""
-    return models.SparseVector.model_construct(indices=vector[0].tolist(), values=vector[1].tolist())
+    return models.SparseVector.model_construct(indices=vector[0].tolist(), values=numbers([vector[1]])[0])
 
 
 def client_states(dim: int) -> models.VectorParams:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from qdrant_client import models
 
 from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.stores.conditions import IdIs, field_is
-from twinvec_qdrant.stores.points import BATCH_POINTS, PAGE, SPARSE, Point, dense_vectors, in_batches, pages
+from twinvec_qdrant.stores.points import BATCH_POINTS, PAGE, Point, in_batches, pages
 from twinvec_qdrant.stores.server import cluster
 from twinvec_qdrant.stores.server.limits.narrowing import narrowed
 from twinvec_qdrant.stores.server.limits.permitted import Limits
@@ -24,8 +25,8 @@ from twinvec_qdrant.stores.server.reading import Reading
 from twinvec_qdrant.stores.server.structure import Structure
 from twinvec_qdrant.stores.server.values import (
     client_filter,
-    client_point,
-    client_sparse,
+    client_points,
+    client_vectors,
     conditional_update,
     fields_update,
     wire_id,
@@ -51,9 +52,7 @@ class Writing(Structure, Reading):
         def upsert(limits: Limits) -> None:
             def send(batch: _Batch) -> None:
                 key, some = batch
-                self._write(
-                    limits, self._client.upsert, [client_point(point, self._filler) for point in some], **_routed(key)
-                )
+                self._write(limits, self._client.upsert, client_points(some, self._filler), **_routed(key))
 
             alone = self._local or limits.writes is not None  # two streams would wait for the same budget
             of_keys = self._by_key(points, None if self._tenants is None else self._tenants.key_of)
@@ -70,24 +69,24 @@ class Writing(Structure, Reading):
 
         def commit(limits: Limits) -> None:
             for batch in in_batches(added, limits.written(BATCH_POINTS)):
-                new = [client_point(record, self._filler) for record in batch]
+                new = client_points(batch, self._filler)
                 mode = models.UpdateMode.INSERT_ONLY
                 self._write(limits, self._client.upsert, new, update_mode=mode, **_routed(shared))
             for batch in in_batches(replaced, limits.written(BATCH_POINTS)):
+                new = client_points(batch, self._filler)
                 operations = [
-                    conditional_update(client_point(record, self._filler), str(old[record.id]), shared)
-                    for record in batch
+                    conditional_update(each, str(old[record.id]), shared)
+                    for each, record in zip(new, batch, strict=True)
                 ]
                 self._write(limits, self._client.batch_update_points, operations)
 
         self._written(commit)
 
     def update_sparse(self, vectors: Mapping[str, SparseVector]) -> None:
-        points = [Point(key, sparse=words) for key, words in vectors.items()]
-        self._update(points, lambda point: {SPARSE: client_sparse(cast(SparseVector, point.sparse))})
+        self._update([Point(key, sparse=words) for key, words in vectors.items()])
 
     def update_dense(self, points: Sequence[Point]) -> None:
-        self._update(points, dense_vectors)
+        self._update([replace(point, sparse=None) for point in points])
 
     def add_fields(self, fields: Mapping[str, Mapping[str, Any]]) -> None:
         """Set these payload fields of stored points, by id; their other fields stay."""
@@ -99,13 +98,16 @@ class Writing(Structure, Reading):
 
         self._written(add)
 
-    def _update(self, points: Sequence[Point], vectors: Callable[[Point], dict[str, Any]]) -> None:
-        """Replace vectors of stored points."""
+    def _update(self, points: Sequence[Point]) -> None:
+        """Replace the vectors that these points have."""
         of_keys = self._by_key(points, None if self._tenants is None else self._stored_keys(points))
 
         def update(limits: Limits) -> None:
             for key, batch in _in_batches(of_keys, limits.written(BATCH_POINTS)):
-                changes = [models.PointVectors(id=wire_id(point.id), vector=vectors(point)) for point in batch]
+                changes = [
+                    models.PointVectors(id=wire_id(point.id), vector=vectors)
+                    for point, vectors in zip(batch, client_vectors(batch), strict=True)
+                ]
                 self._write(limits, self._client.update_vectors, changes, **_routed(key))
 
         self._written(update)

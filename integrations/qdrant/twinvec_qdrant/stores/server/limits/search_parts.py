@@ -14,11 +14,13 @@ from typing import Any, Self
 
 from qdrant_client import models
 
+from twinvec.arrays import FloatArray
+from twinvec.retrieval.bm25 import SparseVector
 from twinvec_qdrant.stores.conditions import Conditions, IdIs
 from twinvec_qdrant.stores.points import SPARSE, Query, Scored, pages, payload_selector, vector_selector
 from twinvec_qdrant.stores.server.limits.narrowing import conditions_of, narrowed
 from twinvec_qdrant.stores.server.limits.permitted import Limits
-from twinvec_qdrant.stores.server.values import client_filter, client_sparse
+from twinvec_qdrant.stores.server.values import client_filter, client_sparse, numbers
 
 # Document frequencies of the points that there are. Without a filter, those of a server count removed points until its
 # optimizer has run. Servers before 1.19 ignore the field.
@@ -144,10 +146,9 @@ def _request(
     """Return a request, without the client's check of every number of the vector."""
     start, size = place
     sparse = isinstance(query.vector, tuple)
-    vector = client_sparse(query.vector) if isinstance(query.vector, tuple) else query.vector.tolist()
     return _Request.model_construct(
         prefetch=prefetch,
-        query=models.NearestQuery.model_construct(nearest=vector),
+        query=models.NearestQuery.model_construct(nearest=_client_vector(query.vector)),
         using=SPARSE if sparse else query.name,
         filter=filter,
         limit=size,
@@ -156,6 +157,13 @@ def _request(
         with_payload=payload_selector(query.fields),
         with_vector=False,
     )
+
+
+def _client_vector(vector: FloatArray | SparseVector) -> Any:
+    """Return what a query compares with, as the client takes it."""
+    if isinstance(vector, tuple):
+        return client_sparse(vector)
+    return numbers(list(vector)) if vector.ndim == 2 else numbers([vector])[0]
 
 
 def _cost(request: models.QueryRequest | models.Prefetch) -> int:
