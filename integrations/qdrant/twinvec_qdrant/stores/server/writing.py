@@ -54,11 +54,14 @@ class Writing(Structure, Reading):
                 key, some = batch
                 self._write(limits, self._client.upsert, client_points(some, self._filler), **_routed(key))
 
-            alone = self._local or limits.writes is not None  # two streams would wait for the same budget
             of_keys = self._by_key(points, None if self._tenants is None else self._tenants.key_of)
-            in_streams(send, _in_batches(of_keys, limits.written(STREAM_POINTS)), 1 if alone else 2)
+            in_streams(send, _in_batches(of_keys, limits.written(STREAM_POINTS)), self._streams(limits))
 
         self._written(upsert)
+
+    def _streams(self, limits: Limits) -> int:
+        """Return how many streams write; two would wait for the same budget."""
+        return 1 if self._local or limits.writes is not None else 2
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
         self._prepare()
@@ -68,17 +71,21 @@ class Writing(Structure, Reading):
         replaced = [record for record in records if old[record.id] is not None]
 
         def commit(limits: Limits) -> None:
-            for batch in in_batches(added, limits.written(BATCH_POINTS)):
+            def add(batch: Sequence[Point]) -> None:
                 new = client_points(batch, self._filler)
                 mode = models.UpdateMode.INSERT_ONLY
                 self._write(limits, self._client.upsert, new, update_mode=mode, **_routed(shared))
-            for batch in in_batches(replaced, limits.written(BATCH_POINTS)):
+
+            def exchange(batch: Sequence[Point]) -> None:
                 new = client_points(batch, self._filler)
                 operations = [
                     conditional_update(each, str(old[record.id]), shared)
                     for each, record in zip(new, batch, strict=True)
                 ]
                 self._write(limits, self._client.batch_update_points, operations)
+
+            for send, some in ((add, added), (exchange, replaced)):
+                in_streams(send, in_batches(some, limits.written(STREAM_POINTS)), self._streams(limits))
 
         self._written(commit)
 
