@@ -34,8 +34,12 @@ _observed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def quiet_client(kind: Callable[..., C], **options: Any) -> C:
-    """Return a client without its warning of a key that goes unencrypted, which happens to this machine only."""
+    """Return a client without its warning of a key that goes unencrypted, which happens to this machine only.
+
+    It does not look into every point and every query for texts to encode: ours have vectors.
+    """
     options.setdefault("verify", _certificates())
+    options["cloud_inference"] = True
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
         return kind(**options)
