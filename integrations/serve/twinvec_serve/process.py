@@ -23,7 +23,6 @@ from fastapi import FastAPI
 
 from twinvec.errors import ConfigurationError
 from twinvec_serve.app import create_app
-from twinvec_serve.connections import Connection
 from twinvec_serve.memory import share_heaps
 from twinvec_serve.safety.exposure import check_exposure
 from twinvec_serve.services import Services
@@ -138,7 +137,6 @@ def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="off",  # run around the server, so that its errors are those of the command
-        http=Connection,
         ws="none",
         log_config=None,
         access_log=False,

@@ -19,7 +19,7 @@ def check_new_name(name: str) -> None:
     """Raise ``ConfigurationError`` if a server would not make a collection of this name."""
     if not can_be_served(name):
         raise ConfigurationError(
-            f"the name {name!r} is not for a new collection, as twinvec serve could not serve it: expected printable "
+            f"{name!r} cannot be the name of a new collection, as twinvec serve could not serve it: expected printable "
             f"text without /, of at most {_LONGEST} characters"
         )
 

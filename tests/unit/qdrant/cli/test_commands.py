@@ -455,7 +455,7 @@ def test_a_new_collection_has_a_name_that_can_be_served(twinvec, folder, tmp_pat
     for more in ((), ("--dry-run",)):
         done = twinvec("ingest", folder, "--path", tmp_path / "store", "-c", name, *tiny, *more)
         assert (done.code, done.out) == (1, "")
-        assert f"the name {name!r} is not for a new collection" in done.err
+        assert f"{name!r} cannot be the name of a new collection" in done.err
     assert not list((tmp_path / "store").glob("*"))
 
 
