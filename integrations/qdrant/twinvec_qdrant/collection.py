@@ -188,7 +188,8 @@ class Collection:
     def close(self) -> None:
         """Close the collection and its store; a second call does nothing.
 
-        An ingest or another call that runs in another thread ends with a StoreError; what it has committed stays.
+        An ingest or another call that runs in another thread then ends with a StoreError, unless this process has the
+        collection open a second time; what it has committed stays.
         """
         if not self._model:
             self._model = self._serving.current.description.model

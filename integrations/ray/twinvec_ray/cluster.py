@@ -160,8 +160,8 @@ def _check_grpc(place: str, said: str) -> None:
             grpc.channel_ready_future(channel).result(_ANSWER_SECONDS)
         except grpc.FutureTimeoutError:
             raise ConfigurationError(
-                f"something else than a Ray cluster listens at {said}: give the port of the cluster's head, 6379 by "
-                "default, or ray://HOST:10001"
+                f"what listens at {said} does not answer as a Ray cluster does: give the port of the cluster's head, "
+                "6379 by default, or ray://HOST:10001"
             ) from None
 
 

@@ -87,6 +87,7 @@ class ServerStopsError(RequestError):
             "rest once the server is back",
             code="server_stopped",
             status=503,
+            headers={"Retry-After": "10"},
         )
 
 

@@ -79,7 +79,7 @@ class _Command(_PlainFlags, TyperCommand):
 
 def _explain_hyphen(error: Any, given: Sequence[str], command: str) -> None:
     """Say how to give a text that begins with a hyphen, if it was taken for an option that is like no other."""
-    if getattr(error, "possibilities", "") is None:
+    if not getattr(error, "possibilities", True):
         text = next((each for each in given if each.startswith(error.option_name)), error.option_name)
         error.message += f". A text that begins with a hyphen comes last, after --: {command} -- {shlex.quote(text)}"
 

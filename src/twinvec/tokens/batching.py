@@ -50,7 +50,8 @@ def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None =
 def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArray]:
     """Return batches as ``token_budget_batches`` does, for workers that compute them at once.
 
-    If they are few, the cuts are those with which the last worker ends first. A batch costs its padded size and a call.
+    If they are few, the cuts are those with which all workers are done soonest. A batch costs its padded size, and a
+    call.
     """
     total = int(lengths.sum())
     share = total * 17 // 16 // workers + 1  # batches hold up to a sixteenth of padding

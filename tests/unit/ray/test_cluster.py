@@ -127,7 +127,7 @@ def test_what_listens_and_is_no_cluster_is_told(unasked, monkeypatch):
         threading.Thread(target=page.serve_forever, daemon=True).start()
         for port in (mute.getsockname()[1], page.server_port):
             address = f"127.0.0.1:{port}"
-            message = f"something else than a Ray cluster listens at {address}"
+            message = f"what listens at {address} does not answer as a Ray cluster"
             with pytest.raises(ConfigurationError, match=message), connected(address):
                 pass
         page.shutdown()

@@ -215,13 +215,13 @@ def test_documents_that_still_come_at_the_stop_are_answered(tmp_path, tiny):
         line = b'{"id": "1", "text": "a text"}\n'
         with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
             head = f"POST /v1/collections/docs/documents HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+            head += "Accept: text/event-stream\r\n"
             head += "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
             connection.sendall(head.encode() + b"%x\r\n%s\r\n" % (len(line), line))
+            answered = connection.recv(65536)  # the ingest has begun
             server.process.send_signal(signal.SIGTERM)
-            answered = b""
             while part := connection.recv(65536):
                 answered += part
-        assert answered.startswith(b"HTTP/1.1 503")
         assert b"server_stopped" in answered
         assert server.process.wait(30) == 0
         assert "Traceback" not in server.process.stderr.read()

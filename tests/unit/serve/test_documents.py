@@ -338,7 +338,10 @@ async def test_an_ingest_that_waits_for_another_says_so(tiny_model, tmp_path, mo
         await waits.wait()
         go.set()
         await asyncio.gather(before, asked)
-    assert b'"waiting"' not in answer[-2] + answer[-1]
+    told = b"".join(answer).split(b"event: progress")
+    assert b'"waiting": true' in told[1]
+    assert b'"waiting"' not in told[-1]
+    assert b"event: report" in told[-1]
     assert b"event: report" in b"".join(answer)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -233,8 +232,7 @@ def _complain_of_empty_collection(collection: Collection | ServedCollection, rep
     """Say that the collection is there without documents, after an ingest that stored none."""
     stored = report.new + report.updated + report.unchanged
     if not stored and not report.deleted and not collection.count():
-        name = shlex.quote(collection.name)
-        complain(f"twinvec: the collection {collection.name!r} is there and empty; twinvec drop -c {name} removes it")
+        complain(f"twinvec: the collection {collection.name!r} is there and empty")
 
 
 def _show_report(

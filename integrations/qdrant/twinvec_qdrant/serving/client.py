@@ -84,9 +84,10 @@ class ServerClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._connection.sock is not None:
+        sock = self._connection.sock
+        if sock is not None:
             with suppress(OSError):  # a thread that still reads would hold up the close until the next event
-                self._connection.sock.shutdown(socket.SHUT_RDWR)
+                sock.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def get(self, path: str) -> dict[str, Any]:

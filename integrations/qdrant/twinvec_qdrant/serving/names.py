@@ -11,6 +11,8 @@ _LONGEST = 200
 
 def can_be_served(name: str) -> bool:
     """Return whether a server makes a collection of this name."""
+    if not name:
+        return False
     is_part_of_path = "/" not in name and name not in (".", "..")
     return is_part_of_path and name.isprintable() and name == name.strip() and len(name) <= _LONGEST
 
@@ -19,8 +21,8 @@ def check_new_name(name: str) -> None:
     """Raise ``ConfigurationError`` if a server would not make a collection of this name."""
     if not can_be_served(name):
         raise ConfigurationError(
-            f"{name!r} cannot be the name of a new collection, as twinvec serve could not serve it: expected printable "
-            f"text without /, of at most {_LONGEST} characters"
+            f"{name!r} cannot be the name of a new collection: expected printable text of at most {_LONGEST} "
+            "characters, without / and without spaces at its ends, and not . or .."
         )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import uuid4
 
-from twinvec.errors import ConfigurationError, StoreBusyError, StoreUnavailableError
+from twinvec.errors import StoreBusyError, StoreUnavailableError
 
 if TYPE_CHECKING:
     import ssl
@@ -84,9 +84,8 @@ class Announcement:
         certificate: The certificate of an https address, in PEM.
 
     Raises:
-        ConfigurationError: the path is that of a file.
         StoreBusyError: another process serves the store.
-        StoreUnavailableError: the folder cannot be written.
+        StoreUnavailableError: the path is that of a file, or the folder cannot be written.
     """
 
     def __init__(self, path: str | Path, address: str, certificate: str | None = None) -> None:
@@ -160,10 +159,10 @@ def check_not_served(path: str | Path) -> None:
 
 
 def store_folder(path: str | Path) -> Path:
-    """Return the folder of a store, which may be missing; raise ``ConfigurationError`` if the path is a file's."""
+    """Return the folder of a store, which may be missing; raise ``StoreUnavailableError`` if the path is a file's."""
     folder = Path(path).expanduser()
     if folder.is_file():
-        raise ConfigurationError(f"{path}: a file, and a store is a folder; name the folder")
+        raise StoreUnavailableError(f"{path}: a file, and a store is a folder; name the folder")
     return folder
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import length_hint
 from typing import Any, TypeVar
@@ -111,6 +112,16 @@ class Ingests:
         """Wait for no more documents; errors of what is under way are answered as the end of the server."""
         self._given_up.set()
 
+    @contextmanager
+    def answering_the_end(self) -> Iterator[None]:
+        """Raise ServerStopsError for an error of a store that was closed by the end of the server."""
+        try:
+            yield
+        except StoreError as error:
+            if self._given_up.is_set():
+                raise ServerStopsError from error
+            raise
+
     async def finish(self) -> None:
         """Wait for all that is under way."""
         while self._under_way:
@@ -123,12 +134,8 @@ class Ingests:
 
     async def _in_turn(self, name: str, function: Callable[[], T]) -> T:
         async with self._turns.setdefault(name, asyncio.Lock()):
-            try:
+            with self.answering_the_end():
                 return await to_thread.run_sync(function, limiter=self._threads)
-            except StoreError as error:
-                if self._given_up.is_set():
-                    raise ServerStopsError from error
-                raise
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)

@@ -76,6 +76,7 @@ class OpenCollections:
         self._search_threads = CapacityLimiter(_SEARCHING)
         self._threads = CapacityLimiter(_READING)
         self._announcement: Announcement | None = None
+        self._end: asyncio.TimerHandle | None = None
         self.ingests = Ingests()
 
     @property
@@ -102,11 +103,13 @@ class OpenCollections:
     def stop_in(self, seconds: float) -> None:
         """End what is being written unless it ends before; what has been committed stays."""
         loop = asyncio.get_running_loop()
-        loop.call_later(seconds, lambda: self.ingests.start(self._give_up()))
+        self._end = loop.call_later(seconds, lambda: self.ingests.start(self._give_up()))
 
     async def stop(self) -> None:
         """Finish what is being written, and close all collections."""
         await self.ingests.finish()
+        if self._end is not None:
+            self._end.cancel()
         for name in list(self._open):
             async with self._lock(name):
                 if (opened := self._open.pop(name, None)) is not None:
@@ -116,7 +119,8 @@ class OpenCollections:
 
     async def run(self, function: Callable[..., T], *given: Any, **options: Any) -> T:
         """Call a function in a thread."""
-        return await to_thread.run_sync(partial(function, *given, **options), limiter=self._threads)
+        with self.ingests.answering_the_end():
+            return await to_thread.run_sync(partial(function, *given, **options), limiter=self._threads)
 
     async def entries(self) -> list[CollectionEntry]:
         """Return the collections that twinvec made in the place, by name."""
@@ -225,7 +229,8 @@ class OpenCollections:
 
     async def _search(self, opened: Collection, queries: Sequence[str], asked: Asked) -> list[Answer]:
         call = partial(search_as_asked, opened, queries, asked)
-        return await to_thread.run_sync(call, limiter=self._search_threads)
+        with self.ingests.answering_the_end():
+            return await to_thread.run_sync(call, limiter=self._search_threads)
 
     async def _roots(self, opened: Sequence[Collection]) -> dict[str, list[dict[str, Any]]]:
         found = {}

@@ -305,7 +305,9 @@ def test_an_ingest_that_is_interrupted_when_all_is_sent_goes_on(folder, capsys):
     report = IngestReport()
     with pytest.raises(KeyboardInterrupt):
         collection.ingest(Root(str(folder / "docs")), report=report, source=None, progress=False, allow_all_failed=True)
-    told = "twinvec: the process that serves the store has all documents, and goes on with the ingest\n"
+    told = (
+        "twinvec: the process that serves the store has all documents of this source, and goes on with their ingest\n"
+    )
     assert capsys.readouterr().err == told
 
 

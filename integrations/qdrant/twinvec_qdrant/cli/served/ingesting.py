@@ -33,7 +33,7 @@ from twinvec_qdrant.stored_roots import StoredRoot
 logger = logging.getLogger(__name__)
 
 _STORED = "what the process had stored before is kept; run the same command again: it does the rest"
-_GOES_ON = "the process that serves the store has all documents, and goes on with the ingest"
+_GOES_ON = "the process that serves the store has all documents of this source, and goes on with their ingest"
 _MAY_END = "the process that serves the store keeps what it has stored, and may lack the other documents"
 
 
@@ -146,7 +146,7 @@ class _Told:
             self._done = values["done"]
             self.received = values.get("received", False)
             if values.get("waiting") and not self._has_waited:
-                logger.warning("waiting for another ingest of this collection, which the process carries out first")
+                logger.warning("waiting for other ingests, which the process carries out first")
                 self._has_waited = True
         elif name == "report":
             self.report = values

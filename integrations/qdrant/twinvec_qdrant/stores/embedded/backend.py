@@ -150,12 +150,13 @@ class EmbeddedBackend(SharedEngine, Backend):
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if it lacks at least ``WORTHWHILE`` chunks and a tenth of all, or always with ``force``.
 
-        If ``OUTDATED`` chunks and as many as are current are outdated, their room is given back.
+        If at least ``OUTDATED`` chunks are outdated, and at least as many as are current, their room is given back.
 
         A failure leaves the collection as before: ``StoreUnavailableError`` on a full disk, else ``StoreError``.
         """
         with self.writing:
             chunks = self.count([field_is("kind", "chunk")])
+            last = LastBuild.read(self._folder.shard)
             missing, outdated = self._missing_and_outdated(chunks)
             worthwhile = force or missing >= max(WORTHWHILE, chunks // 10)
             if not worthwhile and outdated < max(OUTDATED, chunks):
@@ -163,7 +164,8 @@ class EmbeddedBackend(SharedEngine, Backend):
             with self._locked("copy"):
                 self._shard.flush()
                 copy = self._folder.copy_shard()
-            build_index_of(copy, self._folder, settings, with_index=force or chunks >= WORTHWHILE)
+            had_index = last is not None and last.with_index
+            build_index_of(copy, settings, self.location, with_index=had_index or force or chunks >= WORTHWHILE)
             with self._locked("exchange"):
                 self._shard.close()
                 try:
@@ -180,15 +182,18 @@ class EmbeddedBackend(SharedEngine, Backend):
     def _missing_and_outdated(self, chunks: int) -> tuple[int, int]:
         """Return how many chunks the index lacks, and how many outdated versions of chunks the engine keeps.
 
-        Where nothing is known of a build, both are estimates, and too small if much is outdated.
+        Where nothing is known of a build, both are estimates, and too small if much is outdated. A dense vector that a
+        migration has added since the last build is not in the index.
         """
         with self._locked("read"):
             vectors, names = self._shard.info().indexed_vectors_count, self._folder.dense_names()
             last = LastBuild.read(self._folder.shard)
-        if last is None or sorted(last.names) != sorted(names):
+        if last is None:
             return chunks - indexed_chunks(self, vectors, chunks, names), vectors - (1 + len(names)) * chunks
-        written = max(vectors - last.vectors, 0)
-        return min(written, chunks) if last.with_index else chunks, last.chunks + written - chunks
+        gone = len(set(last.names) - set(names)) * last.chunks if last.with_index else 0
+        written = max(vectors - (last.vectors - gone), 0)
+        has_index = last.with_index and set(names) <= set(last.names)
+        return min(written, chunks) if has_index else chunks, last.chunks + written - chunks
 
     def retrieve(
         self, ids: Sequence[str], fields: Sequence[str] | None = None, vector: str | None = None

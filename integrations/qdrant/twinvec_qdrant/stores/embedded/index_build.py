@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,14 +20,13 @@ from pathlib import Path
 from twinvec.errors import StoreError
 from twinvec.support.atomic import sync_files
 from twinvec_qdrant.settings import IndexSettings
-from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from twinvec_qdrant.stores.embedded.index_worker import BUILT
 
 WORTHWHILE = 20_000
 """Vectors without an index from which an ingest builds one; comparing a query with fewer takes milliseconds."""
 
 OUTDATED = 5_000
-"""Outdated chunks from which an ingest builds, if no more are current; a collection with few chunks gets no index."""
+"""Number of outdated chunks from which an ingest builds the files anew, if the current ones are not more."""
 
 _WORKER = Path(__file__).with_name("index_worker.py")
 
@@ -36,7 +36,8 @@ class LastBuild:
     """What the engine held after the last build, or when the collection was made.
 
     Attributes:
-        vectors: Number of vectors as the engine counts them: one for each version of a chunk, and those in an index.
+        vectors: Number of vectors as the engine counts them: one for each version of a chunk with words, and those in
+            an index.
         chunks: Number of chunks.
         names: Names of the dense vectors.
         with_index: Whether the vectors were indexed.
@@ -60,17 +61,17 @@ class LastBuild:
         (shard / BUILT).write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
-def build_index_of(copy: Path, folder: CollectionFolder, settings: IndexSettings, *, with_index: bool) -> None:
+def build_index_of(copy: Path, settings: IndexSettings, location: str, *, with_index: bool) -> None:
     """Index a copy of the engine's files, or only leave out what is outdated; nobody may write the originals meanwhile.
 
-    Errors remove the copy.
+    Errors, which name ``location``, remove the copy.
     """
     given = json.dumps({**settings.as_dict(), "with_index": with_index})
     # -P: the worker must not import the modules in its folder
     command = [sys.executable, "-P", str(_WORKER), str(copy), given, str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        folder.remove_copies()
+        shutil.rmtree(copy, ignore_errors=True)  # only this one: after a close, others may build
         last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise StoreError(f"{folder.path}: the engine could not build the index: {last_line}")
+        raise StoreError(f"{location}: the engine could not build the index: {last_line}")
     sync_files(copy)  # it replaces the original, and has to survive a power cut

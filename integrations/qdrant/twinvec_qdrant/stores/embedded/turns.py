@@ -80,8 +80,8 @@ class Turns:
             while self._others():
                 if time.monotonic() >= end:
                     raise StoreBusyError(
-                        f"{self._path}: {_holder(self._owner)} has had the collection open for {wait_seconds:g} s; to "
-                        "drop, restore or repair it, end the processes that have it open"
+                        f"{self._path}: {_holder(self._owner)} still has the collection open after {wait_seconds:g} s; "
+                        "to drop, restore or repair it, end the processes that have it open"
                     )
                 time.sleep(_POLL_SECONDS)
             self.take(max(end - time.monotonic(), 0))

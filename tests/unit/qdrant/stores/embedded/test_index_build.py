@@ -156,6 +156,17 @@ def test_what_is_outdated_gives_its_room_back(tmp_path, monkeypatch):
         assert collection.count() == 200
 
 
+def test_an_index_that_was_asked_for_stays_when_room_is_given_back(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.OUTDATED", 300)
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
+        collection.ingest((name, f"note {name}") for name in IDS[:200])
+        assert collection.reindex().indexed == 200
+        for turn in ("memo", "letter"):
+            collection.ingest((name, f"{turn} {name}") for name in IDS[:200])
+        assert collection.info()["indexed"] == 200
+        assert collection._backend._shard.info().indexed_vectors_count == 400
+
+
 def test_an_index_is_built_where_much_is_outdated_too(tmp_path, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.WORTHWHILE", 500)
     with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
