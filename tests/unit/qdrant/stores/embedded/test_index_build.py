@@ -167,6 +167,19 @@ def test_an_index_that_was_asked_for_stays_when_room_is_given_back(tmp_path, mon
         assert collection._backend._shard.info().indexed_vectors_count == 400
 
 
+def test_the_vectors_of_a_new_model_are_not_taken_for_indexed(tmp_path, monkeypatch):
+    with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
+        collection.ingest((name, f"note {name}") for name in IDS[:200])
+        assert collection.reindex().indexed == 200
+        collection.migrate(WordEncoder(seed=1, dim=16))
+        assert collection.info()["indexed"] == 0
+        collection.drop_others()
+        assert collection.info()["indexed"] == 0
+        monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.WORTHWHILE", 100)
+        collection.ingest([("fresh", "a fresh note")])
+        assert collection.info()["indexed"] == 201
+
+
 def test_an_index_is_built_where_much_is_outdated_too(tmp_path, monkeypatch):
     monkeypatch.setattr("twinvec_qdrant.stores.embedded.backend.WORTHWHILE", 500)
     with Collection.open("notes", tmp_path, encoder=WordEncoder(dim=8), chunking=False) as collection:
