@@ -212,7 +212,7 @@ def test_a_collection_that_another_process_has_open_is_not_dropped(folder):
         assert holder.stdout.readline() == "open\n"
         assert collection.count() == 31, "the turn is ours again"
         collection.close()
-        with pytest.raises(StoreBusyError, match=r"process.* has had the collection open for 0.3 s; to drop, "):
+        with pytest.raises(StoreBusyError, match=r"process.* still has the collection open after 0.3 s; to drop, "):
             drop_collection("notes", folder, wait_seconds=0.3)
         holder.communicate("", timeout=60)
     drop_collection("notes", folder)
