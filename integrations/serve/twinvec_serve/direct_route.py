@@ -25,7 +25,7 @@ _UNREADABLE = HTTPException(400, "There was an error parsing the body")  # in th
 
 
 class DirectRoute:
-    """Answers the requests of one of FastAPI's routes.
+    """Answers the requests to one route, in FastAPI's place.
 
     The route's endpoint takes the request, the body and the services, and returns a response. Its dependencies take the
     request, and only refuse it. Errors and invalid bodies get the same answers as on other routes.

@@ -19,10 +19,10 @@ from twinvec.installation import entry_points, install_line
 
 _GROUP = "twinvec.commands"
 COLLECTIONS_PACKAGE = "twinvec-qdrant"
-"""The package with the commands of collections."""
+"""Name of the package whose commands work on collections."""
 
 COLLECTIONS_PLACE = "twinvec_qdrant.cli.app:register"
-"""Its entry point; it is written here too, because reading the metadata of packages is slow."""
+"""Entry point of these commands. It is written here as well, because reading the metadata of packages is slow."""
 
 COLLECTION_COMMANDS = (
     "adopt",

@@ -73,7 +73,7 @@ def cached_graph(name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedG
 
 
 def _made(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedGraph:
-    """Return the graph in ``home``, which this process makes, or waits for if another one does."""
+    """Return the graph in ``home``. This process converts the model, or waits until another one has."""
     from filelock import FileLock
 
     try:

@@ -102,13 +102,13 @@ STATES = {"default": Calibration(unrelated=0.34, near=0.66)}
 
 
 def model_calibration(encoder: object, texts: int = MANY) -> Calibration:
-    """Return the calibration that is known for the encoder's model, in a collection of this number of texts."""
+    """Return the recorded calibration of the encoder's model, for a collection with this many texts."""
     changed = getattr(encoder, "overrides", None)
     return known_calibration("" if changed else getattr(encoder, "name", ""), texts)
 
 
 def known_calibration(model: str, texts: int = MANY) -> Calibration:
-    """Return the calibration that is known for a model by name, in a collection of this number of texts."""
+    """Return the recorded calibration of the model with this name, for a collection with this many texts."""
     known = MODELS.get(model, Calibration())
     if known.unrelated is None:
         return known

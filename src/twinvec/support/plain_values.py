@@ -70,7 +70,7 @@ def _plain(value: Any, param: Any) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a type: a string, a number, one of a few strings, or a list of such."""
+    """Return whether a value has a type: str, int, float, a Literal, or a list of these; other types it never has."""
     if get_origin(kind) is list:
         return isinstance(value, (list, tuple)) and all(_fits(each, get_args(kind)[0]) for each in value)
     if get_origin(kind) is Literal:

@@ -48,10 +48,10 @@ def token_budget_batches(lengths: IntArray, budget: int, max_texts: int | None =
 
 
 def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArray]:
-    """Return batches as ``token_budget_batches`` does, for workers that compute them at once.
+    """Return batches under the token budget for several workers, which compute at the same time.
 
-    If they are few, the cuts are those with which all workers are done soonest. A batch costs its padded size, and a
-    call.
+    Many batches are those of ``token_budget_batches``. Few batches are cut so that the last worker is done as early as
+    possible, where the cost of a batch is its padded size and that of a call.
     """
     total = int(lengths.sum())
     share = total * 17 // 16 // workers + 1  # batches hold up to a sixteenth of padding
@@ -69,7 +69,7 @@ def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArra
 
 
 def _cuts_of_like_cost(ordered: list[int], budget: int, batches: int) -> list[list[int]]:
-    """Return the cuts into at most so many batches whose largest is the smallest; nothing if the budget forbids it."""
+    """Return where to cut into at most this many batches with the largest as small as it can be, if in the budget."""
     costs = range(max(ordered[0], _LEAST_SHARE), budget + 1)
     at = bisect_left(costs, True, key=lambda cost: len(_cuts(ordered, cost)) - 1 <= batches)
     return [_cuts(ordered, costs[at])] if at < len(costs) else []

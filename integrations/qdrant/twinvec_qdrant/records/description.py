@@ -168,7 +168,7 @@ class Description(Generation):
         return self.judged_by(MANY)
 
     def judged_by(self, chunks: int) -> Calibration | None:
-        """Return the calibration for relevance: the measured one, or one known for this number of chunks."""
+        """Return the calibration of relevance: the collection's own, or else the model's for this many chunks."""
         measured = self.calibration or (Calibration() if self.analysis > 1 or not self.average_length else None)
         return completed(measured, known_calibration("" if self.options.given() else self.model, chunks))
 

@@ -1,4 +1,4 @@
-"""The progress of an ingest as server-sent events: ``progress`` again and again, and then ``report`` or ``error``.
+"""The progress of an ingest as server-sent events: any number of ``progress``, then one ``report`` or ``error``.
 
 ``progress`` has ``waiting`` (true) while the ingest waits for others of the same collection, if that takes long, and
 ``received`` (true) once the whole body has been read: from then on, the ingest goes on without its client.

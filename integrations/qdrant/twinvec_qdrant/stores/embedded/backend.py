@@ -182,8 +182,9 @@ class EmbeddedBackend(SharedEngine, Backend):
     def _missing_and_outdated(self, chunks: int) -> tuple[int, int]:
         """Return how many chunks the index lacks, and how many outdated versions of chunks the engine keeps.
 
-        Where nothing is known of a build, both are estimates, and too small if much is outdated. A dense vector that a
-        migration has added since the last build is not in the index.
+        The engine counts outdated versions from its opening on. Where nothing is known of a build, both numbers are
+        estimates, and too small if much is outdated. A dense vector that a migration has added since the last build is
+        not in the index.
         """
         with self._locked("read"):
             vectors, names = self._shard.info().indexed_vectors_count, self._folder.dense_names()

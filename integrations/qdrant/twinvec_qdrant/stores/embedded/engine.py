@@ -222,7 +222,7 @@ class SharedEngine:
 
 
 class WriterLock:
-    """The writer's lock: one thread of one process. ``depth`` counts how often that thread has entered it.
+    """The writer's lock: one thread of one process holds it at a time. ``depth`` counts how often that thread has it.
 
     ``check`` is called before the lock is taken, and may raise.
     """

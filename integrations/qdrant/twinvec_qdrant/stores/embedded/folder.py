@@ -42,7 +42,7 @@ REMEDY = (
 class CollectionFolder:
     """The folder of the collection ``name`` in the folder ``path``.
 
-    Raises ``ConfigurationError`` as ``folder_name`` does, and if ``path`` is a file.
+    Raises ``ConfigurationError`` as ``folder_name`` does, and ``StoreUnavailableError`` if ``path`` is a file.
     """
 
     def __init__(self, path: str | Path, name: str) -> None:
