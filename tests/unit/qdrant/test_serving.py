@@ -194,7 +194,7 @@ def test_a_client_ends_while_a_thread_of_it_waits_for_events(tmp_path):
             client = ServerClient(found["process"], 1.0)
             reader = threading.Thread(target=stream, args=(client,), daemon=True)
             reader.start()
-            begun.wait()
+            assert begun.wait(60)
             ended = threading.Thread(target=client.__exit__, daemon=True)
             ended.start()
             ended.join(60)

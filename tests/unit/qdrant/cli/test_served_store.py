@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from http.client import HTTPConnection
 
 import pytest
@@ -249,13 +250,19 @@ def test_an_ingest_whose_process_dies_says_what_stays(tiny, tmp_path):
     assert "Traceback" not in errors
 
 
+@contextmanager
 def interruptible(folder, *arguments):
     """Start a command that SIGINT interrupts, also if the tests themselves run in the background and ignore it."""
     reset = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     program = f"{reset}; from twinvec.cli.app import main; main()"
     command = [sys.executable, "-c", program, *arguments]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen(command, cwd=folder, text=True, **pipes)
+    with subprocess.Popen(command, cwd=folder, text=True, **pipes) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()  # a failed test does not wait for it
+            raise
 
 
 def test_an_ingest_that_waits_for_another_says_so(tiny, folder, tmp_path):
@@ -272,7 +279,7 @@ def test_an_ingest_that_waits_for_another_says_so(tiny, folder, tmp_path):
         (tmp_path / "docs" / "new.md").write_text("# New\n\nA new page.\n")
         with interruptible(tmp_path, "ingest", "docs", *place) as process:
             told = process.stderr.readline()
-            assert "waiting for another ingest of this collection" in told
+            assert "waiting for other ingests, which the process carries out first" in told
             before.send(b"0\r\n\r\n")
             answer.read()
             before.close()
